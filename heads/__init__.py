@@ -1,0 +1,49 @@
+"""Head to Head: compare the classification heads that one can put on a transformer.
+
+Public names are loaded on first use, so that ``import heads`` stays light.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "compare": "heads.pipeline.comparison",
+    "Comparison": "heads.pipeline.comparison",
+    "explain": "heads.pipeline.inquiry",
+    "difference": "heads.pipeline.inquiry",
+    "Explanation": "heads.pipeline.explanation",
+    "pooling": "heads.parts.menu",
+    "head": "heads.parts.menu",
+    "Pooled": "heads.parts.poolings",
+    "chain": "heads.parts.blocks",
+    "Recipe": "heads.recipe",
+    "HeadsError": "heads.errors",
+    "Limits": "heads.settings",
+}
+
+__all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from heads.errors import HeadsError
+    from heads.parts.blocks import chain
+    from heads.parts.menu import head, pooling
+    from heads.parts.poolings import Pooled
+    from heads.pipeline.comparison import Comparison, compare
+    from heads.pipeline.explanation import Explanation
+    from heads.pipeline.inquiry import difference, explain
+    from heads.recipe import Recipe
+    from heads.settings import Limits
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'heads' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Who asks: the page, the shell, the API. Nothing above imports this."""

@@ -1,0 +1,116 @@
+"""The layers that heads need and torch does not have, and how a chain is put together.
+
+Legend: n texts, w width of the pooled vector, c classes.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+INITIAL_STD = 0.02  # `initializer_range` of every family whose head stands here
+
+
+def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
+    """Strings named layers together; a dot in a name makes an inner chain, as in a checkpoint.
+
+    New linear layers start as Transformers starts them: N(0, 0.02²), bias 0.
+
+    >>> list(chain(("pooler.dense", nn.Linear(4, 4)), ("classifier", nn.Linear(4, 2))).state_dict())
+    ['pooler.dense.weight', 'pooler.dense.bias', 'classifier.weight', 'classifier.bias']
+    """
+    tree: OrderedDict[str, Any] = OrderedDict()
+    for name, layer in named:
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=INITIAL_STD)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        outer, _, inner = name.partition(".")
+        if inner:
+            tree.setdefault(outer, OrderedDict())[inner] = layer
+        else:
+            tree[outer] = layer
+    return nn.Sequential(
+        OrderedDict(
+            (name, nn.Sequential(item) if isinstance(item, OrderedDict) else item)
+            for name, item in tree.items()
+        )
+    )
+
+
+class Repeat(nn.Module):
+    """While training, the same vector several times, so that each copy is dropped out anew.
+
+    (n, w) to (samples, n, w) while training; in use nothing happens.
+    """
+
+    def __init__(self, samples: int) -> None:
+        super().__init__()
+        self.samples = samples
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return vectors.expand(self.samples, *vectors.shape) if self.training else vectors
+
+    def extra_repr(self) -> str:
+        return f"samples={self.samples}"
+
+
+class Normalise(nn.Module):
+    """Scales each vector to length 1: (n, w) to (n, w)."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=-1)
+
+
+class Scale(nn.Module):
+    """Multiplies by a fixed number: (n, c) to (n, c)."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values * self.factor
+
+    def extra_repr(self) -> str:
+        return f"factor={self.factor:g}"
+
+
+class Neighbours(nn.Module):
+    """Votes of the k most similar training vectors, as log shares: (n, w) to (n, c).
+
+    Each class gets one vote beforehand spread over all classes, so that no share is 0.
+
+    Attributes:
+        points: (rows, w), the training vectors scaled to length 1.
+        votes: (rows, c), 1 where the row has the class.
+    """
+
+    points: Tensor
+    votes: Tensor
+
+    def __init__(self, width: int, classes: int, k: int) -> None:
+        super().__init__()
+        self.k = k
+        self.register_buffer("points", torch.zeros(0, width))
+        self.register_buffer("votes", torch.zeros(0, classes))
+        self.register_load_state_dict_pre_hook(self._take_rows)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        similarity = nn.functional.normalize(vectors, dim=-1) @ self.points.T  # (n, rows)
+        nearest = similarity.topk(min(self.k, len(self.points)), dim=-1).indices  # (n, k)
+        counts = self.votes[nearest].sum(dim=1)  # (n, c)
+        shares = (counts + 1 / counts.shape[-1]) / (nearest.shape[-1] + 1)
+        return shares.log()
+
+    def extra_repr(self) -> str:
+        return f"k={self.k}, width={self.points.shape[1]}, classes={self.votes.shape[1]}"
+
+    @staticmethod
+    def _take_rows(module: nn.Module, state: Any, prefix: str, *_: Any) -> None:
+        """Before loading: the number of rows is known only to the file."""
+        for name in ("points", "votes"):
+            tensor = state.get(prefix + name)
+            if tensor is not None and tensor.shape[1:] == getattr(module, name).shape[1:]:
+                setattr(module, name, torch.zeros_like(tensor))

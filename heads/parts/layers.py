@@ -1,0 +1,63 @@
+"""Which layers are read: what may stand after the ``@`` of a recipe, besides a number.
+
+Legend: `hidden` is a sequence of l + 1 tensors (n, t, d), the embeddings first, then the
+output of each of the l layers; n texts, t tokens, d width. Answers (n, t, d'), states that
+any pooling can read.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from heads.parts.registry import layers
+
+
+@layers
+def cat4(hidden: Sequence[Tensor]) -> Tensor:
+    """The last four layers side by side, four times as wide.
+
+    Formula: h = [h₍₋₄₎; h₍₋₃₎; h₍₋₂₎; h₍₋₁₎]
+    Source: BERT (Devlin et al. 2019), table 7: the best of the frozen choices, for named
+        entities; concatenating helps frozen features, not fine-tuning (Sun et al. 2019).
+    """
+    return torch.cat(tuple(hidden[-4:]), dim=-1)
+
+
+@layers
+def mean4(hidden: Sequence[Tensor]) -> Tensor:
+    """The average of the last four layers.
+
+    Formula: h = ¼ (h₍₋₄₎ + h₍₋₃₎ + h₍₋₂₎ + h₍₋₁₎)
+    Source: How to Fine-Tune BERT (Sun et al. 2019), table 3.
+    """
+    return torch.stack(tuple(hidden[-4:])).mean(dim=0)
+
+
+@layers
+def max4(hidden: Sequence[Tensor]) -> Tensor:
+    """The largest value of each dimension over the last four layers.
+
+    Formula: h = max(h₍₋₄₎, h₍₋₃₎, h₍₋₂₎, h₍₋₁₎), dimension by dimension
+    Source: MaxPoolBERT (2025, arXiv 2505.15696), where it is read at CLS: cls@max4.
+    """
+    return torch.stack(tuple(hidden[-4:])).amax(dim=0)
+
+
+@layers
+class mix(nn.Module):
+    """A learned weighted average of all layers, embeddings included.
+
+    Formula: h = γ Σₗ softmax(s)ₗ hₗ, starting from equal weights and γ = 1
+    Source: ELMo's scalar mix (Peters et al. 2018, arXiv 1802.05365, equation 1).
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(count))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, hidden: Sequence[Tensor]) -> Tensor:
+        shares = self.scores.softmax(dim=0)  # (l + 1,)
+        mixed = sum(share * states for share, states in zip(shares, hidden, strict=True))
+        return self.scale * mixed

@@ -1,0 +1,167 @@
+"""The shelves: a decorator puts a part onto one, and everything else follows from it.
+
+A part is one function (or one `torch.nn.Module` class, if it learns) with a docstring. Its
+name is the part's name, the docstring's first line is what the user reads, its ``Formula:``
+and ``Source:`` lines are shown with it, its keyword-only arguments are its options, and the
+order of definition is the order of every menu.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, overload
+
+from heads.errors import RecipeError, did_you_mean
+from heads.recipe import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One thing on a shelf. Calling it calls the function or class that made it."""
+
+    kind: str
+    name: str
+    says: str
+    formula: str
+    source: str
+    learned: bool
+    make: Callable[..., Any]
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.make(*args, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling(Part):
+    """A pooling, or a choice of layers.
+
+    Attributes:
+        asks: The inputs it reads, by the names of its arguments: `mask`, `content`,
+            `states`, `pooler` (see `heads.parts.poolings`).
+    """
+
+    asks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head(Part):
+    """A head: a function of (width, classes) that returns a chain of named layers.
+
+    Attributes:
+        prefix: What stands before its tensors' names in the Transformers checkpoint.
+        from_base: The layer that a checkpoint keeps in the base model, and that is
+            therefore pretrained where the base model has it.
+        solve: Sets the chain's tensors to their optimum at once; gradient descent if None.
+        single_label: Whether it can only answer with one label a text.
+    """
+
+    prefix: str = ""
+    from_base: str = ""
+    solve: Callable[..., None] | None = None
+    single_label: bool = False
+
+
+P = TypeVar("P", bound=Part)
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+
+class Shelf(Mapping[str, P], Generic[P]):
+    """An ordered collection of parts, which is also the decorator that adds to it.
+
+    >>> toppings = Shelf("topping", Pooling)
+    >>> @toppings
+    ... def plain(mask, states, *, thick=True):
+    ...     '''Nothing at all.'''
+    >>> toppings("plain").says, toppings("plain").asks, dict(toppings("plain").options)
+    ('Nothing at all.', ('mask', 'states'), {'thick': True})
+    """
+
+    def __init__(self, kind: str, part: type[P]) -> None:
+        self.kind = kind
+        self._part = part
+        self._parts: dict[str, P] = {}
+
+    @overload
+    def __call__(self, maker: str, /) -> P: ...
+    @overload
+    def __call__(self, maker: Maker, /, **facts: Any) -> Maker: ...
+    @overload
+    def __call__(self, /, **facts: Any) -> Callable[[Maker], Maker]: ...
+    def __call__(self, maker: Any = None, /, **facts: Any) -> Any:
+        """Looks a part up by name, or puts a function or class onto the shelf.
+
+        Raises:
+            RecipeError: There is no part of that name.
+            ValueError: The name is taken, or the docstring is missing.
+        """
+        if isinstance(maker, str):
+            return self[maker]
+        if maker is None:
+            return lambda later: self(later, **facts)
+        if maker.__name__ in self._parts:
+            raise ValueError(f"There already is a {self.kind} called '{maker.__name__}'.")
+        self._parts[maker.__name__] = self._describe(maker, facts)
+        return maker
+
+    def _describe(self, maker: Callable[..., Any], facts: dict[str, Any]) -> P:
+        doc = inspect.getdoc(maker) if maker.__doc__ else None
+        if not doc:
+            raise ValueError(
+                f"The {self.kind} '{maker.__name__}' needs a docstring: "
+                "its first line is what the user reads."
+            )
+        learned = isinstance(maker, type)
+        if issubclass(self._part, Pooling):
+            facts["asks"] = _positional(maker.forward if learned else maker)
+        return self._part(
+            kind=self.kind,
+            name=maker.__name__,
+            says=doc.split("\n", 1)[0].strip(),
+            formula=_line(doc, "Formula"),
+            source=_line(doc, "Source"),
+            learned=learned or (issubclass(self._part, Head) and not facts.get("solve")),
+            make=maker,
+            options=_options(maker),
+            **facts,
+        )
+
+    def __getitem__(self, name: str) -> P:
+        try:
+            return self._parts[name]
+        except KeyError:
+            what = f"There is no {self.kind} called '{name[:80]}'."
+            raise RecipeError(what, did_you_mean(name, self._parts)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+
+def _line(doc: str, title: str) -> str:
+    """The text after ``Title:``, up to the next blank line or the next title."""
+    match = re.search(rf"^{title}: *(.+?)(?=\n\s*\n|\n[A-Z]\w+:|\Z)", doc, re.DOTALL | re.MULTILINE)
+    return " ".join(match[1].split()) if match else ""
+
+
+def _parameters(maker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    return (p for p in inspect.signature(maker).parameters.values() if p.name != "self")
+
+
+def _positional(maker: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(p.name for p in _parameters(maker) if p.kind is not p.KEYWORD_ONLY)
+
+
+def _options(maker: Callable[..., Any]) -> dict[str, Value]:
+    return {p.name: p.default for p in _parameters(maker) if p.kind is p.KEYWORD_ONLY}
+
+
+pooling = Shelf("pooling", Pooling)
+layers = Shelf("choice of layers", Pooling)
+head = Shelf("head", Head)

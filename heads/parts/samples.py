@@ -1,0 +1,95 @@
+"""The sample data that the heads on show are trained on: CSV files written for this project."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from heads.errors import DataError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One of the files in assets/examples.
+
+    Attributes:
+        name: The file's name without its ending.
+        title: How the page calls it.
+        says: One sentence for the user.
+        pair: Whether a row holds two texts.
+        tries: New texts to try, none of them in the file; the first one opens the page.
+    """
+
+    name: str
+    title: str
+    says: str
+    tries: tuple[tuple[str, ...], ...]
+    pair: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies: in the installed package, or beside it in a checkout."""
+        package = Path(__file__).parents[1]
+        folders = (package / "assets", package.parent / "assets")
+        found = (folder / "examples" / f"{self.name}.csv" for folder in folders)
+        return next((path for path in found if path.is_file()), package / f"{self.name}.csv")
+
+
+SAMPLES: dict[str, Sample] = {
+    sample.name: sample
+    for sample in (
+        Sample(
+            name="sentiment",
+            title="Sentiment",
+            says="Is a sentence negative, neutral or positive?",
+            tries=(
+                ("The flight was cancelled twice.",),
+                ("Not bad at all.",),
+                ("The parcel arrived on Tuesday.",),
+                ("I expected more, but the ending won me over.",),
+            ),
+        ),
+        Sample(
+            name="intents",
+            title="Support intents",
+            says="What does a customer of an online shop want?",
+            tries=(
+                ("I don't want a refund, I just want to know where my parcel is.",),
+                ("The kettle leaks and the handle is cracked.",),
+                ("Can I still stop the order I placed this morning?",),
+                ("It won't let me log in any more.",),
+            ),
+        ),
+        Sample(
+            name="pairs",
+            title="Sentence pairs",
+            says="Do two sentences say the same thing?",
+            pair=True,
+            tries=(
+                ("The bridge was closed by the storm.", "Because of the storm the bridge is shut."),
+                ("The dog chased the cat.", "The cat chased the dog."),
+                ("She sold her car last week.", "He plays the violin in an orchestra."),
+            ),
+        ),
+        Sample(
+            name="aspects",
+            title="Review aspects",
+            says="Which aspects does a customer review mention? Any number of them may apply.",
+            tries=(
+                ("Lovely colour, but it took three weeks to arrive.",),
+                ("Too expensive for something that broke after a month.",),
+                ("The support team answered at once and the manual is clear.",),
+                ("I gave it to my brother.",),
+            ),
+        ),
+    )
+}
+
+
+def sample(name: str) -> Sample:
+    """Looks a sample up by name.
+
+    Raises:
+        DataError: There is no sample of that name.
+    """
+    if name not in SAMPLES:
+        raise DataError(f"There is no sample called '{name[:80]}'.", did_you_mean(name, SAMPLES))
+    return SAMPLES[name]

@@ -1,0 +1,1 @@
+"""How data moves: one arrow a file, value in, value out."""

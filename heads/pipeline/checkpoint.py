@@ -1,0 +1,70 @@
+"""A trained head as one safetensors file, and back.
+
+The tensors bear the names of `Classifier`; everything else is JSON in the file's metadata.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from heads.errors import CheckpointError
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import TrainedHead, assemble
+from heads.pipeline.metrics import Scores
+from heads.settings import Limits, Training
+
+VERSION = 1
+KEY = "head-to-head"
+BROKEN = "Delete the file; the head will be trained again."
+
+
+def save(head: TrainedHead, path: Path) -> None:
+    """Writes a trained head to a file."""
+    facts = {
+        "version": VERSION,
+        "recipe": str(head.recipe),
+        "model": head.model,
+        "classes": head.classes,
+        "many": head.many,
+        "trained_on": head.trained_on,
+        "rows": head.rows,
+        "scores": dataclasses.asdict(head.scores),
+        "training": dataclasses.asdict(head.training),
+    }
+    tensors = {name: tensor.contiguous() for name, tensor in head.module.state_dict().items()}
+    save_file(tensors, path, metadata={KEY: json.dumps(facts)})
+
+
+def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
+    """Reads a trained head and puts it onto its base model.
+
+    Raises:
+        CheckpointError: The file is broken, or is for another base model or version.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})[KEY])
+        if facts["version"] != VERSION or facts["model"] != backbone.id:
+            raise CheckpointError(f"{path.name} is for another version or base model.", BROKEN)
+        classes = tuple(facts["classes"])
+        module = assemble(
+            facts["recipe"], backbone, len(classes), many=facts["many"], limits=limits
+        )
+        module.load_state_dict(load_file(path))
+        return TrainedHead(
+            recipe=module.reader.order.recipe,
+            model=backbone.id,
+            classes=classes,
+            many=facts["many"],
+            trained_on=facts["trained_on"],
+            rows=facts["rows"],
+            scores=Scores(**facts["scores"]),
+            training=Training(**facts["training"]),
+            module=module.eval().requires_grad_(False),
+        )
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        what = f"{path.name} is not a head that this version can read ({type(error).__name__})."
+        raise CheckpointError(what, BROKEN) from error

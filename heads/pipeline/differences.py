@@ -1,0 +1,157 @@
+"""What sets two recipes apart, in words, derived from their layers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import torch
+from torch import nn
+
+from heads.parts.menu import Order, resolve
+from heads.parts.registry import head as heads_shelf
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import pretrained_tensors
+from heads.pipeline.features import Reader
+from heads.pipeline.notation import acts_in_training_only, is_idle, leaves, words
+from heads.recipe import Recipe
+
+CLASSES = 3  # any number: the layers are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer that does something: in words, whether its weights are pretrained, and when."""
+
+    says: str
+    pretrained: bool
+    in_use: bool
+
+
+def sketch(order: Order, width: int, classes: int) -> nn.Sequential:
+    """A head's chain on the meta device: shapes and names, without memory."""
+    with torch.device("meta"):
+        return order.head.make(width, classes, **order.head_options)
+
+
+def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> str:
+    """What sets the second recipe apart from the first, in a sentence or two.
+
+    Raises:
+        RecipeError: One of them does not exist or does not fit the base model.
+    """
+    first, second = resolve(one), resolve(other)
+    if first.recipe == second.recipe:
+        return "They are the same recipe."
+    sentences = []
+    if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
+        sentences += [f"{_reading(order)}: {_says(order)}" for order in (first, second)]
+    elif first.pooling_options != second.pooling_options:
+        sentences.append(f"They read with other options: {first.recipe} and {second.recipe}.")
+    return " ".join([*sentences, _head_difference(first, second, backbone)])
+
+
+def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
+    """Whether two recipes differ in nothing but the names of their layers."""
+    first, second = resolve(one), resolve(other)
+    return (
+        (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
+        and first.pooling_options == second.pooling_options
+        and first.head.solve is second.head.solve
+        and _layers(first, backbone) == _layers(second, backbone)
+    )
+
+
+def twins(order: Order, backbone: Backbone) -> Iterator[str]:
+    """The other heads that, behind the same reading, are the same layers under other names."""
+    for name, part in heads_shelf.items():
+        if name == order.head.name or (order.learns_to_read and part.solve):
+            continue
+        options = [(n, v) for n, v in order.recipe.options if n in order.pooling_options]
+        other = Recipe(
+            pooling=order.pooling.name,
+            layers=order.recipe.layers,
+            head=name,
+            options=tuple(options),
+        )
+        if same_in_training(order.recipe, other, backbone):
+            yield name
+
+
+def _layers(order: Order, backbone: Backbone) -> list[Layer]:
+    chain = sketch(order, Reader(order, backbone).width, CLASSES)
+    pretrained = pretrained_tensors(order, backbone, chain)
+    last = leaves(chain)[-1][0]
+    return [
+        Layer(
+            says=words(layer, is_last=name == last),
+            pretrained=f"{name}.weight" in pretrained,
+            in_use=not acts_in_training_only(layer),
+        )
+        for name, layer in leaves(chain)
+        if not is_idle(layer)
+    ]
+
+
+def _head_difference(first: Order, second: Order, backbone: Backbone) -> str:
+    a, b = (f"'{_head(order)}'" for order in (first, second))
+    if a == b:
+        return f"Both have the head {a}."
+    one, other = _layers(first, backbone), _layers(second, backbone)
+    ways = [_way(order) for order in (first, second)]
+    changes = [*_changes([x.says for x in one], [x.says for x in other]), *_origins(one, other, a)]
+    if ways[0] != ways[1]:
+        changes.append(f"is {ways[1]} where {a} is {ways[0]}")
+    if not changes:
+        return (
+            f"The heads {a} and {b} are the same layers under other names: "
+            "any difference in their numbers is chance."
+        )
+    sentence = f"Against {a}, the head {b} {_joined(changes)}."
+    if [x.says for x in one if x.in_use] == [x.says for x in other if x.in_use]:
+        sentence += " Once trained, both are the same function with other numbers in it."
+    return sentence
+
+
+def _way(order: Order) -> str:
+    if order.head.solve:
+        return f"set at once ({order.head.solve.__name__})"
+    return "trained step by step"
+
+
+def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
+    for kind, i, j, k, m in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        gone, come = (_joined([f"a {says}" for says in part]) for part in (one[i:j], other[k:m]))
+        if kind == "insert":
+            yield f"adds {come} " + (f"before the {other[m]}" if m < len(other) else "at the end")
+        elif kind == "delete":
+            yield f"leaves out {gone}"
+        elif kind == "replace":
+            yield f"has {come} in place of {gone}"
+
+
+def _origins(one: Sequence[Layer], other: Sequence[Layer], name: str) -> Iterator[str]:
+    """Layers that both have, pretrained in one of them only."""
+    there = {layer.says: layer.pretrained for layer in one}
+    for layer in other:
+        before = there.get(layer.says, layer.pretrained)
+        if before != layer.pretrained:
+            is_now, was = ("pretrained", "new") if layer.pretrained else ("new", "pretrained")
+            yield f"has a {is_now} {layer.says} where that of {name} is {was}"
+
+
+def _joined(items: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def _head(order: Order) -> str:
+    options = [(n, v) for n, v in order.recipe.options if n in order.head_options]
+    return str(Recipe(pooling="", head=order.head.name, options=tuple(options))).lstrip("+")
+
+
+def _reading(order: Order) -> str:
+    return order.pooling.name + (f"@{order.recipe.layers}" if order.recipe.layers else "")
+
+
+def _says(order: Order) -> str:
+    layer = order.layers.says if order.layers else f"Layer {order.layer}." * (order.layer >= 0)
+    return f"{order.pooling.says} {layer}".strip()

@@ -1,0 +1,225 @@
+"""What a recipe is made of: its layers, shapes, counts, formula, origin and what it reads.
+
+Nothing is trained for it: a head is sketched on the meta device, without memory.
+Legend: t tokens, d width of a state, w width of the pooled vector, c classes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from heads.parts.blocks import Neighbours
+from heads.parts.menu import Order, resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import Classifier, pretrained_tensors
+from heads.pipeline.differences import sketch, twins
+from heads.pipeline.features import Reader
+from heads.pipeline.notation import formula, leaves, size_after, words
+from heads.recipe import Recipe
+
+Origin = Literal["pretrained", "random", "new", "stored"]
+ORIGINS: dict[Origin, str] = {
+    "pretrained": "pretrained, from the base model",
+    "random": "random: the base model's checkpoint lacks it",
+    "new": "new, learned from the data",
+    "stored": "the training texts themselves",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFact:
+    """One tensor: its name in the Transformers checkpoint, its shape, where it comes from."""
+
+    name: str
+    shape: tuple[int, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One station on the way from tokens to logits.
+
+    Attributes:
+        kind: Which stretch of the way it belongs to.
+        name: The layer's name, as in the checkpoint.
+        does: What it does, in a few words.
+        shape: What leaves it, for one text; t is the number of tokens.
+        parameters: How many numbers it holds.
+        tensors: Its tensors.
+    """
+
+    kind: Literal["text", "base", "reading", "head", "logits"]
+    name: str
+    does: str
+    shape: tuple[str | int, ...]
+    parameters: int = 0
+    tensors: tuple[TensorFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A recipe on a base model, taken apart.
+
+    Attributes:
+        says: One sentence each for the pooling, the layers and the head.
+        formula: From states to the pooled vector, and from there to the logits.
+        sources: Where each part comes from.
+        steps: From tokens to logits.
+        parameters: How many numbers are learned, the base model's not among them.
+        reads: Each token of the text with the share of the pooled vector that it gave.
+        twins: Heads that are the same layers under other names.
+        notes: What one should know, a sentence each.
+    """
+
+    recipe: Recipe
+    model: str
+    classes: int
+    says: tuple[str, ...]
+    formula: tuple[str, ...]
+    sources: tuple[str, ...]
+    steps: tuple[Step, ...]
+    parameters: int
+    reads: tuple[tuple[str, float], ...]
+    twins: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The explanation as plain values: the answer of `heads explain --json`."""
+        return asdict(self) | {"recipe": str(self.recipe)}
+
+
+def explain(
+    recipe: Recipe | str,
+    backbone: Backbone,
+    *,
+    classes: int,
+    text: str = "",
+    pair: str = "",
+    module: Classifier | None = None,
+) -> Explanation:
+    """Takes a recipe apart on a base model.
+
+    Args:
+        classes: How many classes the logits have.
+        text: A gated text, to show which tokens are read.
+        pair: Its second text.
+        module: The trained classifier; a learned pooling reads evenly before it is trained.
+
+    Raises:
+        RecipeError: The recipe does not exist or does not fit the base model.
+    """
+    order = resolve(recipe)
+    reader = module.reader if module else Reader(order, backbone)
+    chain = sketch(order, reader.width, classes)
+    reading = [part for part in (order.pooling, order.layers) if part]
+    steps = (
+        *_reading_steps(order, backbone, reader),
+        *_head_steps(order, backbone, chain, reader.width),
+    )
+    return Explanation(
+        recipe=order.recipe,
+        model=backbone.id,
+        classes=classes,
+        says=tuple(part.says for part in (*reading, order.head)),
+        formula=(*(part.formula for part in reading), f"logits = {formula(chain)}"),
+        sources=tuple(f"{part.name}: {part.source}" for part in (*reading, order.head)),
+        steps=steps,
+        parameters=sum(step.parameters for step in steps if step.kind != "base"),
+        reads=_reads(backbone, reader, text, pair) if text else (),
+        twins=tuple(twins(order, backbone)),
+        notes=tuple(_notes(order, backbone, chain, module)),
+    )
+
+
+def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator[Step]:
+    yield Step(kind="text", name="tokens", does="the text in pieces", shape=("t",))
+    yield Step(
+        kind="base",
+        name=backbone.id,
+        does=f"{backbone.model_type}, {backbone.layers} layers, frozen",
+        shape=("t", backbone.width),
+        parameters=backbone.parameters,
+    )
+    if order.recipe.layers:
+        does = order.layers.says if order.layers else f"The states of layer {order.layer}."
+        yield _reading_step(
+            f"@{order.recipe.layers}", does, ("t", reader.state_width), reader.layers
+        )
+    does = order.pooling.says
+    yield _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
+
+
+def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: object) -> Step:
+    tensors: dict[str, Tensor] = made.state_dict() if isinstance(made, nn.Module) else {}
+    facts = [TensorFact(name=n, shape=tuple(t.shape), origin="new") for n, t in tensors.items()]
+    return Step(
+        kind="reading",
+        name=name,
+        does=does,
+        shape=shape,
+        parameters=sum(tensor.numel() for tensor in tensors.values()),
+        tensors=tuple(facts),
+    )
+
+
+def _head_steps(
+    order: Order, backbone: Backbone, chain: nn.Sequential, size: int
+) -> Iterator[Step]:
+    pretrained = pretrained_tensors(order, backbone, chain)
+    layers = leaves(chain)
+    for name, layer in layers:
+        size = size_after(layer, size)
+        facts = [
+            TensorFact(
+                name=f"{order.head.prefix}{name}.{key}",
+                shape=tuple(tensor.shape),
+                origin=_origin(layer, f"{name}.{key}" in pretrained),
+            )
+            for key, tensor in layer.state_dict().items()
+        ]
+        yield Step(
+            kind="head",
+            name=f"{order.head.prefix}{name}",
+            does=words(layer, is_last=name == layers[-1][0]),
+            shape=(size,),
+            parameters=sum(tensor.numel() for tensor in layer.parameters()),
+            tensors=tuple(facts),
+        )
+    yield Step(kind="logits", name="logits", does="one number a class", shape=(size,))
+
+
+def _origin(layer: nn.Module, pretrained: bool) -> Origin:
+    if isinstance(layer, Neighbours):
+        return "stored"
+    return "pretrained" if pretrained else "new"
+
+
+@torch.no_grad()
+def _reads(
+    backbone: Backbone, reader: Reader, text: str, pair: str
+) -> tuple[tuple[str, float], ...]:
+    encoded = backbone.encode([text], [pair] if pair else [])
+    shares = reader(backbone.states(encoded)).reads[0]
+    shares = shares / shares.sum().clamp_min(1e-9)
+    return tuple(zip(backbone.words(encoded[0]), shares.tolist(), strict=True))
+
+
+def _notes(
+    order: Order, backbone: Backbone, chain: nn.Sequential, module: Classifier | None
+) -> Iterator[str]:
+    if order.pooling.name == "pooler":
+        came = backbone.pooler == "pretrained"
+        yield (
+            f"The pooler's weights come with {backbone.id}."
+            if came
+            else f"{backbone.id} has no pretrained pooler: these weights are random."
+        )
+    if order.head.from_base and not pretrained_tensors(order, backbone, chain):
+        has = backbone.pooler == "pretrained"
+        why = "the pooled vector has another width" if has else "its base has no pretrained one"
+        yield f"The {order.head.from_base} layer of '{order.head.name}' is new here: {why}."
+    if order.learns_to_read and module is None:
+        yield "This is the reading before training, when all count nearly the same."

@@ -1,0 +1,91 @@
+"""From token states to one vector a text: the reading half of a recipe.
+
+Legend: n texts, t tokens, d width of a state, w width of the pooled vector.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from heads.errors import RecipeError
+from heads.parts.menu import Order
+from heads.parts.poolings import Pooled
+from heads.parts.registry import Pooling
+from heads.pipeline.backbone import Backbone, States
+
+
+class Reader(nn.Module):
+    """The layers and the pooling of a recipe on a base model: `States` to `Pooled`.
+
+    Attributes:
+        width: w, found by reading two tokens of nothing.
+        state_width: Size of a state as the pooling sees it: d, or 4 d under `cat4`.
+
+    Raises:
+        RecipeError: The base model has no such layer, or no pooler.
+    """
+
+    def __init__(self, order: Order, backbone: Backbone) -> None:
+        super().__init__()
+        if "pooler" in order.pooling.asks and backbone.pooler == "none":
+            what = f"{backbone.id} has no pooler of its own."
+            raise RecipeError(what, f"Write cls+{order.head.name} instead.")
+        self.order = order
+        self.layers = _made(order.layers, backbone.layers + 1)
+        nothing = _nothing(backbone)
+        self.state_width: int = self._choose(nothing).shape[-1]
+        self.pooling = _made(order.pooling, self.state_width, **order.pooling_options)
+        with torch.no_grad():
+            self.width: int = self(nothing).vectors.shape[-1]
+
+    def forward(self, states: States) -> Pooled:
+        inputs = {
+            "mask": states.mask,
+            "content": states.content,
+            "states": self._choose(states) if "states" in self.order.pooling.asks else None,
+            "pooler": states.pooler,
+        }
+        asks = self.order.pooling.asks
+        unknown = [name for name in asks if name not in inputs]
+        if unknown:
+            what = f"The pooling '{self.order.pooling.name}' asks for '{unknown[0]}'."
+            raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
+        pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
+        return pooled(pooling(*(inputs[name] for name in asks)), inputs["states"])
+
+    def _choose(self, states: States) -> Tensor:
+        if self.layers is None:
+            return states.layer(self.order.layer)
+        return cast("Callable[..., Tensor]", self.layers)(states.hidden)
+
+
+def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
+    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is."""
+    if isinstance(answer, Pooled):
+        return answer
+    if states is None:
+        what = "A pooling that answers with weights must ask for the states."
+        raise RecipeError(what, "Name them in its arguments: (mask, states).")
+    weights = answer.to(states.dtype)
+    weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
+    return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
+
+
+def _made(part: Pooling | None, size: int, **options: Any) -> Any:
+    """A learned part is built for its size; any other is the function itself."""
+    if part is None:
+        return None
+    return part.make(size, **options) if part.learned else partial(part.make, **options)
+
+
+def _nothing(backbone: Backbone) -> States:
+    zeros = torch.zeros(1, 2, backbone.width)
+    return States(
+        mask=torch.ones(1, 2),
+        content=torch.ones(1, 2),
+        hidden=(zeros,) * (backbone.layers + 1),
+        pooler=zeros[:, 0],
+    )

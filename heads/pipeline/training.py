@@ -1,0 +1,200 @@
+"""Training: a corpus, a base model and recipes to a stream of events that ends in heads.
+
+The base model stays frozen and reads every text once, whatever the number of recipes.
+Legend: n rows, w width of the pooled vector, c classes.
+"""
+
+import inspect
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from heads.pipeline.backbone import Backbone, States
+from heads.pipeline.classifier import Classifier, TrainedHead, assemble
+from heads.pipeline.corpus import Corpus, split
+from heads.pipeline.metrics import score
+from heads.recipe import Recipe
+from heads.settings import Limits, Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Something is under way: a sentence, and how far it is (0 to 1)."""
+
+    says: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A head is ready."""
+
+    head: TrainedHead
+
+
+Event = Progress | Trained
+Batches = list[tuple[Tensor | States, Tensor]]  # what a head sees, and its targets (n, c)
+
+
+def train(
+    recipes: Sequence[Recipe | str],
+    corpus: Corpus,
+    backbone: Backbone,
+    *,
+    training: Training,
+    limits: Limits,
+) -> Iterator[Event]:
+    """Trains every recipe on the same rows and scores it on the same held-out rows.
+
+    Yields:
+        `Progress` while it works, and one `Trained` a recipe, in their order.
+
+    Raises:
+        RecipeError: A recipe does not fit the base model or the labels.
+        LimitError: A head would be too large.
+    """
+    dice = Dice(training.seed)
+    modules = []
+    for recipe in recipes:
+        with dice.rolling(restart=True):
+            modules.append(
+                assemble(recipe, backbone, len(corpus.classes), many=corpus.many, limits=limits)
+            )
+    rows, held = split(corpus, training.held_out, training.seed)
+    seen: list[list[Batches]] = []
+    for number, part in enumerate((rows, held)):
+        seen.append([[] for _ in modules])
+        for done, batch in enumerate(_read(part, corpus, backbone, training.batch_size)):
+            for batches, module in zip(seen[number], modules, strict=True):
+                batches.append(_input(module, batch[0], batch[1]))
+            share = (number * len(rows) + (done + 1) * training.batch_size) / len(corpus)
+            says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
+            yield Progress(says=says, share=min(1.0, share) / 2)
+    for number, module in enumerate(modules):
+        recipe = module.reader.order.recipe
+        for share in _fit(module, seen[0][number], dice, training, corpus.many):
+            done = (number + share) / len(modules)
+            yield Progress(says=f"Training {recipe}", share=0.5 + done / 2)
+        module.eval().requires_grad_(False)
+        logits = torch.cat([_logits(module, given) for given, _ in seen[1][number]])
+        targets = torch.cat([goal for _, goal in seen[1][number]])
+        yield Trained(
+            head=TrainedHead(
+                recipe=recipe,
+                model=backbone.id,
+                classes=corpus.classes,
+                many=corpus.many,
+                trained_on=corpus.name,
+                rows=len(rows),
+                scores=score(logits, targets, many=corpus.many),
+                training=training,
+                module=module,
+            )
+        )
+
+
+class Dice:
+    """Randomness of one training run: its own, though torch's layers know only a global one.
+
+    The global state is borrowed for a stretch of work under a lock and given back, so that
+    two runs side by side do not disturb each other's numbers.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self, seed: int) -> None:
+        self._start = torch.Generator().manual_seed(seed).get_state()
+        self._state = self._start
+
+    @contextmanager
+    def rolling(self, *, restart: bool = False) -> Iterator[None]:
+        """Within it, torch's random numbers continue this run's; `restart` begins them anew."""
+        with self._lock, torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._start if restart else self._state)
+            yield
+            self._state = torch.get_rng_state()
+
+
+def _read(
+    rows: list[int], corpus: Corpus, backbone: Backbone, most: int
+) -> Iterator[tuple[States, Tensor]]:
+    """The states and the targets of these rows, in batches of like length."""
+    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
+    encoded = backbone.encode([corpus.texts[row] for row in rows], pairs)
+    goals = torch.zeros(len(rows), len(corpus.classes))
+    for place, row in enumerate(rows):
+        goals[place, list(corpus.targets[row])] = 1.0
+    for places, states in backbone.passes(encoded, most):
+        yield states, goals[places]
+
+
+@torch.no_grad()
+def _input(module: Classifier, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
+    """Pooled vectors where the reading is fixed, else the states to learn it from."""
+    learns = module.reader.order.learns_to_read
+    return (states if learns else module.reader(states).vectors), goals
+
+
+def _logits(module: Classifier, given: Tensor | States) -> Tensor:
+    return module(given) if isinstance(given, States) else module.head(given)
+
+
+def _fit(
+    module: Classifier, batches: Batches, dice: Dice, training: Training, many: bool
+) -> Iterator[float]:
+    """Trains a classifier in place; yields the share that is done, once an epoch."""
+    order = module.reader.order
+    if all(isinstance(given, Tensor) for given, _ in batches):
+        vectors = torch.cat([given for given, _ in batches if isinstance(given, Tensor)])
+        goals = torch.cat([goal for _, goal in batches])
+        if order.head.solve:
+            _solve(module, vectors, goals, many)
+            return
+        batches = [(vectors, goals)]
+    optimizer = torch.optim.AdamW(
+        module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+    )
+    total = sum(len(goal) for _, goal in batches) * training.epochs
+    done = 0
+    for _ in range(training.epochs):
+        with dice.rolling():
+            for given, goal in _shuffled(batches, training.batch_size):
+                optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
+                optimizer.zero_grad()
+                _loss(_logits(module.train(), given), goal, many).backward()
+                optimizer.step()
+                done += len(goal)
+        yield done / total
+
+
+def _solve(module: Classifier, vectors: Tensor, goals: Tensor, many: bool) -> None:
+    """Hands the solver the rows and those of the head's options that it knows."""
+    top = module.reader.order.head
+    assert top.solve is not None
+    known = inspect.signature(top.solve).parameters
+    options = {n: v for n, v in module.reader.order.head_options.items() if n in known}
+    top.solve(module.head, vectors, goals, many=many, **options)
+
+
+def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Tensor]]:
+    """Vectors in new batches; states in their batches of like length, in a new order."""
+    for number in torch.randperm(len(batches)).tolist():
+        given, goals = batches[number]
+        if isinstance(given, States):
+            yield given, goals
+            continue
+        for rows in torch.randperm(len(goals)).split(size):
+            yield given[rows], goals[rows]
+
+
+def _loss(logits: Tensor, goals: Tensor, many: bool) -> Tensor:
+    """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
+    goals = goals.expand_as(logits)
+    if many:
+        return binary_cross_entropy_with_logits(logits, goals)
+    return cross_entropy(logits.flatten(0, -2), goals.flatten(0, -2))

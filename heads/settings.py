@@ -1,0 +1,89 @@
+"""How heads are trained and what this place allows. The only reader of the environment."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How a head is trained: the same for every recipe, so that only the recipe differs.
+
+    Each field carries the sentence and the range from which forms and flags are made.
+    """
+
+    seed: int = field(
+        default=0, metadata={"says": "Seed of the split, of new weights and of dropout.", "low": 0}
+    )
+    epochs: int = field(
+        default=40, metadata={"says": "Passes over the training rows.", "low": 1, "high": 500}
+    )
+    batch_size: int = field(
+        default=32, metadata={"says": "Rows in one step of the optimizer.", "low": 1, "high": 4096}
+    )
+    learning_rate: float = field(
+        default=1e-3,
+        metadata={"says": "Step size of AdamW, decayed to 0.", "low": 0.0, "high": 1.0},
+    )
+    weight_decay: float = field(
+        default=0.01, metadata={"says": "Weight decay of AdamW.", "low": 0.0, "high": 1.0}
+    )
+    held_out: float = field(
+        default=0.25,
+        metadata={"says": "Share of the rows kept for scoring.", "low": 0.05, "high": 0.9},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one request may ask for, here. Checked in the pipeline, whoever asks."""
+
+    public: bool = False
+    recipes: int = 16
+    text_characters: int = 20_000
+    tokens: int = 256
+    head_parameters: int = 50_000_000
+    models_in_memory: int = 2
+    model_layers: int = 128
+    model_width: int = 16_384
+    model_vocabulary: int = 1_000_000
+    model_positions: int = 2_000_000
+    model_labels: int = 100_000
+    model_parameters: int = 20_000_000_000
+    download_bytes: int = 40_000_000_000
+
+
+PUBLIC = Limits(
+    public=True,
+    recipes=4,
+    head_parameters=5_000_000,
+    model_layers=64,
+    model_width=4_096,
+    model_vocabulary=300_000,
+    model_positions=33_000,
+    model_labels=1_000,
+    model_parameters=500_000_000,
+    download_bytes=2_000_000_000,
+)
+
+
+def limits() -> Limits:
+    """The limits of this place: small on a Space or with HEADS_PUBLIC set, else large."""
+    return PUBLIC if os.environ.get("SPACE_ID") or os.environ.get("HEADS_PUBLIC") else Limits()
+
+
+def cache_folder() -> Path:
+    """Where trained heads are kept between starts: $HEADS_CACHE or ~/.cache/head-to-head."""
+    home = os.environ.get("HEADS_CACHE")
+    return Path(home) if home else Path.home() / ".cache" / "head-to-head"
+
+
+def is_offline() -> bool:
+    """Whether the user has told the Hub's client not to use the network."""
+    values = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    return any(value.upper() in ("1", "ON", "YES", "TRUE") for value in values)
+
+
+def set_public(environ: dict[str, str] | None = None) -> None:
+    """Puts this process into public mode, as `heads app --public` asks."""
+    (os.environ if environ is None else environ)["HEADS_PUBLIC"] = "1"
