@@ -173,7 +173,7 @@ def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
 
 @pooling
 class attention(nn.Module):
-    """A learned query decides how much each token counts; several with the option `queries`.
+    """A learned query decides how much each token counts; several with the option queries.
 
     Formula: h = Σ aᵢ hᵢ, a = softmax(q · hᵢ / √d), one h for each query side by side
     Source: hierarchical attention (Yang et al. 2016), without its hidden layer.

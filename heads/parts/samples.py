@@ -41,8 +41,8 @@ SAMPLES: dict[str, Sample] = {
             title="Sentiment",
             says="Is a sentence negative, neutral or positive?",
             tries=(
-                ("The flight was cancelled twice.",),
                 ("Not bad at all.",),
+                ("The flight was cancelled twice.",),
                 ("The parcel arrived on Tuesday.",),
                 ("I expected more, but the ending won me over.",),
             ),

@@ -76,6 +76,7 @@ class Backbone:
         pooler: Whether its own pooler is pretrained, new (random), or there is none.
         pooler_weights: The tensors of a pretrained pooler, named as in the head `bert`.
         tokens: How many tokens of a text are read.
+        stubborn: Special tokens that this tokenizer would find in a user's text as well.
     """
 
     id: str
@@ -87,12 +88,13 @@ class Backbone:
     pooler: Pooler
     pooler_weights: dict[str, Tensor]
     tokens: int
+    stubborn: tuple[str, ...]
     model: nn.Module
     tokenizer: Any
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
-        given = (list(texts), list(pairs)) if pairs else (list(texts),)
+        given = [[self._plain(text) for text in side] for side in (texts, pairs) if side]
         settings = {"return_special_tokens_mask": True, "padding": False, "verbose": False}
         with _encoding:
             whole = cut = self.tokenizer(*given, **settings)
@@ -108,6 +110,11 @@ class Backbone:
             )
             for row in range(len(whole["input_ids"]))
         ]
+
+    def _plain(self, text: str) -> str:
+        for token in self.stubborn:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
 
     def words(self, encoded: Encoded) -> list[str]:
         """The tokens of a text as a reader would write them, one for each state."""
@@ -219,6 +226,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         pooler=pooler,
         pooler_weights={f"pooler.{name}": tensor for name, tensor in weights.items()},
         tokens=_room(encoder, tokenizer, limits),
+        stubborn=_stubborn(tokenizer),
         model=encoder.eval().requires_grad_(False),
         tokenizer=tokenizer,
     )
@@ -265,6 +273,18 @@ def _pooler(encoder: Any, missing: list[str]) -> Pooler:
     if getattr(encoder, "pooler", None) is None:
         return "none"
     return "new" if any("pooler" in name for name in missing) else "pretrained"
+
+
+def _stubborn(tokenizer: Any) -> tuple[str, ...]:
+    """The special tokens that stay special in a text, whatever the tokenizer was told.
+
+    SentencePiece vocabularies (DeBERTa, XLNet) hold them as ordinary pieces.
+    """
+    found = []
+    for token, number in zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True):
+        if number in tokenizer(f"a {token} b", add_special_tokens=False)["input_ids"]:
+            found.append(token)
+    return tuple(token for token in found if token != tokenizer.unk_token and len(token) > 1)
 
 
 def _room(encoder: Any, tokenizer: Any, limits: Limits) -> int:

@@ -3,7 +3,7 @@
 The page, the shell, the API and Python ask the same functions.
 """
 
-from collections.abc import Generator
+from collections.abc import Iterator
 
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
@@ -17,7 +17,7 @@ from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
-TEXT = "The flight was cancelled twice."
+TEXT = "Not bad at all."
 
 
 def explain(
@@ -44,12 +44,10 @@ def explain(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    steps = explaining(recipe, text, pair, model=model, sample=sample, limits=limits)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    for event in explaining(recipe, text, pair, model=model, sample=sample, limits=limits):
+        if isinstance(event, Explanation):
+            return event
+    raise AssertionError("an explanation ends in its result")
 
 
 def explaining(
@@ -60,8 +58,8 @@ def explaining(
     model: str = BUNDLED,
     sample: str = "",
     limits: Limits | None = None,
-) -> Generator[Progress, None, Explanation]:
-    """The same as `explain`, with progress on the way."""
+) -> Iterator[Progress | Explanation]:
+    """The same as `explain`, as a stream: progress, then the explanation."""
     limits = limits or limits_here()
     order = resolve(recipe)
     data = sample_for(sample, pair)
@@ -73,7 +71,7 @@ def explaining(
     if order.learns_to_read:
         heads = yield from trained([order.recipe], data, backbone, limits)
         module = heads[0].module
-    return explanation.explain(
+    yield explanation.explain(
         order.recipe,
         backbone,
         classes=len(corpus_of(data, limits).classes),

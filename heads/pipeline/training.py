@@ -58,10 +58,11 @@ def train(
         RecipeError: A recipe does not fit the base model or the labels.
         LimitError: A head would be too large.
     """
-    dice = Dice(training.seed)
+    # Each recipe rolls dice of its own, so that its numbers do not depend on its neighbours.
+    dice = [Dice(training.seed) for _ in recipes]
     modules = []
-    for recipe in recipes:
-        with dice.rolling(restart=True):
+    for recipe, own in zip(recipes, dice, strict=True):
+        with own.rolling():
             modules.append(
                 assemble(recipe, backbone, len(corpus.classes), many=corpus.many, limits=limits)
             )
@@ -77,7 +78,7 @@ def train(
             yield Progress(says=says, share=min(1.0, share) / 2)
     for number, module in enumerate(modules):
         recipe = module.reader.order.recipe
-        for share in _fit(module, seen[0][number], dice, training, corpus.many):
+        for share in _fit(module, seen[0][number], dice[number], training, corpus.many):
             done = (number + share) / len(modules)
             yield Progress(says=f"Training {recipe}", share=0.5 + done / 2)
         module.eval().requires_grad_(False)
@@ -99,7 +100,7 @@ def train(
 
 
 class Dice:
-    """Randomness of one training run: its own, though torch's layers know only a global one.
+    """Randomness of one head's training: its own, though torch's layers know only a global one.
 
     The global state is borrowed for a stretch of work under a lock and given back, so that
     two runs side by side do not disturb each other's numbers.
@@ -108,14 +109,13 @@ class Dice:
     _lock = threading.Lock()
 
     def __init__(self, seed: int) -> None:
-        self._start = torch.Generator().manual_seed(seed).get_state()
-        self._state = self._start
+        self._state = torch.Generator().manual_seed(seed).get_state()
 
     @contextmanager
-    def rolling(self, *, restart: bool = False) -> Iterator[None]:
-        """Within it, torch's random numbers continue this run's; `restart` begins them anew."""
+    def rolling(self) -> Iterator[None]:
+        """Within it, torch's random numbers continue this head's."""
         with self._lock, torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self._start if restart else self._state)
+            torch.set_rng_state(self._state)
             yield
             self._state = torch.get_rng_state()
 

@@ -1,0 +1,43 @@
+# make app     set everything up and open the page
+# make test    set everything up, Chromium too where that is possible, and run all tests
+# make check   format, lint and types
+# make docs    write the tables of README.md anew
+# make bench   measure against floors and peers
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: app test check docs bench clean
+
+app: .venv/ready
+	$(BIN)/heads app $(if $(PORT),--port $(PORT))
+
+test: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m pytest $(TESTS)
+
+check: .venv/ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: .venv/ready-dev
+	$(BIN)/python docs/tables.py
+
+bench: .venv/ready-dev
+	$(BIN)/python -m benchmarks
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Head to Head needs Python 3.10 or newer; run: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/ready: .venv/bin/python requirements.txt pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+.venv/ready-dev: .venv/ready requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

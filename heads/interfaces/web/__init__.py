@@ -1,0 +1,47 @@
+"""The page: one file a tab, one for the theme, one for what guards the handlers."""
+
+import gradio as gr
+from gradio.events import api as publish
+
+from heads.interfaces import api
+from heads.interfaces.web import compare, explained
+from heads.interfaces.web.theme import CSS, THEME
+from heads.settings import limits
+
+TITLE = "Head to Head"
+SAYS = "One transformer, many classification heads: see how pooling and head change the answer."
+
+# What `launch` needs besides: the same for app.py, the command and the tests.
+LAUNCH = {
+    "theme": THEME,
+    "css": CSS,
+    "footer_links": ["api", "settings"],
+    "run_history": False,
+    "ssr_mode": False,
+}
+
+
+def build() -> gr.Blocks:
+    """Builds the page with a finished example in each tab; trains its heads at first."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=False) as page:
+        gr.Markdown(f"# {TITLE}\n{SAYS}")
+        with gr.Tabs():
+            with gr.Tab("Compare", id="compare"):
+                asked = compare.build(page)
+            with gr.Tab("Heads explained", id="explained") as tab:
+                explained.build(tab, asked)
+        gr.Markdown(_mode(), elem_classes="quiet")
+        for endpoint in (api.compare, api.explain, api.parts):
+            publish(
+                endpoint,
+                api_name=endpoint.__name__,
+                concurrency_id="infer",
+                concurrency_limit=2,
+            )
+    return page.queue(max_size=32)
+
+
+def _mode() -> str:
+    if limits().public:
+        return "Public mode: models from the menu or the Hub, small limits; nothing is kept."
+    return "Local mode: everything runs on this machine, and your texts stay on it."

@@ -1,0 +1,117 @@
+"""The tab Heads explained: a recipe from tokens to logits, and against another one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from heads.interfaces import drawings
+from heads.interfaces.web.compare import Inputs
+from heads.interfaces.web.guards import sentence, throttled
+from heads.interfaces.web.question import OPENING
+from heads.parts.menu import menu
+from heads.parts.models import BUNDLED
+from heads.parts.samples import SAMPLES
+from heads.pipeline.explanation import Explanation
+from heads.pipeline.inquiry import difference, explain, explaining
+from heads.pipeline.training import Progress
+
+FIRST, SECOND = "cls+bert", "cls+roberta"
+
+
+def build(tab: gr.Tab, asked: Inputs) -> None:
+    """Draws the tab with a finished example; base model and sample are those of Compare."""
+    names = [str(recipe) for recipe in menu()]
+    with gr.Row():
+        recipe = gr.Dropdown(
+            names,
+            value=FIRST,
+            label="Recipe",
+            info="Any pooling+head, also one of your own writing.",
+            allow_custom_value=True,
+            interactive=True,
+            min_width=140,
+        )
+        other = gr.Dropdown(
+            ["", *names],
+            value=SECOND,
+            label="Against",
+            info="A second recipe, to see what differs. May be empty.",
+            allow_custom_value=True,
+            interactive=True,
+            min_width=140,
+        )
+        text = gr.Textbox(
+            label="Sentence on which the reading is shown",
+            info="Base model and classes are those chosen under Compare.",
+            value=OPENING.text,
+            lines=1,
+            max_lines=6,
+            max_length=20_000,
+            scale=2,
+            min_width=240,
+        )
+    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), "sentiment")
+    outputs = _outputs(values)
+    inputs = [recipe, other, text, *asked.all()]
+    run: dict[str, Any] = {
+        "fn": _run,
+        "inputs": inputs,
+        "outputs": outputs,
+        "show_progress": "hidden",
+        "api_visibility": "private",
+        "concurrency_id": "infer",
+        "concurrency_limit": 2,
+    }
+    gr.on([recipe.input, other.input, text.submit, text.blur], **run)
+    # Coming from Compare, one explains the sentence that was compared there.
+    tab.select(
+        lambda text: text, asked.text, text, show_progress="hidden", api_visibility="private"
+    ).then(**run)
+
+
+def _outputs(values: list[Any]) -> list[Any]:
+    headline = gr.HTML(values[0], elem_id="headline", padding=False)
+    against = gr.HTML(values[1], elem_id="against", padding=False)
+    gr.Markdown("### From tokens to logits")
+    chain = gr.HTML(values[2], elem_id="chain", padding=False)
+    gr.Markdown("### Which tokens the pooling reads")
+    reading = gr.HTML(values[3], elem_id="reading", padding=False)
+    gr.Markdown("### In words and in mathematics")
+    facts = gr.HTML(values[4], padding=False)
+    gr.Markdown("### Every tensor and where it comes from")
+    tensors = gr.HTML(values[5], padding=False)
+    return [headline, against, chain, reading, facts, tensors]
+
+
+def _drawn(explanation: Explanation, sentence_against: str, data: str) -> list[Any]:
+    return [
+        drawings.headline(explanation, SAMPLES[data].title),
+        drawings.difference(sentence_against) if sentence_against else "",
+        drawings.chain(explanation),
+        drawings.reading(explanation),
+        drawings.facts(explanation),
+        drawings.tensors(explanation),
+    ]
+
+
+def _run(
+    recipe: str, other: str, text: str, _: str, pair: str, model: str, data: str, __: list[str]
+) -> Iterator[list[Any]]:
+    """Explains; a learned pooling is trained first, so that it shows what it has learned."""
+    try:
+        model = model or BUNDLED
+        data = "pairs" if (pair or "").strip() else data
+        pair = pair if SAMPLES[data].pair else ""
+        events = explaining(recipe or "", text, pair or "", model=model, sample=data)
+        explanation = None
+        for event in throttled(events):
+            if isinstance(event, Progress):
+                yield [drawings.progress(event), *[gr.skip()] * 5]
+            else:
+                explanation = event
+        assert explanation is not None
+        against = difference(recipe, other, model=model) if other else ""
+        yield _drawn(explanation, against, data)
+    except Exception as error:
+        yield [drawings.failure(sentence(error)), *[""] * 5]

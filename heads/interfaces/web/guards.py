@@ -1,0 +1,77 @@
+"""What stands between a handler and the page: errors in one sentence, never a traceback."""
+
+import functools
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn, TypeVar, cast
+
+import gradio as gr
+
+from heads.errors import HeadsError
+from heads.pipeline.training import Progress
+
+Event = TypeVar("Event")
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+log = logging.getLogger("heads")
+
+
+def guarded(handler: Handler) -> Handler:
+    """Shows a `HeadsError` as a notice, and anything else as a bug with a short code."""
+    if inspect.isgeneratorfunction(handler):
+
+        @functools.wraps(handler)
+        def stream(*inputs: Any, **named: Any) -> Any:
+            try:
+                yield from handler(*inputs, **named)
+            except Exception as error:
+                _show(error)
+
+        return cast("Handler", stream)
+
+    @functools.wraps(handler)
+    def call(*inputs: Any, **named: Any) -> Any:
+        try:
+            return handler(*inputs, **named)
+        except Exception as error:
+            _show(error)
+
+    return cast("Handler", call)
+
+
+def sentence(error: Exception) -> str:
+    """What a user reads of an error; a bug is logged whole and shown as a code."""
+    if isinstance(error, HeadsError):
+        return str(error)
+    code = secrets.token_hex(2).upper()
+    log.error("bug %s", code, exc_info=error)
+    return f"Something went wrong (code {code}). It is our fault, not yours; please try again."
+
+
+def _show(error: Exception) -> NoReturn:
+    if isinstance(error, gr.Error):
+        raise error
+    raise gr.Error(plain(sentence(error)), duration=8, print_exception=False) from None
+
+
+def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]:
+    """Passes on progress at most every so often, and every other event."""
+    last = -seconds
+    for event in events:
+        now = time.monotonic()
+        if not isinstance(event, Progress) or now - last >= seconds:
+            last = now
+            yield event
+
+
+def plain(text: str) -> str:
+    """A text that a notice shows to the letter; notices would draw HTML, links and images.
+
+    >>> plain("'<img src=x>' and '[a](b)'")
+    "'&#60;img src=x&#62;' and '&#91;a&#93;(b)'"
+    """
+    return text.translate(
+        {ord(sign): f"&#{ord(sign)};" for sign in "&[]"} | {60: "&lt;", 62: "&gt;"}
+    )

@@ -1,0 +1,61 @@
+"""What the inputs of the page say, and the link that says the same."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from heads.parts.models import BUNDLED
+from heads.parts.samples import SAMPLES
+from heads.pipeline.comparison import RECIPES
+
+LINK_FIELDS = ("text", "pair", "model", "sample", "recipes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the inputs of the tab say."""
+
+    text: str
+    pair: str = ""
+    model: str = BUNDLED
+    sample: str = "sentiment"
+    recipes: tuple[str, ...] = RECIPES
+
+    @property
+    def query(self) -> str:
+        """The part of a link that restores the question."""
+        fields = {
+            "text": self.text,
+            "pair": self.pair,
+            "model": self.model,
+            "sample": self.sample,
+            "recipes": ",".join(self.recipes),
+        }
+        return "?" + urlencode({name: value for name, value in fields.items() if value})
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments of `heads.compare`."""
+        return {
+            "text": self.text,
+            "pair": self.pair,
+            "model": self.model,
+            "sample": self.sample,
+            "recipes": self.recipes,
+        }
+
+    @classmethod
+    def from_query(cls, fields: dict[str, str]) -> "Question":
+        """Reads such a link; a plus that has become a space on the way is mended."""
+        given = {name: fields.get(name, "") for name in LINK_FIELDS}
+        names = [name.strip().replace(" ", "+") for name in given["recipes"].split(",") if name]
+        return cls(
+            text=given["text"],
+            pair=given["pair"],
+            model=given["model"] or BUNDLED,
+            sample=given["sample"] or ("pairs" if given["pair"] else "sentiment"),
+            recipes=tuple(names) or RECIPES,
+        )
+
+
+OPENING = Question(text=SAMPLES["sentiment"].tries[0][0])

@@ -1,0 +1,378 @@
+import json
+import math
+import re
+import string
+from itertools import product
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from heads.errors import RecipeError
+from heads.parts.menu import head, layers, menu, parts, pooling, resolve
+from heads.parts.registry import Head, Pooling, Shelf
+from heads.recipe import Recipe
+
+unhurried = settings(deadline=None, max_examples=200)
+
+WORD = string.ascii_letters + string.digits + "_"
+LEARNED_LAYERS = [name for name in layers if layers[name].learned]
+LEARNED_POOLINGS = [name for name in pooling if pooling[name].learned]
+SOLVED = [name for name in head if head[name].solve]
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
+choices = st.just("") | st.from_regex(r"[a-z0-9_]{1,8}", fullmatch=True)
+words = st.text(WORD + ".+-", min_size=1, max_size=8).filter(
+    lambda word: isinstance(Recipe.parse(f"a+b?c={word}").options[0][1], str)
+)
+values = (
+    st.booleans()
+    | st.integers(-(10**12), 10**12)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words
+)
+option_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True)
+recipes = st.builds(
+    lambda pooling, layers, head, options: Recipe(
+        pooling=pooling, layers=layers, head=head, options=tuple(sorted(options.items()))
+    ),
+    names,
+    choices,
+    names,
+    st.dictionaries(option_names, values, max_size=4),
+)
+
+near_recipes = st.lists(
+    st.sampled_from(
+        [*pooling, *layers, *head, *"@+?&=. -_09İKſ\n\t\x00", "dropout", "true", "1e9"]
+    ),
+    max_size=12,
+).map("".join)
+
+
+def kinds(recipe: Recipe) -> list[type]:
+    return [type(value) for _, value in recipe.options]
+
+
+@unhurried
+@given(recipes)
+def test_a_recipe_reads_back_from_its_text(recipe: Recipe) -> None:
+    again = Recipe.parse(str(recipe))
+    assert again == recipe
+    assert kinds(again) == kinds(recipe)
+    assert str(again) == str(recipe)
+
+
+@unhurried
+@given(st.text() | near_recipes)
+@example("")
+@example("+")
+@example("mean+linear?")
+@example("mean+linear?dropout=" + "9" * 300)
+@example("mean+linear?dropout=" + "9" * 5000)
+@example("mean+linear?dropout=1e999&x=nan&y=inf")
+@example("\ud800+linear")
+@example("MEAN@CAT4+LINEAR?C=1_0")
+@example("x" * 100_000)
+def test_any_text_is_a_recipe_or_a_recipe_error(text: str) -> None:
+    try:
+        recipe = Recipe.parse(text)
+    except RecipeError:
+        return
+    assert Recipe.parse(str(recipe)) == recipe
+
+
+@pytest.mark.xfail(raises=OverflowError, reason="math.isfinite of an int above 1e308", strict=True)
+def test_a_number_of_400_digits_is_read_or_refused() -> None:
+    text = "mean+linear?dropout=" + "9" * 400
+    with pytest.raises(RecipeError):
+        resolve(text)
+
+
+@pytest.mark.parametrize("thing", [None, 3, b"mean+linear", ["mean+linear"]])
+def test_what_is_no_text_is_no_recipe(thing: object) -> None:
+    with pytest.raises(RecipeError, match="A recipe is a text"):
+        Recipe.parse(thing)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (" Mean + Linear ", "mean+linear"),
+        ("cls@CAT4+mlp?hidden=64&activation=gelu", "cls@cat4+mlp?activation=gelu&hidden=64"),
+        ("mean+linear?&dropout=.5&", "mean+linear?dropout=0.5"),
+        ("mean@006+linear", "mean@6+linear"),
+        ("mean@0+linear", "mean@0+linear"),
+        ("mean+logistic?C=2", "mean+logistic?C=2.0"),
+        ("mean+knn?k=5.0", "mean+knn?k=5"),
+        ("mean+linear?dropout=0", "mean+linear?dropout=0.0"),
+    ],
+)
+def test_many_ways_of_writing_are_one_recipe(text: str, canonical: str) -> None:
+    recipe = resolve(text).recipe
+    assert str(recipe) == canonical
+    assert resolve(canonical).recipe == recipe == Recipe.parse(canonical)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mean",
+        "mean+",
+        "+linear",
+        "mean++linear",
+        "mean+linear+linear",
+        "mean@+linear",
+        "mean@-1+linear",
+        "mean@1.5+linear",
+        "4mean+linear",
+        "mean+linear?dropout",
+        "mean+linear?dropout=",
+        "mean+linear?=0.1",
+        "mean+linear?dropout=0.1?k=2",
+        "mean+linear?dropout=0.1&dropout=0.2",
+        "mean+linear?dropout=<b>",
+        "mean/../linear",
+        "pooling=mean",
+    ],
+)
+def test_what_is_not_in_the_grammar_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(text)
+    assert caught.value.hint
+
+
+def test_an_error_repeats_no_more_than_80_letters_of_what_was_written() -> None:
+    for text in ("x" * 9999, "x" * 9999 + "+linear", f"mean@{'x' * 9999}+linear"):
+        with pytest.raises(RecipeError) as caught:
+            resolve(text)
+        assert "x" * 81 not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", [*pooling.values(), *head.values()], ids=lambda part: part.name)
+def test_options_at_their_default_are_dropped(part: Pooling | Head) -> None:
+    recipe = f"{part.name}+linear" if part.kind == "pooling" else f"mean+{part.name}"
+    given = Recipe.parse(recipe)
+    given = Recipe(
+        pooling=given.pooling, head=given.head, options=tuple(sorted(part.options.items()))
+    )
+    order = resolve(given)
+    assert str(order.recipe) == recipe
+    options = order.pooling_options if part.kind == "pooling" else order.head_options
+    assert options == part.options
+
+
+def test_options_go_to_the_part_that_has_them() -> None:
+    order = resolve("attention+mlp?queries=4&hidden=8")
+    assert order.pooling_options == {"queries": 4}
+    assert order.head_options == {"hidden": 8, "activation": "relu", "dropout": 0.1}
+
+
+def test_no_pooling_shares_an_option_with_a_head() -> None:
+    for reader, top in product(pooling.values(), head.values()):
+        assert not reader.options.keys() & top.options.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("meen+linear", "mean"),
+        ("mean+robert", "roberta"),
+        ("mean@cat5+linear", "cat4"),
+        ("mean+linear?droput=0.1", "dropout"),
+        ("attention+mlp?query=2", "queries"),
+        ("mean+mlp?hiden=3", "hidden"),
+    ],
+)
+def test_a_slip_is_answered_with_the_nearest_name(text: str, meant: str) -> None:
+    with pytest.raises(RecipeError, match=f"Did you mean '{meant}'"):
+        resolve(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("zzzzz+linear", pooling), ("mean+zzzzz", head), ("mean@zzzzz+linear", layers)],
+)
+def test_what_is_like_nothing_is_answered_with_all_names(text: str, known: Shelf) -> None:
+    with pytest.raises(RecipeError, match=re.escape(f"There are: {', '.join(known)}.")):
+        resolve(text)
+
+
+def test_a_part_without_options_says_so() -> None:
+    with pytest.raises(RecipeError, match=r"mean\+gpt2 has no option 'dropout'.*has no options"):
+        resolve("mean+gpt2?dropout=0.1")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("linear?dropout=-0.1", "linear?dropout=1", "linear?dropout=1.0", "linear?dropout=nan"),
+        *("linear?dropout=true", "linear?dropout=half", "deberta?pooler_dropout=1"),
+        *("knn?k=0", "knn?k=-1", "knn?k=1.5", "knn?k=4097", "knn?k=1e300", "knn?k=true", "knn?k=x"),
+        *("logistic?C=0", "logistic?C=-1", "logistic?C=1000001", "logistic?C=inf"),
+        *("ridge?alpha=0.0", "cosine?scale=false", "mlp?hidden=0", "mlp?hidden=99999"),
+        *("mlp?activation=3", "mlp?activation=true", "multi_sample_dropout?samples=0"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(option: str) -> None:
+    with pytest.raises(RecipeError, match=r"does not fit\. It must be"):
+        resolve(f"mean+{option}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("linear?dropout=0", 0.0),
+        ("linear?dropout=0.999", 0.999),
+        ("knn?k=1", 1),
+        ("knn?k=4096", 4096),
+        ("knn?k=3.0", 3),
+        ("logistic?C=1e-9", 1e-9),
+        ("logistic?C=1000000", 1e6),
+        ("mlp?activation=tanh", "tanh"),
+    ],
+)
+def test_an_option_in_range_is_taken_in_its_own_type(option: str, value: object) -> None:
+    (taken,) = (kept for _, kept in resolve(f"mean+{option}").recipe.options)
+    assert (taken, type(taken)) == (value, type(value))
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("option", [("linear", "dropout"), ("logistic", "C")])
+def test_numbers_that_are_none_are_refused_from_python(
+    option: tuple[str, str], number: float
+) -> None:
+    recipe = Recipe(pooling="mean", head=option[0], options=((option[1], number),))
+    with pytest.raises(RecipeError, match="does not fit"):
+        resolve(recipe)
+
+
+@pytest.mark.parametrize("top", SOLVED)
+@pytest.mark.parametrize(
+    "reading", [*LEARNED_POOLINGS, *(f"mean@{name}" for name in LEARNED_LAYERS)]
+)
+def test_what_is_learned_and_what_is_solved_do_not_go_together(reading: str, top: str) -> None:
+    with pytest.raises(RecipeError, match="cannot be trained together") as caught:
+        resolve(f"{reading}+{top}")
+    offered = re.findall(r"[\w@]+\+\w+", caught.value.hint)
+    assert offered
+    assert all(resolve(recipe) for recipe in offered)
+
+
+@pytest.mark.parametrize("choice", ["3", *layers])
+def test_a_pooling_that_reads_no_states_takes_no_layers(choice: str) -> None:
+    with pytest.raises(RecipeError, match=r"Write pooler\+bert"):
+        resolve(f"pooler@{choice}+bert")
+
+
+@unhurried
+@given(
+    st.builds(
+        lambda reader, choice, top, options: Recipe(
+            pooling=reader, layers=choice, head=top, options=tuple(sorted(options.items()))
+        ),
+        st.sampled_from(list(pooling)),
+        st.sampled_from(["", "0", "12", "99999", *layers]),
+        st.sampled_from(list(head)),
+        st.dictionaries(
+            st.sampled_from(["dropout", "k", "C", "hidden", "queries", "length", "activation"]),
+            values,
+            max_size=2,
+        ),
+    )
+)
+def test_a_resolved_recipe_resolves_to_itself(recipe: Recipe) -> None:
+    try:
+        order = resolve(recipe)
+    except RecipeError:
+        return
+    again = resolve(str(order.recipe))
+    assert again == order
+    assert (order.pooling.name, order.head.name) == (recipe.pooling, recipe.head)
+
+
+def test_every_recipe_of_the_menu_resolves_to_itself() -> None:
+    ordered = list(menu())
+    assert len(set(map(str, ordered))) == len(ordered)
+    for recipe in ordered:
+        assert resolve(str(recipe)).recipe == recipe
+
+
+def test_the_menu_lacks_only_what_cannot_be_learned_together() -> None:
+    ordered = {(recipe.pooling, recipe.layers, recipe.head) for recipe in menu()}
+    for reader, top in product(pooling, head):
+        together = not (reader in LEARNED_POOLINGS and top in SOLVED)
+        assert ((reader, "", top) in ordered) == together
+
+
+def test_parts_are_plain_values_in_the_order_of_the_shelves() -> None:
+    listed = json.loads(json.dumps(parts()))
+    assert [part["name"] for part in listed["poolings"]] == list(pooling)
+    assert [part["name"] for part in listed["layers"]] == list(layers)
+    assert [part["name"] for part in listed["heads"]] == list(head)
+
+
+@pytest.mark.parametrize("shelf", [pooling, layers, head], ids=lambda shelf: shelf.kind)
+def test_a_name_that_is_taken_is_refused(shelf: Shelf) -> None:
+    taken, before = next(iter(shelf)), dict(shelf)
+
+    def part(mask: Tensor) -> Tensor:
+        """Another thing under a known name."""
+        return mask
+
+    part.__name__ = taken
+    with pytest.raises(ValueError, match=f"There already is a {shelf.kind} called '{taken}'"):
+        shelf(part)
+    assert dict(shelf) == before
+
+
+def test_a_part_without_a_docstring_is_refused() -> None:
+    shelf = Shelf("pooling", Pooling)
+
+    def silent(mask: Tensor) -> Tensor:
+        return mask
+
+    class Silent(nn.Module):
+        def forward(self, mask: Tensor) -> Tensor:
+            return mask
+
+    for maker in (silent, Silent):
+        with pytest.raises(ValueError, match="needs a docstring"):
+            shelf(maker)
+    assert not shelf
+
+
+def test_a_shelf_keeps_order_options_and_lines_of_the_docstring() -> None:
+    shelf = Shelf("head", Head)
+
+    @shelf(prefix="top.", single_label=True)
+    def second(width: int, classes: int, *, rate: float = 0.5, deep: bool = False) -> None:
+        """Says it in one sentence.
+
+        Formula: y = x,
+            over two lines
+        Source: nobody.
+        """
+
+    @shelf
+    def first(width: int, classes: int) -> None:
+        """Says another."""
+
+    part = shelf["second"]
+    assert list(shelf) == ["second", "first"]
+    assert (part.says, part.formula) == ("Says it in one sentence.", "y = x, over two lines")
+    assert (part.source, part.prefix, part.single_label) == ("nobody.", "top.", True)
+    assert part.options == {"rate": 0.5, "deep": False}
+    assert second.__name__ == "second"
+    assert part.learned
+    assert not Shelf("head", Head)
+
+
+def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:
+    assert "roberta" in head
+    assert "robert" not in head
+    with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
+        head["robert"]
+    with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
+        head("robert")
