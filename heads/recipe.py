@@ -15,7 +15,7 @@ Value = bool | int | float | str
 GRAMMAR = re.compile(
     r"(?P<pooling>[a-z]\w*)(@(?P<layers>\w+))?\+(?P<head>[a-z]\w*)(\?(?P<options>.+))?", re.ASCII
 )
-OPTION = re.compile(r"(?P<name>[A-Za-z]\w*)=(?P<value>[\w.+-]+)", re.ASCII)
+OPTION = re.compile(r"(?P<name>[A-Za-z]\w{0,39})=(?P<value>[\w.+-]{1,32})", re.ASCII)
 HINT = "Write pooling+head, for example mean+linear, cls@cat4+mlp or attention+linear?queries=4."
 
 

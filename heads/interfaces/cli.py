@@ -76,6 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
     verb.set_defaults(run=_explain)
 
+    _add_other_verbs(verbs, common)
+    return parser
+
+
+def _add_other_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb = verbs.add_parser("parts", parents=[common], help="all poolings, layers and heads")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=_parts)
@@ -90,7 +95,6 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in")
     verb.add_argument("--public", action="store_true", help="small limits, no local folders")
     verb.set_defaults(run=_app)
-    return parser
 
 
 def _compare(asked: argparse.Namespace) -> None:

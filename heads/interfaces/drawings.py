@@ -181,7 +181,7 @@ def tensors(explanation: Explanation) -> Markup:
     """Every tensor of the recipe: name, shape, number, where it comes from."""
     rows = joined(
         Markup("<tr><td><code>{}</code></td><td>{}</td><td>{:,}</td><td>{}</td></tr>").format(
-            fact.name, _shape(fact.shape), _size(fact.shape), ORIGINS[fact.origin]
+            _breakable(fact.name), _shape(fact.shape), _size(fact.shape), ORIGINS[fact.origin]
         )
         for step in explanation.steps
         for fact in step.tensors

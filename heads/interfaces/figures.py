@@ -15,6 +15,21 @@ GRID = "rgba(128,128,128,.18)"
 ZERO = "rgba(128,128,128,.6)"
 BAR, FRAME = 32, 44  # height of one class and of all else, in pixels
 Figure = dict[str, Any]
+AXIS: Figure = {
+    "fixedrange": True,
+    "automargin": True,
+    "gridcolor": GRID,
+    "zeroline": True,
+    "zerolinecolor": ZERO,
+}
+FRAMELESS: Figure = {
+    "margin": {"l": 4, "r": 12, "t": 6, "b": 4},
+    "showlegend": False,
+    "bargap": 0.35,
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"size": 13, "color": "#7a7a85"},
+}
 
 
 def escape(text: str) -> str:
@@ -46,53 +61,35 @@ def bars(
         percent: Whether values are probabilities.
     """
     shown = [f"{value:.0%}" if percent else f"{value:+.1f}" for value in values]
-    axis = {
-        "range": list(span),
-        "fixedrange": True,
-        "automargin": True,
-        "gridcolor": GRID,
-        "zerolinecolor": ZERO,
-        "zeroline": True,
-    }
-    axis |= {"tickvals": [0, 0.5, 1], "tickformat": ".0%"} if percent else {"nticks": 4}
-    return {
-        "data": [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "x": list(values),
-                "y": list(range(len(classes))),
-                "text": shown,
-                "textposition": "outside",
-                "cliponaxis": False,
-                "hoverinfo": "skip",
-                "marker": {
-                    "color": [colour if name in answer else LOSER for name in classes],
-                    "cornerradius": 3,
-                },
-            }
-        ],
-        "layout": {
-            "height": BAR * len(classes) + FRAME,
-            "margin": {"l": 4, "r": 12, "t": 6, "b": 4},
-            "showlegend": False,
-            "bargap": 0.35,
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"size": 13, "color": "#7a7a85"},
-            "xaxis": axis,
-            "yaxis": {
-                "tickvals": list(range(len(classes))),
-                "ticktext": [escape(name) for name in classes],
-                "autorange": "reversed",
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "automargin": True,
-                "ticklabelstandoff": 6,
-            },
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": list(values),
+        "y": list(range(len(classes))),
+        "text": shown,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+        "marker": {
+            "color": [colour if name in answer else LOSER for name in classes],
+            "cornerradius": 3,
         },
     }
+    ticks = {"tickvals": [0, 0.5, 1], "tickformat": ".0%"} if percent else {"nticks": 4}
+    names = {
+        "tickvals": list(range(len(classes))),
+        "ticktext": [escape(name) for name in classes],
+        "autorange": "reversed",
+        "showgrid": False,
+        "zeroline": False,
+        "ticklabelstandoff": 6,
+    }
+    layout = {
+        "height": BAR * len(classes) + FRAME,
+        "xaxis": AXIS | {"range": list(span)} | ticks,
+        "yaxis": AXIS | names,
+    }
+    return {"data": [trace], "layout": FRAMELESS | layout}
 
 
 def probability_span() -> tuple[float, float]:

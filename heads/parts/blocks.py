@@ -9,13 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-INITIAL_STD = 0.02  # `initializer_range` of every family whose head stands here
+INITIAL_STD = 0.02  # `initializer_range` of nearly every family whose head stands here
 
 
 def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
     """Strings named layers together; a dot in a name makes an inner chain, as in a checkpoint.
 
-    New linear layers start as Transformers starts them: N(0, 0.02²), bias 0.
+    New linear layers start as most heads of Transformers start: N(0, 0.02²), bias 0.
+
+    Raises:
+        ValueError: A name is given twice, or the layers of an inner chain are torn apart.
 
     >>> list(chain(("pooler.dense", nn.Linear(4, 4)), ("classifier", nn.Linear(4, 2))).state_dict())
     ['pooler.dense.weight', 'pooler.dense.bias', 'classifier.weight', 'classifier.bias']
@@ -27,6 +30,8 @@ def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
         outer, _, inner = name.partition(".")
+        if outer in tree and not (inner and next(reversed(tree)) == outer):
+            raise ValueError(f"The layer '{name}' stands apart from others under its name.")
         if inner:
             tree.setdefault(outer, OrderedDict())[inner] = layer
         else:

@@ -1,7 +1,10 @@
 """What a recipe's names stand for, and every recipe that one can order."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+
+import torch
 
 from heads.errors import RecipeError, did_you_mean
 from heads.parts import heads as _heads  # noqa: F401  fills the shelf
@@ -66,6 +69,9 @@ def resolve(recipe: Recipe | str) -> Order:
         if name not in known:
             raise _unknown_option(name, recipe, known)
         given[name] = _checked(name, value, known[name])
+    if given:
+        with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
+            top.make(8, 2, **{name: given[name] for name in top.options if name in given})
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
     return Order(
         recipe=Recipe(
@@ -127,7 +133,7 @@ def _check_learning(recipe: Recipe, learns_to_read: bool, top: Head) -> None:
 
 
 def _unknown_option(name: str, recipe: Recipe, known: Mapping[str, Value]) -> RecipeError:
-    what = f"{recipe.pooling}+{recipe.head} has no option '{name}'."
+    what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
     return RecipeError(what, did_you_mean(name, known) if known else "It has no options.")
 
 
@@ -136,7 +142,7 @@ def _checked(name: str, value: Value, default: Value) -> Value:
     if isinstance(default, bool | str):
         fits, wanted = isinstance(value, type(default)), "true or false"
         wanted = "a word" if isinstance(default, str) else wanted
-    elif isinstance(value, bool | str):
+    elif isinstance(value, bool | str) or not math.isfinite(value):
         fits, wanted = False, "a number"
     elif isinstance(default, int):
         fits, wanted = value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
@@ -145,7 +151,9 @@ def _checked(name: str, value: Value, default: Value) -> Value:
     else:
         fits, wanted = 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"
     if not fits:
-        raise RecipeError(f"The option {name}={value} does not fit.", f"It must be {wanted}.")
+        raise RecipeError(
+            f"The option {name}={str(value)[:40]} does not fit.", f"It must be {wanted}."
+        )
     return type(default)(value)
 
 

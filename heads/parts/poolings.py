@@ -82,7 +82,7 @@ def max(mask: Tensor, states: Tensor) -> Pooled:
     Source: InferSent (Conneau et al. 2017); Sentence-BERT, table 6.
     """
     values, winners = states.masked_fill(mask[..., None] == 0, -torch.inf).max(dim=1)  # (n, d)
-    wins = torch.zeros_like(mask).scatter_add_(1, winners, torch.ones_like(values).to(mask))
+    wins = torch.zeros_like(states[..., 0]).scatter_add_(1, winners, torch.ones_like(values))
     return Pooled(values, wins / states.shape[-1])
 
 

@@ -94,7 +94,7 @@ class Shelf(Mapping[str, P], Generic[P]):
 
         Raises:
             RecipeError: There is no part of that name.
-            ValueError: The name is taken, or the docstring is missing.
+            ValueError: The name is taken or not in lower case, or the docstring is missing.
         """
         if isinstance(maker, str):
             return self[maker]
@@ -102,6 +102,8 @@ class Shelf(Mapping[str, P], Generic[P]):
             return lambda later: self(later, **facts)
         if maker.__name__ in self._parts:
             raise ValueError(f"There already is a {self.kind} called '{maker.__name__}'.")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", maker.__name__):
+            raise ValueError(f"'{maker.__name__}' must be lower case to stand in a recipe.")
         self._parts[maker.__name__] = self._describe(maker, facts)
         return maker
 

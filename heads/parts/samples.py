@@ -72,7 +72,7 @@ SAMPLES: dict[str, Sample] = {
         Sample(
             name="aspects",
             title="Review aspects",
-            says="Which aspects does a customer review mention? Any number of them may apply.",
+            says="Which aspects does a review mention? Any number may apply.",
             tries=(
                 ("Lovely colour, but it took three weeks to arrive.",),
                 ("Too expensive for something that broke after a month.",),

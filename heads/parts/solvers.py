@@ -45,7 +45,9 @@ def logistic(
 ) -> None:
     """Minimises C · Σ loss + ½ ‖W‖² over standardised vectors, to the optimum, by L-BFGS.
 
-    The loss is the cross-entropy of the softmax, or of one sigmoid a class for `many`.
+    The loss is the cross-entropy of the softmax, or of one sigmoid a class for `many`. Two
+    classes are one sigmoid in scikit-learn; two rows of a softmax bear half its penalty, so
+    here it counts twice, and C means the same.
     """
     rows, centre, spread = _standard(vectors)
     goal = targets.double()
@@ -53,6 +55,7 @@ def logistic(
     bias = torch.zeros(goal.shape[1], dtype=torch.double, requires_grad=True)
     loss_of = binary_cross_entropy_with_logits if many else cross_entropy
     scale = goal.shape[1] if many else 1  # the binary loss averages over classes as well
+    twice = 2 if goal.shape[1] == 2 and not many else 1
     optimizer = torch.optim.LBFGS(
         [weight, bias],
         max_iter=2000,
@@ -64,7 +67,7 @@ def logistic(
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        penalty = weight.square().sum() / (2 * C * len(rows))
+        penalty = twice * weight.square().sum() / (2 * C * len(rows))
         loss = scale * loss_of(rows @ weight.T + bias, goal) + penalty
         loss.backward()
         return loss

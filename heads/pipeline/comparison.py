@@ -4,25 +4,23 @@ The page, the shell, the API and Python ask the same function and show the same 
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from itertools import combinations
 from typing import Any
 
-from heads.errors import DataError, LimitError, RecipeError
+from heads.errors import LimitError, RecipeError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.parts.samples import Sample, sample
-from heads.pipeline import runs
 from heads.pipeline.backbone import Backbone, Encoded, load
 from heads.pipeline.classifier import TrainedHead
-from heads.pipeline.corpus import Corpus, gate, read
+from heads.pipeline.corpus import gate
 from heads.pipeline.differences import same_in_training
 from heads.pipeline.prediction import Prediction, predict
-from heads.pipeline.training import Progress, Trained, train
+from heads.pipeline.sampled import sample_for, trained
+from heads.pipeline.training import Progress
 from heads.recipe import Recipe
-from heads.settings import Limits, Training
+from heads.settings import Limits
 from heads.settings import limits as limits_here
 
 RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")
@@ -177,54 +175,6 @@ def comparing(
             notes=tuple(notes),
         )
     )
-
-
-def trained(
-    recipes: Sequence[Recipe], data: Sample, backbone: Backbone, limits: Limits
-) -> Generator[Progress, None, list[TrainedHead]]:
-    """Finds heads that were trained on a sample, and trains those that were not.
-
-    Yields:
-        Progress while it trains.
-
-    Returns:
-        The heads, in the order of the recipes.
-    """
-    corpus, settings = corpus_of(data, limits), Training()
-    keys = {recipe: runs.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
-    recalled = {recipe: runs.recall(key, backbone, limits) for recipe, key in keys.items()}
-    found = {recipe: head for recipe, head in recalled.items() if head}
-    missing = [recipe for recipe in recipes if recipe not in found]
-    if missing:
-        for event in train(missing, corpus, backbone, training=settings, limits=limits):
-            if isinstance(event, Trained):
-                found[event.head.recipe] = event.head
-                runs.keep(keys[event.head.recipe], event.head)
-            else:
-                yield event
-    return [found[recipe] for recipe in recipes]
-
-
-@cache
-def corpus_of(data: Sample, limits: Limits) -> Corpus:
-    """The rows of a sample, read once."""
-    return read(data.path, limits)
-
-
-def sample_for(name: str, pair: str) -> Sample:
-    """The sample of that name, or the one that suits one or two sentences.
-
-    Raises:
-        DataError: There is none of that name, or it does not suit.
-    """
-    data = sample(name or ("pairs" if pair.strip() else "sentiment"))
-    if data.pair and not pair.strip():
-        what = f"The sample '{data.name}' compares two sentences; the second one is empty."
-        raise DataError(what, "Type a second sentence, or choose another sample.")
-    if pair.strip() and not data.pair:
-        what = f"The sample '{data.name}' is about one sentence, and there are two."
-        raise DataError(what, "Empty the second sentence, or choose the sample 'pairs'.")
-    return data
 
 
 def spoken(answer: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.pipeline import differences, explanation
 from heads.pipeline.backbone import load
-from heads.pipeline.comparison import corpus_of, sample_for, trained
 from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
+from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits

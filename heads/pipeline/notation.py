@@ -15,6 +15,7 @@ WORDS: dict[type[nn.Module], tuple[str, str]] = {
     Neighbours: ("vote of neighbours", "log votes of neighbours"),
     Repeat: ("repetition", "repeat"),
 }
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 # The number that tells one such layer from another.
 DETAIL = {nn.Dropout: "p", Repeat: "samples", Scale: "factor", Neighbours: "k"}
 
@@ -68,7 +69,7 @@ def formula(chain: nn.Sequential) -> str:
     for layer in layers:
         if isinstance(layer, nn.Linear):
             number += 1
-            index = "₀₁₂₃₄₅₆₇₈₉"[number] if several else ""
+            index = str(number).translate(SUBSCRIPTS) if several else ""
             line = f"W{index} {line}" + (f" + b{index}" if layer.bias is not None else "")
         elif isinstance(layer, Scale):
             line = f"{layer.factor:g} · {line}"

@@ -67,36 +67,38 @@ def train(
                 assemble(recipe, backbone, len(corpus.classes), many=corpus.many, limits=limits)
             )
     rows, held = split(corpus, training.held_out, training.seed)
-    seen: list[list[Batches]] = []
-    for number, part in enumerate((rows, held)):
-        seen.append([[] for _ in modules])
-        for done, batch in enumerate(_read(part, corpus, backbone, training.batch_size)):
-            for batches, module in zip(seen[number], modules, strict=True):
-                batches.append(_input(module, batch[0], batch[1]))
-            share = (number * len(rows) + (done + 1) * training.batch_size) / len(corpus)
-            says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
-            yield Progress(says=says, share=min(1.0, share) / 2)
+    seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
+    for done, (part, states, goals) in enumerate(_read((rows, held), corpus, backbone, training)):
+        for batches, module in zip(seen, modules, strict=True):
+            batches[part].append(_input(module, states, goals))
+        says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
+        share = min(1.0, (done + 1) * training.batch_size / len(corpus))
+        yield Progress(says=says, share=share / 2)
     for number, module in enumerate(modules):
-        recipe = module.reader.order.recipe
-        for share in _fit(module, seen[0][number], dice[number], training, corpus.many):
-            done = (number + share) / len(modules)
-            yield Progress(says=f"Training {recipe}", share=0.5 + done / 2)
-        module.eval().requires_grad_(False)
-        logits = torch.cat([_logits(module, given) for given, _ in seen[1][number]])
-        targets = torch.cat([goal for _, goal in seen[1][number]])
-        yield Trained(
-            head=TrainedHead(
-                recipe=recipe,
-                model=backbone.id,
-                classes=corpus.classes,
-                many=corpus.many,
-                trained_on=corpus.name,
-                rows=len(rows),
-                scores=score(logits, targets, many=corpus.many),
-                training=training,
-                module=module,
-            )
-        )
+        learned, unseen = seen[number]
+        for share in _fit(module, learned, dice[number], training, corpus.many):
+            says = f"Training {module.reader.order.recipe}"
+            yield Progress(says=says, share=0.5 + (number + share) / len(modules) / 2)
+        yield Trained(head=_scored(module, unseen, len(rows), corpus, backbone.id, training))
+
+
+def _scored(
+    module: Classifier, unseen: Batches, rows: int, corpus: Corpus, model: str, training: Training
+) -> TrainedHead:
+    module.eval().requires_grad_(False)
+    logits = torch.cat([_logits(module, given) for given, _ in unseen])
+    goals = torch.cat([goal for _, goal in unseen])
+    return TrainedHead(
+        recipe=module.reader.order.recipe,
+        model=model,
+        classes=corpus.classes,
+        many=corpus.many,
+        trained_on=corpus.name,
+        rows=rows,
+        scores=score(logits, goals, many=corpus.many),
+        training=training,
+        module=module,
+    )
 
 
 class Dice:
@@ -121,16 +123,17 @@ class Dice:
 
 
 def _read(
-    rows: list[int], corpus: Corpus, backbone: Backbone, most: int
-) -> Iterator[tuple[States, Tensor]]:
-    """The states and the targets of these rows, in batches of like length."""
-    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
-    encoded = backbone.encode([corpus.texts[row] for row in rows], pairs)
-    goals = torch.zeros(len(rows), len(corpus.classes))
-    for place, row in enumerate(rows):
-        goals[place, list(corpus.targets[row])] = 1.0
-    for places, states in backbone.passes(encoded, most):
-        yield states, goals[places]
+    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, training: Training
+) -> Iterator[tuple[int, States, Tensor]]:
+    """The number of the part, states and targets, in batches of like length."""
+    for number, rows in enumerate(parts):
+        pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
+        encoded = backbone.encode([corpus.texts[row] for row in rows], pairs)
+        goals = torch.zeros(len(rows), len(corpus.classes))
+        for place, row in enumerate(rows):
+            goals[place, list(corpus.targets[row])] = 1.0
+        for places, states in backbone.passes(encoded, training.batch_size):
+            yield number, states, goals[places]
 
 
 @torch.no_grad()

@@ -4,10 +4,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from heads.pipeline.backbone import Backbone
+from heads.pipeline.backbone import Backbone, load
+from heads.settings import Limits
 
 WORDS = ["a", "dog", "barks", "at", "the", "old", "cat", "and", "it", "runs"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,8 +21,9 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def backbone() -> Backbone:
-    """A base model like any other, only very small and with random weights."""
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    """A base model that came in by the ordinary door, very small and with random weights."""
+    folder = tmp_path_factory.mktemp("tiny-bert")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = BertConfig(
@@ -33,17 +35,7 @@ def backbone() -> Backbone:
             max_position_embeddings=64,
             initializer_range=0.5,
         )
-        model = BertModel(config).eval().requires_grad_(False)
-    return Backbone(
-        id="tiny",
-        revision="0",
-        model_type="bert",
-        width=8,
-        layers=5,
-        parameters=sum(weight.numel() for weight in model.parameters()),
-        pooler="pretrained",
-        pooler_weights={f"pooler.{name}": t for name, t in model.pooler.state_dict().items()},
-        tokens=64,
-        model=model,
-        tokenizer=BertTokenizer(vocab={word: number for number, word in enumerate(VOCABULARY)}),
-    )
+        BertModel(config).save_pretrained(folder)
+    vocabulary = {word: number for number, word in enumerate(VOCABULARY)}
+    BertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    return load(str(folder), limits=Limits())

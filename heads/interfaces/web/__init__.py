@@ -32,12 +32,7 @@ def build() -> gr.Blocks:
                 explained.build(tab, asked)
         gr.Markdown(_mode(), elem_classes="quiet")
         for endpoint in (api.compare, api.explain, api.parts):
-            publish(
-                endpoint,
-                api_name=endpoint.__name__,
-                concurrency_id="infer",
-                concurrency_limit=2,
-            )
+            publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
     return page.queue(max_size=32)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from heads.interfaces import drawings
-from heads.interfaces.web.compare import Inputs
+from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING
 from heads.parts.menu import menu
@@ -21,6 +21,26 @@ FIRST, SECOND = "cls+bert", "cls+roberta"
 
 def build(tab: gr.Tab, asked: Inputs) -> None:
     """Draws the tab with a finished example; base model and sample are those of Compare."""
+    recipe, other, text = _inputs()
+    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), "sentiment")
+    outputs = _outputs(values)
+    inputs = [recipe, other, text, *asked.all()]
+    run: dict[str, Any] = {
+        "fn": _run,
+        "inputs": inputs,
+        "outputs": outputs,
+        "show_progress": "hidden",
+        "api_visibility": "private",
+        **CONCURRENCY,
+    }
+    gr.on([recipe.input, other.input, text.submit, text.blur], **run)
+    # Coming from Compare, one explains the sentence that was compared there.
+    tab.select(
+        lambda text: text, asked.text, text, show_progress="hidden", api_visibility="private"
+    ).then(**run)
+
+
+def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
     names = [str(recipe) for recipe in menu()]
     with gr.Row():
         recipe = gr.Dropdown(
@@ -30,7 +50,7 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
             info="Any pooling+head, also one of your own writing.",
             allow_custom_value=True,
             interactive=True,
-            min_width=140,
+            min_width=120,
         )
         other = gr.Dropdown(
             ["", *names],
@@ -39,7 +59,7 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
             info="A second recipe, to see what differs. May be empty.",
             allow_custom_value=True,
             interactive=True,
-            min_width=140,
+            min_width=120,
         )
         text = gr.Textbox(
             label="Sentence on which the reading is shown",
@@ -51,23 +71,7 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
             scale=2,
             min_width=240,
         )
-    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), "sentiment")
-    outputs = _outputs(values)
-    inputs = [recipe, other, text, *asked.all()]
-    run: dict[str, Any] = {
-        "fn": _run,
-        "inputs": inputs,
-        "outputs": outputs,
-        "show_progress": "hidden",
-        "api_visibility": "private",
-        "concurrency_id": "infer",
-        "concurrency_limit": 2,
-    }
-    gr.on([recipe.input, other.input, text.submit, text.blur], **run)
-    # Coming from Compare, one explains the sentence that was compared there.
-    tab.select(
-        lambda text: text, asked.text, text, show_progress="hidden", api_visibility="private"
-    ).then(**run)
+    return recipe, other, text
 
 
 def _outputs(values: list[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """What the inputs of the page say, and the link that says the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -43,6 +43,11 @@ class Question:
             "sample": self.sample,
             "recipes": self.recipes,
         }
+
+    def suited(self) -> "Question":
+        """The same with a sample that suits: a second sentence asks for pairs."""
+        wrong = self.sample in SAMPLES and not SAMPLES[self.sample].pair
+        return replace(self, sample="pairs") if self.pair.strip() and wrong else self
 
     @classmethod
     def from_query(cls, fields: dict[str, str]) -> "Question":

@@ -1,0 +1,91 @@
+"""From a question to the values of everything on the page that answers it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+from gradio.components.plot import PlotData
+
+from heads.interfaces import drawings, figures
+from heads.interfaces.web.guards import sentence, throttled
+from heads.interfaces.web.question import Question
+from heads.parts.samples import SAMPLES
+from heads.pipeline.comparison import Compared, Comparison, comparing
+
+PLACES = 4  # recipes side by side
+
+
+def answered(question: Question) -> Iterator[list[Any]]:
+    """Values for the sample's menu, its chips and every output; a failure has its sentence."""
+    same: list[Any] = [gr.skip()] * 2
+    if question.suited() != question:
+        question = question.suited()
+        same = [question.sample, gr.Dataset(samples=chips(question.sample))]
+    try:
+        for event in throttled(comparing(**question.asked)):
+            if isinstance(event, Compared):
+                yield [*same, *shown(event.comparison, question)]
+            else:
+                yield [*same, drawings.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
+    except Exception as error:
+        yield [*same, drawings.failure(sentence(error)), *BLANK[1:]]
+
+
+def shown(comparison: Comparison, question: Question) -> list[Any]:
+    """The values of the outputs, in the order of `Outputs.all`."""
+    predictions = comparison.predictions[:PLACES]
+    spans = (
+        figures.probability_span(),
+        figures.logit_span([prediction.logits for prediction in predictions]),
+    )
+    columns, names, plots = [], [], []
+    for percent, span in zip((True, False), spans, strict=True):
+        for place in range(PLACES):
+            used = place < len(predictions)
+            columns.append(gr.update(visible=used))
+            prediction = predictions[place if used else 0]
+            names.append(drawings.chart_name(str(prediction.recipe)))
+            figure = figures.bars(
+                comparison.classes,
+                prediction.probabilities if percent else prediction.logits,
+                answer=prediction.answer,
+                colour=figures.COLOURS[place],
+                span=span,
+                percent=percent,
+            )
+            plots.append(_plot(figure))
+    return [
+        drawings.verdict(comparison),
+        drawings.cards(comparison),
+        gr.update(visible=True),
+        *columns,
+        *names,
+        *plots,
+        _table(comparison),
+        question.query,
+    ]
+
+
+# Every output with nothing in it, in the order of `Outputs.all`.
+HIDDEN = gr.update(visible=False)
+BLANK = ["", "", HIDDEN, *[HIDDEN] * 2 * PLACES, *[""] * 2 * PLACES, *[None] * 2 * PLACES, [], ""]
+
+
+def _plot(figure: figures.Figure) -> PlotData:
+    return PlotData(type="plotly", plot=json.dumps(figure | {"config": {"displayModeBar": False}}))
+
+
+def _table(comparison: Comparison) -> list[list[Any]]:
+    return [
+        [str(prediction.recipe), name, round(logit, 4), round(chance, 4)]
+        for prediction in comparison.predictions
+        for name, logit, chance in zip(
+            comparison.classes, prediction.logits, prediction.probabilities, strict=True
+        )
+    ]
+
+
+def chips(data: str) -> list[list[str]]:
+    """The new texts of a sample that one can try, as the page shows them."""
+    return [[" ↔ ".join(texts)] for texts in SAMPLES[data].tries]

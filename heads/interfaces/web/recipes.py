@@ -1,0 +1,86 @@
+"""The menu of recipes: search one, write one, or put one together from its parts."""
+
+import gradio as gr
+
+from heads.errors import HeadsError, LimitError
+from heads.interfaces import drawings
+from heads.interfaces.web.answers import PLACES
+from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.question import OPENING
+from heads.parts.menu import head, layers, menu, pooling, resolve
+
+LAST = "the last layer"
+
+
+def build() -> gr.Dropdown:
+    """Draws the menu with the opening recipes, their sentences and the workbench."""
+    recipes = gr.Dropdown(
+        label="Recipes, up to four",
+        info="pooling+head: type to search, or write your own, such as mean@6+linear.",
+        choices=[str(recipe) for recipe in menu()],
+        value=list(OPENING.recipes),
+        multiselect=True,
+        max_choices=PLACES,
+        allow_custom_value=True,
+        interactive=True,
+    )
+    legend = gr.HTML(_legend(list(OPENING.recipes)), padding=False)
+    recipes.change(_legend, recipes, legend, show_progress="hidden", api_visibility="private")
+    _workbench(recipes)
+    return recipes
+
+
+def _workbench(recipes: gr.Dropdown) -> None:
+    """Puts a recipe together from menus in which every part says what it is."""
+    with gr.Accordion("Put a recipe together", open=False):
+        with gr.Row():
+            reads = gr.Dropdown(
+                [(f"{part.name}: {part.says}", name) for name, part in pooling.items()],
+                value="mean",
+                label="Pooling",
+                info="Which tokens are read.",
+                interactive=True,
+                min_width=220,
+            )
+            of = gr.Dropdown(
+                [(LAST, ""), *((f"{p.name}: {p.says}", name) for name, p in layers.items())],
+                value="",
+                label="Layers",
+                info="Or the number of one; 0 is the embeddings.",
+                allow_custom_value=True,
+                interactive=True,
+                min_width=160,
+            )
+            top = gr.Dropdown(
+                [(f"{part.name}: {part.says}", name) for name, part in head.items()],
+                value="roberta",
+                label="Head",
+                info="From the pooled vector to the logits.",
+                interactive=True,
+                min_width=220,
+            )
+        add = gr.Button("Add to the recipes", size="sm")
+        add.click(
+            _added, [recipes, reads, of, top], recipes, show_progress="hidden",
+            api_visibility="private",
+        )  # fmt: skip
+
+
+@guarded
+def _added(recipes: list[str], reads: str, of: str, top: str) -> list[str]:
+    layer = "" if of in ("", LAST) else f"@{of}"
+    recipe = str(resolve(f"{reads}{layer}+{top}").recipe)
+    if len(recipes) >= PLACES and recipe not in recipes:
+        raise LimitError(f"{PLACES} recipes are chosen already.", "Take one of them away first.")
+    return list(dict.fromkeys([*recipes, recipe]))
+
+
+def _legend(recipes: list[str]) -> str:
+    lines = []
+    for recipe in recipes:
+        try:
+            order = resolve(recipe)
+            lines.append((str(order.recipe), order.says))
+        except HeadsError as error:
+            lines.append((recipe, str(error)))
+    return drawings.legend(lines)

@@ -1,0 +1,62 @@
+"""Heads trained on the samples: found where they are kept, or trained then and there."""
+
+from collections.abc import Generator, Sequence
+from functools import cache
+
+from heads.errors import DataError
+from heads.parts.samples import Sample, sample
+from heads.pipeline import runs
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.corpus import Corpus, read
+from heads.pipeline.training import Progress, Trained, train
+from heads.recipe import Recipe
+from heads.settings import Limits, Training
+
+
+def sample_for(name: str, pair: str) -> Sample:
+    """The sample of that name, or the one that suits one or two sentences.
+
+    Raises:
+        DataError: There is none of that name, or it does not suit.
+    """
+    data = sample(name or ("pairs" if pair.strip() else "sentiment"))
+    if data.pair and not pair.strip():
+        what = f"The sample '{data.name}' compares two sentences; the second one is empty."
+        raise DataError(what, "Type a second sentence, or choose another sample.")
+    if pair.strip() and not data.pair:
+        what = f"The sample '{data.name}' is about one sentence, and there are two."
+        raise DataError(what, "Empty the second sentence, or choose the sample 'pairs'.")
+    return data
+
+
+@cache
+def corpus_of(data: Sample, limits: Limits) -> Corpus:
+    """The rows of a sample, read once."""
+    return read(data.path, limits)
+
+
+def trained(
+    recipes: Sequence[Recipe], data: Sample, backbone: Backbone, limits: Limits
+) -> Generator[Progress, None, list[TrainedHead]]:
+    """Finds heads that were trained on a sample, and trains those that were not.
+
+    Yields:
+        Progress while it trains.
+
+    Returns:
+        The heads, in the order of the recipes.
+    """
+    corpus, settings = corpus_of(data, limits), Training()
+    keys = {recipe: runs.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
+    recalled = {recipe: runs.recall(key, backbone, limits) for recipe, key in keys.items()}
+    found = {recipe: head for recipe, head in recalled.items() if head}
+    missing = [recipe for recipe in recipes if recipe not in found]
+    if missing:
+        for event in train(missing, corpus, backbone, training=settings, limits=limits):
+            if isinstance(event, Trained):
+                found[event.head.recipe] = event.head
+                runs.keep(keys[event.head.recipe], event.head)
+            else:
+                yield event
+    return [found[recipe] for recipe in recipes]

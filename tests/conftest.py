@@ -1,0 +1,11 @@
+"""Every test keeps its trained heads in one temporary folder, never in the user's own."""
+
+import os
+import tempfile
+
+# Before anything of the package or of Transformers is imported.
+os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+for name in ("HEADS_PUBLIC", "SPACE_ID"):
+    os.environ.pop(name, None)

@@ -1,0 +1,82 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+SCREENSHOTS = os.environ.get("SCREENSHOTS")
+
+
+@pytest.fixture(scope="session")
+def page_url():
+    """The real page, served on loopback for all tests of this folder."""
+    from heads.interfaces.web import LAUNCH, build
+
+    page = build()
+    settings = {"server_name": "127.0.0.1", "prevent_thread_lock": True, "quiet": True}
+    _, url, _ = page.launch(**settings, **LAUNCH)
+    yield url
+    page.close()
+
+
+@pytest.fixture(scope="session")
+def chrome():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+    ]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chrome, page_url):
+    """Opens the page; at the end, nothing may have gone elsewhere and nothing may have failed."""
+    opened, strangers, errors = [], [], []
+
+    def watch(request):
+        if not request.url.startswith((page_url, "data:", "blob:")):
+            strangers.append(request.url)
+
+    def open_page(query="", width=1280, height=900):
+        context = chrome.new_context(viewport={"width": width, "height": height})
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("request", watch)
+        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(page_url + query)
+        page.locator("#verdict strong").wait_for()
+        page.wait_for_function("document.querySelectorAll('.js-plotly-plot .bars').length >= 1")
+        opened.append(context)
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert strangers == []
+    assert errors == []
+
+
+@pytest.fixture
+def look():
+    """Keeps a picture of a page where SCREENSHOTS names a folder."""
+
+    def keep(page, name):
+        if SCREENSHOTS:
+            page.wait_for_timeout(600)
+            page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=True)
+
+    return keep

@@ -1,0 +1,142 @@
+"""The command `heads`, run as a user runs it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from heads.interfaces.cli import main
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def test_compare_prints_a_table_and_the_verdict(capsys):
+    code, out, _ = run(capsys, "compare", "Not bad at all.", "-r", "mean+linear", "-r", "cls+bert")
+    assert code == 0
+    assert "mean+linear" in out
+    assert "positive" in out
+    assert "held-out accuracy" in out
+
+
+def test_compare_as_json_has_the_documented_keys(capsys):
+    code, out, _ = run(capsys, "compare", "Not bad.", "-r", "mean+linear", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {"model", "classes", "recipes"} <= set(found)
+    assert {"recipe", "trained_on", "logits", "probabilities"} <= set(found["recipes"][0])
+    assert len(found["recipes"][0]["logits"]) == len(found["classes"]) == 3
+
+
+def test_compare_reads_standard_input(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("A text from a pipe.\n"))
+    code, out, _ = run(capsys, "compare", "-", "-r", "mean+linear", "--json")
+    assert code == 0
+    assert json.loads(out)["text"] == "A text from a pipe."
+
+
+def test_two_sentences_take_the_sample_of_pairs(capsys):
+    code, out, _ = run(capsys, "compare", "a", "--pair", "b", "-r", "mean+linear", "--json")
+    assert code == 0
+    assert json.loads(out)["sample"] == "pairs"
+
+
+def test_explain_one_recipe_and_what_sets_two_apart(capsys):
+    code, out, _ = run(capsys, "explain", "cls+roberta")
+    assert code == 0
+    assert "classifier.out_proj" in out
+    code, out, _ = run(capsys, "explain", "cls+bert", "cls+roberta", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert "pretrained" in found["difference"]
+    assert [item["recipe"] for item in found["recipes"]] == ["cls+bert", "cls+roberta"]
+
+
+def test_parts_lists_everything_with_a_sentence(capsys):
+    code, out, _ = run(capsys, "parts", "--json")
+    shelves = json.loads(out)
+    assert code == 0
+    assert {"poolings", "heads"} <= set(shelves)
+    for shelf in shelves.values():
+        for part in shelf:
+            assert {"name", "says", "source", "learned"} <= set(part)
+            assert part["says"].endswith(".")
+    code, out, _ = run(capsys, "parts")
+    assert code == 0
+    assert "mean_content" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare", ""], "The sentence is empty."),
+        (["compare", "x", "-r", "mean+robert"], "Did you mean 'roberta'?"),
+        (["compare", "x", "-r", "nonsense"], "is not a recipe"),
+        (["compare", "x", "-r", "mean@99+linear"], "There is no layer 99"),
+        (["compare", "x", "--sample", "sentimant"], "Did you mean 'sentiment'?"),
+        (["compare", "x", "--sample", "pairs"], "the second one is empty"),
+        (["compare", "x", "--model", "gpt2"], "heads fetch openai-community/gpt2"),
+        (["compare", "x", "--model", "/nowhere"], "there is no config.json"),
+        (["explain", "cls+roberta", "a+b", "c+d"], "At most two recipes"),
+        (["compare", "x", "-r", "flatten+roberta"], "would have"),
+        (["fetch", "google-bert/bert-base-uncased"], "offline"),
+        (["parts", "--with", "/nowhere.py"], "There is no file"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_parts_of_ones_own_come_from_a_file(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import heads\n\n\n@heads.pooling\ndef alternate(mask, states):\n"
+        '    """Every other real token.\n\n    Source: a test.\n    """\n'
+        "    chosen = mask * (mask.cumsum(dim=1) % 2)\n"
+        "    return chosen / chosen.sum(dim=1, keepdim=True)\n"
+    )
+    command = [sys.executable, "-m", "heads", "compare", "A fine day.", "--json"]
+    command += ["--with", str(file), "-r", "alternate+linear"]
+    found = json.loads(subprocess.check_output(command, text=True))
+    assert found["recipes"][0]["recipe"] == "alternate+linear"
+    file.write_text("1 / 0")
+    code, _, err = run(capsys, "parts", "--with", str(file))
+    assert code == 2
+    assert "ZeroDivisionError" in err
+
+
+def test_public_mode_opens_no_folder_and_runs_no_file(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    code, _, err = run(capsys, "compare", "x", "--model", str(tmp_path))
+    assert code == 2
+    assert "is not a model id" in err
+    code, _, err = run(capsys, "parts", "--with", __file__)
+    assert code == 2
+    assert "local use" in err
+
+
+def test_a_bug_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
+    monkeypatch.setattr("heads.parts.menu.parts", lambda: 1 / 0)
+    code, _, err = run(capsys, "parts", "--json")
+    assert code == 1
+    assert "a bug of ours, ZeroDivisionError" in err
+
+
+def test_help_is_instant():
+    """It loads none of the heavy packages."""
+    code = (
+        "import sys\nfrom heads.interfaces.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "print([n for n in ('torch', 'gradio', 'transformers') if n in sys.modules])"
+    )
+    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert out.strip().endswith("[]")

@@ -1,0 +1,89 @@
+"""Figures and drawings as values: valid for Plotly, equal ranges, nothing foreign as markup."""
+
+import json
+import re
+
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heads.interfaces import drawings, figures
+from heads.pipeline.comparison import compare
+from heads.pipeline.inquiry import explain
+
+COLOUR = re.compile(r"#[0-9a-f]{6}|rgba\([\d.,]+\)")
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return compare("Not bad at all.", recipes=["mean+linear", "cls+roberta"])
+
+
+@pytest.fixture(params=[True, False], ids=["probabilities", "logits"])
+def figure(request, comparison):
+    prediction = comparison.predictions[0]
+    percent = request.param
+    return figures.bars(
+        comparison.classes,
+        prediction.probabilities if percent else prediction.logits,
+        answer=prediction.answer,
+        colour=figures.COLOURS[0],
+        span=figures.probability_span() if percent else figures.logit_span([prediction.logits]),
+        percent=percent,
+    )
+
+
+def test_plotly_accepts_the_figure_whole(figure):
+    drawn = json.loads(go.Figure(figure).to_json())
+    assert drawn["data"][0]["marker"]["cornerradius"] == 3
+    assert "template" not in figure["layout"]
+
+
+def test_colours_are_ones_that_every_plotly_draws(figure):
+    text = json.dumps(figure)
+    for name in ("color", "gridcolor", "zerolinecolor", "paper_bgcolor"):
+        for value in re.findall(rf'"{name}": "([^"]+)"', text):
+            assert COLOUR.fullmatch(value), value
+
+
+def test_the_answer_alone_is_coloured_and_every_number_is_printed(figure):
+    trace = figure["data"][0]
+    assert trace["marker"]["color"].count(figures.COLOURS[0]) == 1
+    assert len(trace["text"]) == 3
+
+
+@given(st.lists(st.lists(st.floats(-50, 50), min_size=1, max_size=5), min_size=1, max_size=4))
+def test_one_range_holds_the_logits_of_all_recipes(logits):
+    low, high = figures.logit_span(logits)
+    assert all(low <= value <= high for row in logits for value in row)
+    assert low <= 0 <= high
+
+
+@given(st.text())
+def test_escaped_text_holds_no_tag_link_template_or_mathematics(text):
+    escaped = figures.escape(text)
+    assert "<" not in escaped
+    assert "$" not in escaped
+    assert "%{" not in escaped
+    assert escaped.isprintable() or "\u200b" in escaped
+
+
+def test_hostile_labels_and_words_are_escaped_in_every_drawing(comparison):
+    hostile = '<img src=x onerror="x">'
+    explanation = explain("mean+linear", hostile)
+    for drawing in (
+        drawings.reading(explanation),
+        drawings.failure(hostile),
+        drawings.legend([(hostile, hostile)]),
+        drawings.difference(hostile),
+        drawings.chart_name(hostile),
+    ):
+        assert "<img" not in drawing
+    assert "&lt;" in drawings.reading(explanation)
+
+
+def test_cards_show_the_held_out_accuracy_that_the_shell_prints(comparison):
+    shown = drawings.accuracy(comparison.predictions[0].scores)
+    assert shown in drawings.cards(comparison)
+    assert re.fullmatch(r"\d+\.\d % \(\d+\.\d to \d+\.\d\)", shown)

@@ -1,0 +1,95 @@
+"""The page without a browser: endpoints, their types, and what handlers answer."""
+
+import json
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from heads.interfaces.web.question import OPENING, Question
+
+
+@pytest.fixture(scope="module")
+def client(page_url):
+    return Client(page_url, verbose=False)
+
+
+def test_compare_answers_as_python_does(client):
+    import heads
+
+    recipes = ["mean+linear", "cls+roberta"]
+    found = client.predict("Not bad at all.", "", recipes, api_name="/compare")
+    assert found == json.loads(
+        json.dumps(heads.compare("Not bad at all.", recipes=recipes).as_json())
+    )
+
+
+def test_compare_needs_only_a_text(client):
+    found = client.predict("Not bad at all.", api_name="/compare")
+    assert len(found["recipes"]) == 4
+
+
+def test_explain_and_parts_answer(client):
+    explained = client.predict("cls+roberta", api_name="/explain")
+    assert explained["parameters"] == 148_995
+    shelves = client.predict(api_name="/parts")
+    assert "mean" in [part["name"] for part in shelves["poolings"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("",), "The sentence is empty."),
+        (("x", "", ["mean+robert"]), "Did you mean 'roberta'?"),
+        (("x", "", []), "No recipe is chosen."),
+        ((None,), "must be a text"),
+        (("x", "", "mean+linear&&"), "not a recipe"),
+        (("x", "", ["mean+linear"], "../../etc"), "no config.json"),
+    ],
+)
+def test_bad_input_is_a_sentence(client, arguments, sentence):
+    with pytest.raises(AppError, match=sentence):
+        client.predict(*arguments, api_name="/compare")
+
+
+def test_only_the_three_endpoints_are_public(client):
+    named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(named) == {"/compare", "/explain", "/parts"}
+    parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
+    assert not parameters["text"]["parameter_has_default"]
+    assert parameters["recipes"]["parameter_has_default"]
+
+
+def test_ten_megabytes_of_text_are_cut_and_answered(client):
+    found = client.predict("word " * 2_000_000, "", ["mean+linear"], api_name="/compare")
+    assert any("first 20,000 of 10,000,000 characters" in note for note in found["notes"])
+
+
+def test_a_link_says_what_the_question_said():
+    from urllib.parse import parse_qsl
+
+    question = Question(text="a & b", pair="c?", sample="pairs", recipes=("cls@cat4+mlp?hidden=8",))
+    assert Question.from_query(dict(parse_qsl(question.query[1:]))) == question
+    by_hand = Question.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
+    assert by_hand.recipes == ("mean+linear", "cls+bert")
+    assert Question.from_query({"text": "x"}) == Question(text="x", recipes=OPENING.recipes)
+
+
+def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):
+    from heads.interfaces.web import build
+    from heads.interfaces.web.answers import answered
+
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    config = json.dumps(build().config["components"], default=str)
+    assert "Public mode" in config
+    *_, values = answered(Question(text="x", model=str(tmp_path)))
+    assert "is not a model id" in values[2]
+
+
+def test_a_bug_is_shown_as_a_code_and_logged_whole(caplog):
+    from heads.interfaces.web.guards import sentence
+
+    shown = sentence(ValueError("/secret/path"))
+    assert "secret" not in shown
+    assert "Something went wrong (code " in shown
+    assert "ValueError: /secret/path" in caplog.text

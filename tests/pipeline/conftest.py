@@ -1,0 +1,98 @@
+"""Real parts for the pipeline's tests: the bundled model, tiny random ones on disk, few texts."""
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+from tiny_models import LIMITS, WORDS, rewrite, save_tiny
+
+from heads.pipeline import backbone as backbones
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Corpus, build
+from heads.settings import Limits
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test sees the user's caches, the network or the mode of this machine."""
+    place = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_CACHE", str(place / "heads"))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.delenv("SPACE_ID", raising=False)
+        patch.delenv("HEADS_PUBLIC", raising=False)
+        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def limits() -> Limits:
+    return LIMITS
+
+
+@pytest.fixture(scope="session")
+def backbone() -> Backbone:
+    """The bundled model."""
+    return backbones.load(limits=LIMITS)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Folders of tiny models by family and class, each written once; never to be changed."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def folder(family: str = "bert", kind: str = "Model") -> Path:
+        if (family, kind) not in made:
+            place = tmp_path_factory.mktemp("tiny") / f"{family}-{kind}"
+            made[family, kind] = save_tiny(place, family, kind)
+        return made[family, kind]
+
+    return folder
+
+
+@pytest.fixture
+def copied(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """A tiny model's folder to change, with other values in its config.json."""
+
+    def folder(family: str = "bert", kind: str = "Model", **config: Any) -> Path:
+        copy = tmp_path / f"{family}-{kind}"
+        shutil.copytree(tiny(family, kind), copy)
+        rewrite(copy / "config.json", **config)
+        return copy
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small(tiny: Callable[..., Path]) -> Backbone:
+    """A tiny random BERT with a pooler: for what does not depend on quality."""
+    return backbones.load(str(tiny()), limits=LIMITS)
+
+
+@pytest.fixture(scope="session")
+def rows() -> Corpus:
+    """Sixty made-up texts of three classes."""
+    dice = random.Random(0)
+    texts = [" ".join(dice.choices(WORDS, k=dice.randint(2, 9))) for _ in range(60)]
+    return build("made up", texts, [("x", "y", "z")[row % 3] for row in range(60)])
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The project's shared research data, which is not part of the package."""
+    folder = Path(__file__).parents[2].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared data does not lie beside the repository")
+    return folder
+
+
+@pytest.fixture
+def seconds() -> Callable[[], float]:
+    """Seconds since the test began."""
+    start = time.perf_counter()
+    return lambda: time.perf_counter() - start

@@ -1,0 +1,126 @@
+"""A Hugging Face Hub of one's own on the loopback: the few addresses that the client asks."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+COMMIT = "5ca1ab1e" * 5
+
+
+@dataclass(kw_only=True)
+class Repository:
+    """A model on the fake Hub.
+
+    Attributes:
+        folder: Its files.
+        claims: Files that are listed with a size, whether they are there or not.
+        gated: Whether its files are refused.
+        status: What its page answers, if not its listing.
+        seconds: How long its page takes to answer.
+    """
+
+    folder: Path
+    claims: dict[str, int] = field(default_factory=dict)
+    gated: bool = False
+    status: int = 200
+    seconds: float = 0.0
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        real = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+        return real | self.claims
+
+
+class Hub(ThreadingHTTPServer):
+    """The server, what it has, and what it was asked for."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.models: dict[str, Repository] = {}
+        self.asked: list[str] = []
+        self.closing = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def downloads(self, name: str) -> list[str]:
+        """The files of a model that were asked for."""
+        start = f"/{name}/resolve/{COMMIT}/"
+        return [path.removeprefix(start) for path in self.asked if path.startswith(start)]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the Hub does: a model's page, its tree, its files."""
+
+    protocol_version = "HTTP/1.1"
+    server: Hub
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.server.asked.append(path)
+        if path.startswith("/api/models/"):
+            name, _, tree = path.removeprefix("/api/models/").partition("/tree/")
+            self._describe(name, bool(tree))
+        else:
+            name, _, file = path.strip("/").partition(f"/resolve/{COMMIT}/")
+            self._give(name, file)
+
+    do_HEAD = do_GET
+
+    def _describe(self, name: str, as_tree: bool) -> None:
+        model = self.server.models.get(name)
+        if model is None:
+            return self._answer(404, error="RepoNotFound")
+        self.server.closing.wait(model.seconds)
+        sizes = model.sizes.items()
+        siblings = [{"rfilename": file, "size": size} for file, size in sizes]
+        tree = [{"type": "file", "path": n, "size": size, "oid": "0" * 40} for n, size in sizes]
+        facts = {"id": name, "sha": COMMIT, "siblings": siblings, "tags": []}
+        return self._answer(model.status, json.dumps(tree if as_tree else facts).encode())
+
+    def _give(self, name: str, file: str) -> None:
+        model = self.server.models.get(name)
+        if model is None or not (model.folder / file).is_file():
+            return self._answer(404, error="EntryNotFound")
+        if model.gated:
+            return self._answer(403, error="GatedRepo")
+        return self._answer(200, (model.folder / file).read_bytes())
+
+    def _answer(self, status: int, body: bytes = b"", error: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    """A running Hub, on a port of its own."""
+    hub = Hub()
+    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.closing.set()
+        hub.shutdown()
+        hub.server_close()
+        thread.join()

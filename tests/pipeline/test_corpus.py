@@ -1,0 +1,346 @@
+"""Texts come in clean or not at all, tables say where they are wrong, and splits are fair."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tiny_models import LIMITS
+
+from heads.errors import DataError
+from heads.parts.samples import SAMPLES
+from heads.pipeline.corpus import Corpus, build, gate, read, split
+from heads.settings import PUBLIC, Limits
+
+# Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
+PROMISED = {"sentiment": (420, 3), "intents": (480, 10), "pairs": (400, 2), "aspects": (400, 6)}
+EACH_SAMPLE = pytest.mark.parametrize("name", PROMISED)
+ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
+
+
+def defect(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=f"defect: {reason}")
+
+
+# The gate
+
+
+@settings(deadline=None)
+@given(text=ANY_TEXT, most=st.integers(min_value=1, max_value=40))
+@example(text="\ud800\udc00 a \x00\x1b[31m", most=20)
+@example(text="  \x07 ", most=5)
+def test_the_gate_lets_clean_texts_in_and_no_others(text: str, most: int) -> None:
+    limits = Limits(text_characters=most)
+    try:
+        clean = gate(text, limits)
+    except DataError as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert said == "The sentence is empty. Type a sentence first."
+        return
+    kinds = {unicodedata.category(letter) for letter in clean if letter not in "\n\t"}
+    assert not kinds & {"Cc", "Cs"}
+    assert clean == clean.strip() != ""
+    assert unicodedata.is_normalized("NFC", clean)
+    clean.encode("utf-8")
+    assert gate(clean, LIMITS) == clean
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(categories=["L", "N", "P", "Z"]), max_size=60))
+def test_the_gate_takes_nothing_away_from_an_ordinary_text(text: str) -> None:
+    whole = unicodedata.normalize("NFC", text).strip()
+    if whole:
+        assert gate(text, LIMITS) == whole
+
+
+def test_the_gate_cuts_at_the_limit() -> None:
+    assert gate("x" * 10_000_000, PUBLIC) == "x" * PUBLIC.text_characters
+    assert gate("abcdef", Limits(text_characters=3)) == "abc"
+
+
+@defect("NFC makes some letters longer after the cut")
+@pytest.mark.parametrize("letter", ["\u0344", "\u0958", "\U0001d160"])
+def test_the_gate_keeps_the_limit_for_letters_that_grow(letter: str) -> None:
+    assert len(gate(letter * 30, Limits(text_characters=20))) <= 20
+
+
+@pytest.mark.parametrize("thing", [None, 5, 1.5, True, b"text", ["text"], {"text": 1}])
+def test_the_gate_refuses_what_is_no_text(thing: object) -> None:
+    with pytest.raises(DataError, match=f"must be a text, not {type(thing).__name__}"):
+        gate(thing, LIMITS)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\x00\x01", "\ud800", "\x7f\x9f"])
+def test_the_gate_says_which_text_is_empty(text: str) -> None:
+    with pytest.raises(DataError, match=r"The second sentence is empty\."):
+        gate(text, LIMITS, "second sentence")
+
+
+def test_the_gate_is_quick_on_endless_combining_marks(seconds: Callable[[], float]) -> None:
+    gate("a" + "\u0315\u0300" * 500_000, LIMITS)
+    assert seconds() < 2
+
+
+# Reading
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[..., Path]:
+    def write(content: str | bytes) -> Path:
+        path = tmp_path / "table.csv"
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def test_everything_is_read_as_a_string(table: Callable[..., Path]) -> None:
+    corpus = read(table("text,label\n007,NA\n1.0,null\nnan,07\nTrue,7\n"), LIMITS)
+    assert corpus.texts == ("007", "1.0", "nan", "True")
+    assert corpus.classes == ("07", "7", "NA", "null")
+    assert corpus.targets == ((2,), (3,), (0,), (1,))
+    assert not corpus.many
+    assert corpus.name == "table"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbftext,label\r\na,x\r\nb,y\r\n",
+        b"text,label\ra,x\rb,y\r",
+        b" Text , LABEL \na,x\nb,y",
+        b'"text","label"\n"a","x"\n"b","y"\n',
+    ],
+)
+def test_common_dialects_are_read_alike(table: Callable[..., Path], content: bytes) -> None:
+    corpus = read(table(content), LIMITS)
+    assert (corpus.texts, corpus.classes) == (("a", "b"), ("x", "y"))
+
+
+def test_two_texts_a_row_and_several_labels_are_read(table: Callable[..., Path]) -> None:
+    corpus = read(table('text_a,text_b,label\n"a, b",c,x|y\nd,e,\nf,g,"y | y|z"\n'), LIMITS)
+    assert (corpus.texts, corpus.pairs) == (("a, b", "d", "f"), ("c", "e", "g"))
+    assert corpus.many
+    assert corpus.classes == ("x", "y", "z")
+    assert corpus.targets == ((0, 1), (), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "says"),
+    [
+        ("", 1, "has the columns (none)"),
+        ("a,b\n1,2\n", 1, "has the columns a, b"),
+        ("text,label,label\na,x,y\n", 1, "has the columns text, label, label"),
+        ("text,label\na,x\nb\nc,y\n", 3, "has 1 cells, not 2"),
+        ("text,label\na,x\nb, and c,y\n", 3, "has 3 cells, not 2"),
+        ("text,label\na,x\nb,  \nc,y\n", 3, "has no label"),
+        pytest.param(
+            "text,label\na,x\n  ,y\n", 3, "is empty", marks=defect("an empty text has no line")
+        ),
+        pytest.param(
+            'text,label\n"a\nb",x\nc\nd,y\n',
+            4,
+            "cells, not 2",
+            marks=defect("rows are counted, not lines"),
+        ),
+        pytest.param('text,label\na,x\n"b,y\n', 3, "", marks=defect("an open quote has no line")),
+        pytest.param(
+            b"text,label\na,x\ncaf\xe9,y\n", 3, "", marks=defect("a bad byte has no line")
+        ),
+    ],
+)
+def test_an_error_names_its_line(
+    table: Callable[..., Path], content: str | bytes, line: int, says: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(says)) as refused:
+        read(table(content), LIMITS)
+    assert refused.value.line == line
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("text,label\n", "needs at least 2 classes; found none"),
+        ("text,label\na,x\nb,x\n", "needs at least 2 classes; found only 'x'"),
+        ('text,label\na,x\n"b,y\n', "cannot be read as a CSV file in UTF-8"),
+        (b"text,label\ncaf\xe9,x\n", "cannot be read as a CSV file in UTF-8"),
+        ("text,label\n" + "a" * 200_000 + ",x\n", "cannot be read as a CSV file in UTF-8"),
+        (b"PK\x03\x04\x9c\x00", "cannot be read as a CSV file in UTF-8"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(
+    table: Callable[..., Path], content: str | bytes, says: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(says)):
+        read(table(content), LIMITS)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(DataError, match="cannot be read as a CSV file"):
+            read(path, LIMITS)
+
+
+def test_every_hostile_table_is_read_or_refused(shared: Path) -> None:
+    tables = sorted((shared / "hostile").glob("*.csv"))
+    assert len(tables) > 60
+    for path in tables:
+        said = ""
+        try:
+            assert len(read(path, LIMITS)) > 1
+        except DataError as error:
+            said = str(error)
+        assert "\n" not in said
+        assert not said or said.endswith(".")
+
+
+def test_the_fingerprint_changes_with_texts_pairs_and_labels() -> None:
+    given = [
+        build("n", ["a", "b"], ["x", "y"]),
+        build("n", ["a", "c"], ["x", "y"]),
+        build("n", ["a", "b"], ["y", "x"]),
+        build("n", ["a", "b"], ["x", "z"]),
+        build("n", ["a", "b"], ["x", "y"], ["c", "d"]),
+        build("n", ["b", "a"], ["x", "y"]),
+        build("n", ["a", "b"], ["x", "y|x"]),
+    ]
+    assert len({corpus.fingerprint for corpus in given}) == len(given)
+    assert build("other", ["a", "b"], ["x", "y"]).fingerprint == given[0].fingerprint
+
+
+# The samples
+
+
+def plain(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts as two people would call them the same."""
+    return tuple(" ".join(re.findall(r"\w+", text.casefold())) for text in texts)
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, Corpus]:
+    return {name: read(entry.path, LIMITS) for name, entry in SAMPLES.items()}
+
+
+def rows_of(corpus: Corpus) -> list[tuple[str, ...]]:
+    return list(
+        zip(corpus.texts, corpus.pairs, strict=True)
+        if corpus.pairs
+        else zip(corpus.texts, strict=True)
+    )
+
+
+def test_the_samples_are_those_promised() -> None:
+    assert set(SAMPLES) == set(PROMISED)
+
+
+@EACH_SAMPLE
+def test_a_sample_has_the_promised_rows_and_classes(samples: dict[str, Corpus], name: str) -> None:
+    corpus = samples[name]
+    assert (len(corpus), len(corpus.classes)) == PROMISED[name]
+    assert corpus.many == (name == "aspects")
+    assert bool(corpus.pairs) == SAMPLES[name].pair
+    if not corpus.many:
+        each = Counter(corpus.targets)
+        assert set(each.values()) == {len(corpus) // len(corpus.classes)}
+
+
+@EACH_SAMPLE
+def test_a_sample_has_no_row_twice(samples: dict[str, Corpus], name: str) -> None:
+    count = Counter(plain(row) for row in rows_of(samples[name]))
+    assert [row for row, times in count.items() if times > 1] == []
+    assert all(all(row) for row in count)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=defect("line 318 of sentiment.csv") if name == "sentiment" else ())
+        for name in PROMISED
+    ],
+)
+def test_a_sample_does_not_hold_its_tries(samples: dict[str, Corpus], name: str) -> None:
+    tries = SAMPLES[name].tries
+    assert tries
+    assert all(len(given) == 1 + SAMPLES[name].pair for given in tries)
+    assert not {plain(given) for given in tries} & {plain(row) for row in rows_of(samples[name])}
+
+
+def test_the_two_sentences_of_a_pair_differ(samples: dict[str, Corpus]) -> None:
+    rows = rows_of(samples["pairs"])
+    assert not [row for row in rows if len(set(plain(row))) == 1]
+    assert len({frozenset(plain(row)) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["sentiment", "intents", "aspects"])
+def test_a_sample_has_no_two_rows_of_nearly_the_same_words(
+    samples: dict[str, Corpus], name: str
+) -> None:
+    words = [set(plain(row)[0].split()) for row in rows_of(samples[name])]
+    near = [
+        (one, other)
+        for one, other in combinations(words, 2)
+        if len(one & other) > 0.7 * len(one | other)
+    ]
+    assert near == []
+
+
+def test_aspects_come_alone_together_and_not_at_all(samples: dict[str, Corpus]) -> None:
+    sizes = Counter(len(target) for target in samples["aspects"].targets)
+    assert sizes[0] == 23
+    assert sizes[1] > 100
+    assert sizes[2] + sizes[3] > 100
+
+
+# The split
+
+
+def corpus_with(labels: list[str]) -> Corpus:
+    return build("made up", [f"text {row}" for row in range(len(labels))], labels)
+
+
+LABELS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=200).filter(
+    lambda labels: len(set(labels)) > 1
+)
+SHARES = st.floats(min_value=0.05, max_value=0.9)
+
+
+@settings(deadline=None)
+@given(labels=LABELS, share=SHARES, seed=st.integers(min_value=0, max_value=2**31))
+def test_a_split_is_whole_disjoint_stratified_and_repeatable(
+    labels: list[str], share: float, seed: int
+) -> None:
+    corpus = corpus_with(labels)
+    rows, held = split(corpus, share, seed)
+    assert sorted(rows + held) == list(range(len(labels)))
+    assert rows == sorted(rows)
+    assert held == sorted(held)
+    assert abs(len(held) - share * len(labels)) < 1 + 1e-6
+    for label, count in Counter(labels).items():
+        taken = sum(labels[row] == label for row in held)
+        assert abs(taken - share * count) < 1 + 1e-6
+    assert split(corpus, share, seed) == (rows, held)
+
+
+def test_another_seed_holds_out_other_rows() -> None:
+    corpus = corpus_with(["x", "y"] * 50)
+    assert split(corpus, 0.25, 0) != split(corpus, 0.25, 1)
+
+
+def test_rows_of_several_labels_are_split_by_their_sets(samples: dict[str, Corpus]) -> None:
+    corpus = samples["aspects"]
+    rows, held = split(corpus, 0.25, 0)
+    assert len(held) == 100
+    for number in range(len(corpus.classes)):
+        shares = [
+            sum(number in corpus.targets[row] for row in part) / len(part) for part in (rows, held)
+        ]
+        assert abs(shares[0] - shares[1]) < 0.1

@@ -1,0 +1,183 @@
+"""Base models small enough to be written for a test: every family, random weights, 100 pieces."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+from heads.settings import Limits
+
+LIMITS = Limits(models_in_memory=64)
+TINY_WIDTH, TINY_LAYERS, TINY_POSITIONS, TINY_VOCABULARY = 32, 2, 40, 100
+WORDS = (
+    *("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "home"),
+    *("it", "was", "late", "flight", "cancelled", "twice", "and"),
+)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCABULARY = (*SPECIAL, *dict.fromkeys((*WORDS, *LETTERS)), *(f"##{c}" for c in LETTERS), *"[].,!")
+BERT_LIKE: dict[str, Any] = {
+    "vocab_size": TINY_VOCABULARY,
+    "hidden_size": TINY_WIDTH,
+    "num_hidden_layers": TINY_LAYERS,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": TINY_POSITIONS,
+}
+
+
+class Family(NamedTuple):
+    """A family of Transformers, made small: its classes, its tokens around a text, its config."""
+
+    classes: str
+    template: str
+    config: dict[str, Any]
+
+
+FAMILIES: dict[str, Family] = {
+    "bert": Family("Bert", "segments", BERT_LIKE),
+    "roberta": Family("Roberta", "around", BERT_LIKE | {"type_vocab_size": 1, "pad_token_id": 0}),
+    "distilbert": Family(
+        "DistilBert",
+        "around",
+        {
+            "vocab_size": TINY_VOCABULARY,
+            "dim": TINY_WIDTH,
+            "n_layers": TINY_LAYERS,
+            "n_heads": 2,
+            "hidden_dim": 48,
+            "max_position_embeddings": TINY_POSITIONS,
+        },
+    ),
+    "xlnet": Family(
+        "XLNet",
+        "behind",
+        {
+            "vocab_size": TINY_VOCABULARY,
+            "d_model": TINY_WIDTH,
+            "n_layer": TINY_LAYERS,
+            "n_head": 2,
+            "d_inner": 48,
+        },
+    ),
+    "gpt2": Family(
+        "GPT2",
+        "none",
+        {
+            "vocab_size": TINY_VOCABULARY,
+            "n_embd": TINY_WIDTH,
+            "n_layer": TINY_LAYERS,
+            "n_head": 2,
+            "n_positions": TINY_POSITIONS,
+        },
+    ),
+    "electra": Family("Electra", "segments", BERT_LIKE | {"embedding_size": 16}),
+    "mpnet": Family("MPNet", "around", BERT_LIKE),
+    "deberta-v2": Family(
+        "DebertaV2",
+        "around",
+        BERT_LIKE
+        | {
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "type_vocab_size": 0,
+            "position_biased_input": False,
+        },
+    ),
+    "modernbert": Family(
+        "ModernBert",
+        "around",
+        BERT_LIKE
+        | {
+            "pad_token_id": 0,
+            "cls_token_id": 2,
+            "bos_token_id": 2,
+            "sep_token_id": 3,
+            "eos_token_id": 3,
+        },
+    ),
+    "llama": Family("Llama", "none", BERT_LIKE | {"num_key_value_heads": 1}),
+    "t5": Family(
+        "T5",
+        "after",
+        {
+            "vocab_size": TINY_VOCABULARY,
+            "d_model": TINY_WIDTH,
+            "d_kv": 16,
+            "d_ff": 48,
+            "num_layers": TINY_LAYERS,
+            "num_heads": 2,
+        },
+    ),
+    "bart": Family(
+        "Bart",
+        "around",
+        {
+            "vocab_size": TINY_VOCABULARY,
+            "d_model": TINY_WIDTH,
+            "encoder_layers": TINY_LAYERS,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+            "max_position_embeddings": TINY_POSITIONS,
+            "pad_token_id": 0,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+            "decoder_start_token_id": 2,
+            "forced_eos_token_id": None,
+        },
+    ),
+}
+TEMPLATES = {
+    "segments": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
+    "around": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"),
+    "behind": ("$A [SEP] [CLS]:2", "$A [SEP] $B:1 [SEP]:1 [CLS]:2"),
+    "after": ("$A [SEP]", "$A [SEP] $B [SEP]"),
+}
+
+
+def small_tokenizer(template: str) -> transformers.PreTrainedTokenizerFast:
+    """A WordPiece tokenizer of a hundred pieces."""
+    numbers = {piece: number for number, piece in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    if template == "none":
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, unk_token="[UNK]", eos_token="[SEP]"
+        )
+    single, pair = TEMPLATES[template]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(name, numbers[name]) for name in SPECIAL]
+    )
+    types = ["token_type_ids"] if template in ("segments", "behind") else []
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_input_names=["input_ids", *types, "attention_mask"],
+    )
+
+
+def save_tiny(folder: Path, family: str, kind: str = "Model", **config: Any) -> Path:
+    """Writes a small random model of a family, and its tokenizer, as save_pretrained does."""
+    facts = FAMILIES[family]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        settings = getattr(transformers, f"{facts.classes}Config")(**facts.config | config)
+        getattr(transformers, facts.classes + kind)(settings).save_pretrained(folder)
+    small_tokenizer(facts.template).save_pretrained(folder)
+    return folder
+
+
+def rewrite(path: Path, **values: Any) -> None:
+    """Changes values of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | values), "utf-8")

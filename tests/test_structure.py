@@ -1,0 +1,142 @@
+"""The shape of the house: who may import whom, what is light, what is public, how long it is."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "heads").rglob("*.py"))
+# From the foundations up: a module imports only what stands before it.
+ORDER = [
+    "heads.errors",
+    "heads.recipe",
+    "heads.settings",
+    "heads.parts.registry",
+    "heads.parts.blocks",
+    "heads.parts.solvers",
+    "heads.parts.layers",
+    "heads.parts.poolings",
+    "heads.parts.heads",
+    "heads.parts.menu",
+    "heads.parts.models",
+    "heads.parts.samples",
+    "heads.pipeline.corpus",
+    "heads.pipeline.gate",
+    "heads.pipeline.backbone",
+    "heads.pipeline.features",
+    "heads.pipeline.metrics",
+    "heads.pipeline.classifier",
+    "heads.pipeline.training",
+    "heads.pipeline.checkpoint",
+    "heads.pipeline.runs",
+    "heads.pipeline.prediction",
+    "heads.pipeline.notation",
+    "heads.pipeline.differences",
+    "heads.pipeline.explanation",
+    "heads.pipeline.sampled",
+    "heads.pipeline.comparison",
+    "heads.pipeline.inquiry",
+    "heads.interfaces.figures",
+    "heads.interfaces.drawings",
+    "heads.interfaces.terminal",
+    "heads.interfaces.web.guards",
+    "heads.interfaces.api",
+    "heads.interfaces.web.theme",
+    "heads.interfaces.web.question",
+    "heads.interfaces.web.answers",
+    "heads.interfaces.web.recipes",
+    "heads.interfaces.web.compare",
+    "heads.interfaces.web.explained",
+    "heads.interfaces.web",
+    "heads.interfaces.cli",
+]
+# Packages whose import takes long, which `import heads` must not touch.
+HEAVY = ("torch", "transformers", "gradio", "plotly", "numpy", "pandas", "rich")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of the package that a file imports, at any depth of its code."""
+    known = {module_of(other) for other in FILES}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else node.module for name in inner]
+        found |= {name for name in names if name in known}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_only_down(path):
+    module = module_of(path)
+    if module in ("heads", "heads.__main__", "heads.parts", "heads.pipeline", "heads.interfaces"):
+        return
+    assert module in ORDER, f"{module} has no place in the order yet"
+    below = {"heads", *ORDER[: ORDER.index(module)]}
+    # A package's name stands for its __init__, which holds nothing here.
+    packages = {"heads.parts", "heads.pipeline", "heads.interfaces"}
+    assert imports_of(path) <= below | packages
+
+
+def test_the_order_names_only_what_exists():
+    assert set(ORDER) <= {module_of(path) for path in FILES}
+
+
+def test_import_heads_is_light():
+    code = "import sys, heads; print([name for name in sys.argv[1:] if name in sys.modules])"
+    command = [sys.executable, "-c", code, *HEAVY]
+    assert subprocess.check_output(command, text=True, cwd=ROOT).strip() == "[]"
+
+
+def test_every_public_name_loads_and_is_listed():
+    import heads
+
+    assert {"compare", "explain", "pooling", "head"} <= set(heads.__all__)
+    for name in heads.__all__:
+        assert getattr(heads, name) is not None
+    assert dir(heads) == sorted(heads.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = heads.nonsense
+
+
+def test_only_settings_reads_the_environment():
+    readers = [module_of(path) for path in FILES if "os.environ" in path.read_text("utf-8")]
+    assert readers == ["heads.settings"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_files_and_functions_stay_within_a_screenful_or_two(path):
+    text = path.read_text("utf-8")
+    assert text.count("\n") <= 260
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 45, node.name
+
+
+def test_the_readme_tables_are_fresh():
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import tables
+    finally:
+        sys.path.pop(0)
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert tables.fresh(text) == text, "run: make docs"
+
+
+def test_requirements_pin_what_the_package_asks_for():
+    pins = (ROOT / "requirements.txt").read_text("utf-8")
+    assert "torch==2.13.0\n" in pins
+    # A Space installs Gradio by the front matter; it must be the tested one.
+    version = next(line for line in pins.splitlines() if line.startswith("gradio==")).split("==")[1]
+    assert f'sdk_version: "{version}"' in (ROOT / "README.md").read_text("utf-8")
