@@ -145,7 +145,7 @@ def _parts(asked: argparse.Namespace) -> None:
 
 def _fetch(asked: argparse.Namespace) -> None:
     from heads.pipeline.backbone import load
-    from heads.pipeline.gate import fetch
+    from heads.pipeline.hub import fetch
 
     folder = fetch(asked.model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(asked.model, limits=limits(), download=False)

@@ -8,18 +8,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from heads.errors import ModelError, RecipeError
 from heads.parts.models import BUNDLED
-from heads.pipeline.gate import CHOOSE_ANOTHER, Checkpoint, admit
+from heads.pipeline.gate import Checkpoint, admit
+from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.pipeline.weights import Pooler, model_of, pooler_of, room_for, stubborn_tokens
 from heads.settings import Limits
 
 TOKENS_A_BATCH = 2048
-Pooler = Literal["pretrained", "new", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +210,9 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
 def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     from transformers import AutoTokenizer
 
-    model, missing = _weights(checkpoint, limits)
+    model, missing = model_of(checkpoint, limits)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
-    pooler = _pooler(encoder, missing)
+    pooler = pooler_of(encoder, missing)
     weights = encoder.pooler.state_dict() if pooler == "pretrained" else {}
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=False, split_special_tokens=True
@@ -225,8 +226,8 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         parameters=sum(tensor.numel() for tensor in encoder.parameters()),
         pooler=pooler,
         pooler_weights={f"pooler.{name}": tensor for name, tensor in weights.items()},
-        tokens=_room(encoder, tokenizer, limits),
-        stubborn=_stubborn(tokenizer),
+        tokens=room_for(encoder, tokenizer, limits),
+        stubborn=stubborn_tokens(tokenizer),
         model=encoder.eval().requires_grad_(False),
         tokenizer=tokenizer,
     )
@@ -236,62 +237,3 @@ def _measured(backbone: Backbone) -> Backbone:
     """Reads one word, and takes width and depth from what comes out."""
     hidden = backbone.states(backbone.encode(["a"])).hidden
     return replace(backbone, width=hidden[-1].shape[-1], layers=len(hidden) - 1)
-
-
-def _weights(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
-    """The model with its weights, and the names of the tensors that its files lack."""
-    from transformers import AutoConfig, AutoModel
-
-    config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
-    with torch.device("meta"):
-        sketch = AutoModel.from_config(config, attn_implementation="eager")
-    parameters = sum(tensor.numel() for tensor in sketch.parameters())
-    if parameters > limits.model_parameters:
-        what = f"{checkpoint.id} has {parameters:,} parameters; "
-        raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
-    # A pooler that the checkpoint lacks is random, but the same one at every start.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model, report = AutoModel.from_pretrained(
-            checkpoint.folder,
-            config=config,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=torch.float32,
-            attn_implementation="sdpa" if sketch._supports_sdpa else "eager",
-            output_loading_info=True,
-        )
-    missing = sorted(report["missing_keys"])
-    lost = [name for name in missing if "pooler" not in name]
-    if lost:
-        what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    return model, missing
-
-
-def _pooler(encoder: Any, missing: list[str]) -> Pooler:
-    if getattr(encoder, "pooler", None) is None:
-        return "none"
-    return "new" if any("pooler" in name for name in missing) else "pretrained"
-
-
-def _stubborn(tokenizer: Any) -> tuple[str, ...]:
-    """The special tokens that stay special in a text, whatever the tokenizer was told.
-
-    SentencePiece vocabularies (DeBERTa, XLNet) hold them as ordinary pieces.
-    """
-    found = []
-    for token, number in zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True):
-        if number in tokenizer(f"a {token} b", add_special_tokens=False)["input_ids"]:
-            found.append(token)
-    return tuple(token for token in found if token != tokenizer.unk_token and len(token) > 1)
-
-
-def _room(encoder: Any, tokenizer: Any, limits: Limits) -> int:
-    """How many tokens fit: the least of the limit, the tokenizer's and the positions."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or limits.tokens
-    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
-    # RoBERTa and its kin count positions from the padding index + 1.
-    offset = getattr(table, "padding_idx", None)
-    positions -= 0 if offset is None else offset + 1
-    return min(limits.tokens, tokenizer.model_max_length, positions)

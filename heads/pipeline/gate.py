@@ -8,25 +8,20 @@ only safetensors weights that lie inside it, no code of its own, sizes within th
 import hashlib
 import importlib.util
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from heads.errors import ModelError
-from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256, MODELS
+from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256
+from heads.pipeline.hub import CHOOSE_ANOTHER, HUB_ID, WEIGHTS, cached_folder, fetch, full_id
 from heads.settings import Limits, is_offline
 
-HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
-FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-NOT_FILES = ["*/*", "*.index.json.*", "onnx*", "openvino*"]
 CONFIG_BYTES = 1_000_000
 INDEX_BYTES = 20_000_000
 BUNDLED_NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
-CHOOSE_ANOTHER = "Choose another base model."
 # The size of a model, under whichever name its config gives it.
 SIZES: Mapping[str, tuple[str, ...]] = {
     "model_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
@@ -72,7 +67,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         folder = Path(model).expanduser().resolve()
         revision = _local_revision(folder)
     else:
-        model = _full_id(model)
+        model = full_id(model)
         folder = cached_folder(model) or _absent(model, limits, download)
         revision = folder.name
     try:
@@ -121,27 +116,6 @@ def _local_revision(folder: Path) -> str:
     return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]
 
 
-def _full_id(model: str) -> str:
-    """The id with its owner; a name from the menu may come without one."""
-    if not HUB_ID.fullmatch(model) or ".." in model or "--" in model:
-        raise ModelError(
-            f"'{model[:80]}' is not a model id.",
-            "Write one as on the Hub, for example google-bert/bert-base-uncased.",
-        )
-    named = {base.name.lower(): base.id for base in MODELS}
-    return named.get(model.lower(), model)
-
-
-def cached_folder(model: str) -> Path | None:
-    """Where the Hub's client keeps this model on this machine, or None."""
-    import huggingface_hub
-
-    found = huggingface_hub.try_to_load_from_cache(model, "config.json")
-    folder = Path(found).parent if isinstance(found, str) else None
-    # An interrupted download may have left the config without the weights.
-    return folder if folder and any(folder.glob("*.safetensors")) else None
-
-
 def _absent(model: str, limits: Limits, download: bool) -> Path:
     if download and not is_offline():
         return fetch(model, limits)
@@ -149,59 +123,6 @@ def _absent(model: str, limits: Limits, download: bool) -> Path:
         f"{model} is not on this machine.",
         f"Run `heads fetch {model}` while connected, or choose the bundled model.",
     )
-
-
-def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Downloads a model's config, tokenizer and safetensors weights into the Hub's cache.
-
-    Raises:
-        ModelError: The Hub does not answer, does not have it, or it is too large.
-    """
-    import huggingface_hub
-    from huggingface_hub import errors
-
-    model = _full_id(model)
-    if is_offline():
-        raise ModelError(
-            "This process is told to stay offline (HF_HUB_OFFLINE).",
-            "Unset it and fetch again while connected.",
-        )
-    try:
-        info = huggingface_hub.HfApi().model_info(model, files_metadata=True, timeout=10)
-        sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
-        _check_listing(model, sizes, limits)
-        say(f"Downloading {model} at {(info.sha or 'main')[:7]}.")
-        folder = huggingface_hub.snapshot_download(
-            model, revision=info.sha, allow_patterns=FILES, ignore_patterns=NOT_FILES
-        )
-    except errors.GatedRepoError:
-        what, hint = f"{model} is gated.", "Accept its terms on the Hub, log in and fetch again."
-        raise ModelError(what, hint) from None
-    except errors.RepositoryNotFoundError:
-        what = f"The Hub has no public model called {model}."
-        raise ModelError(what, "Check the spelling of owner/name.") from None
-    except ModelError:
-        raise
-    except Exception as error:
-        # Whatever the network raises: the client has changed its HTTP library more than once.
-        raise ModelError(
-            f"The Hub cannot be reached for {model} ({type(error).__name__}).",
-            f"Choose the bundled model, or run `heads fetch {model}` while connected.",
-        ) from None
-    return Path(folder)
-
-
-def _check_listing(model: str, sizes: Mapping[str, int], limits: Limits) -> None:
-    weights = [name for name in sizes if PLAIN_NAME.fullmatch(name)]
-    if not weights:
-        raise ModelError(f"{model} has no safetensors weights.", CHOOSE_ANOTHER)
-    total = sum(sizes[name] for name in weights)
-    if total > limits.download_bytes:
-        raise ModelError(
-            f"{model} is a download of {total / 1e9:.1f} GB; "
-            f"this place allows {limits.download_bytes / 1e9:.0f} GB.",
-            "Choose a smaller one.",
-        )
 
 
 def check_config(config: Mapping[str, Any], limits: Limits) -> None:
@@ -272,7 +193,7 @@ def check_weights(folder: Path) -> None:
     weight_map = _read_json(index, INDEX_BYTES).get("weight_map")
     names = set(weight_map.values()) if isinstance(weight_map, Mapping) else {None}
     for name in names:
-        if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
+        if not isinstance(name, str) or not WEIGHTS.fullmatch(name):
             what = "its weights index names a file outside the model's folder."
             raise ModelError(what, CHOOSE_ANOTHER)
 

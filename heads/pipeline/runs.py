@@ -11,7 +11,9 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from heads.errors import CheckpointError
 from heads.parts import blocks, solvers
@@ -45,13 +47,16 @@ def fingerprint(
 
 def _source(order: Order) -> str:
     """The code that makes a head: a part that has been rewritten is another part."""
-    made = [order.pooling.make, order.head.make] + ([order.layers.make] if order.layers else [])
-    return "".join(map(_code, [*made, blocks, solvers, training]))
+    made: list[Any] = [order.pooling.make, order.head.make, blocks, solvers, training]
+    if order.layers:
+        made.append(order.layers.make)
+    return "".join(map(_code, made))
 
 
-def _code(thing: object) -> str:
+@cache
+def _code(thing: Any) -> str:
     try:
-        return inspect.getsource(thing)  # type: ignore[arg-type]
+        return inspect.getsource(thing)
     except (OSError, TypeError):
         return repr(thing)  # typed at a prompt: no source, so never found again
 

@@ -356,11 +356,11 @@ def test_a_part_without_a_docstring_is_refused() -> None:
     def silent(mask: Tensor) -> Tensor:
         return mask
 
-    class Silent(nn.Module):
+    class silent_too(nn.Module):
         def forward(self, mask: Tensor) -> Tensor:
             return mask
 
-    for maker in (silent, Silent):
+    for maker in (silent, silent_too):
         with pytest.raises(ValueError, match="needs a docstring"):
             shelf(maker)
     assert not shelf

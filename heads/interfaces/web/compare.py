@@ -13,7 +13,7 @@ from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED, MODELS
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison, compare
-from heads.pipeline.gate import cached_folder
+from heads.pipeline.hub import cached_folder
 
 HEADERS = ["recipe", "class", "logit", "probability"]
 CONCURRENCY: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}

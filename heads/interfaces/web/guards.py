@@ -69,9 +69,7 @@ def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]
 def plain(text: str) -> str:
     """A text that a notice shows to the letter; notices would draw HTML, links and images.
 
-    >>> plain("'<img src=x>' and '[a](b)'")
-    "'&#60;img src=x&#62;' and '&#91;a&#93;(b)'"
+    >>> plain("<img src=x> and [a](b)")
+    '&#60;img src=x&#62; and &#91;a&#93;(b)'
     """
-    return text.translate(
-        {ord(sign): f"&#{ord(sign)};" for sign in "&[]"} | {60: "&lt;", 62: "&gt;"}
-    )
+    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "&<>[]"})

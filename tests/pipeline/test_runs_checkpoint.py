@@ -1,0 +1,492 @@
+"""A trained head is kept and found again bit by bit; a file that is not one does no harm."""
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tiny_models import LIMITS
+from torch import Tensor
+
+from heads.errors import CheckpointError
+from heads.parts.menu import head as heads_shelf
+from heads.parts.menu import layers as layers_shelf
+from heads.parts.menu import pooling as poolings_shelf
+from heads.parts.menu import resolve
+from heads.pipeline import checkpoint, runs
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.training import Trained, train
+from heads.settings import Limits, Training
+
+FEW = Training(epochs=1)
+EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]
+EVERY_POOLING = [f"{name}+linear" for name in poolings_shelf]
+EVERY_LAYERS = [f"mean@{name}+linear" for name in (*layers_shelf, "0", "1")]
+WITH_OPTIONS = [
+    "attention+mlp?activation=tanh&dropout=0.2&hidden=7&queries=3",
+    "mean@mix+bert",
+    "cls_mean@cat4+multi_sample_dropout?samples=2",
+    "flatten+knn?k=3&length=4",
+    "mean+cosine?scale=7.5",
+]
+RECIPES = list(dict.fromkeys((*EVERY_HEAD, *EVERY_POOLING, *EVERY_LAYERS, *WITH_OPTIONS)))
+TEXTS = ("the cat sat", "it was late and the flight was cancelled twice")
+
+
+def defect(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=f"defect: {reason}")
+
+
+def trained(recipes: Sequence[str], corpus: Corpus, backbone: Backbone) -> list[TrainedHead]:
+    events = train(recipes, corpus, backbone, training=FEW, limits=LIMITS)
+    return [event.head for event in events if isinstance(event, Trained)]
+
+
+@pytest.fixture(scope="module")
+def heads(small: Backbone, rows: Corpus) -> dict[str, TrainedHead]:
+    return dict(zip(RECIPES, trained(RECIPES, rows, small), strict=True))
+
+
+@pytest.fixture
+def logits(small: Backbone) -> Callable[[TrainedHead], Tensor]:
+    states = small.states(small.encode(TEXTS))
+
+    def answer(head: TrainedHead) -> Tensor:
+        with torch.no_grad():
+            return head.module(states)
+
+    return answer
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, on disk and in memory."""
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(runs, "_recent", OrderedDict())
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: monkeypatch.setattr(runs, "_recent", OrderedDict())
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_head_comes_back_bit_by_bit(
+    heads: dict[str, TrainedHead],
+    small: Backbone,
+    tmp_path: Path,
+    logits: Callable[[TrainedHead], Tensor],
+    recipe: str,
+) -> None:
+    head, path = heads[recipe], tmp_path / "head.safetensors"
+    checkpoint.save(head, path)
+    again = checkpoint.load(path, small, LIMITS)
+    assert torch.equal(logits(head), logits(again))
+    for name in ("recipe", "model", "classes", "many", "trained_on", "rows", "scores", "training"):
+        assert getattr(again, name) == getattr(head, name), name
+    assert again.parameters == head.parameters
+    assert not again.module.training
+    assert not any(weight.requires_grad for weight in again.module.parameters())
+
+
+def test_a_head_of_several_labels_comes_back(
+    small: Backbone, tmp_path: Path, logits: Callable[[TrainedHead], Tensor]
+) -> None:
+    labels = ["x|y", "y", "", "z|x"] * 4
+    corpus = build("many", [f"a {letter}" for letter in "abcdefghijklmnop"], labels)
+    (head,) = trained(["mean+centroid"], corpus, small)
+    checkpoint.save(head, tmp_path / "head.safetensors")
+    again = checkpoint.load(tmp_path / "head.safetensors", small, LIMITS)
+    assert again.many
+    assert torch.equal(logits(head), logits(again))
+
+
+def test_a_file_names_its_tensors_as_the_head_does(
+    heads: dict[str, TrainedHead], tmp_path: Path
+) -> None:
+    checkpoint.save(heads["mean@mix+bert"], tmp_path / "head.safetensors")
+    assert set(load_file(tmp_path / "head.safetensors")) == {
+        "reader.layers.scores",
+        "reader.layers.scale",
+        "head.pooler.dense.weight",
+        "head.pooler.dense.bias",
+        "head.classifier.weight",
+        "head.classifier.bias",
+    }
+
+
+# Files that are none
+
+
+@pytest.fixture
+def file(heads: dict[str, TrainedHead], tmp_path: Path) -> Path:
+    """A sound file, to be spoilt."""
+    path = tmp_path / "head.safetensors"
+    checkpoint.save(heads["mean+linear"], path)
+    return path
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    with safe_open(path, framework="pt") as opened:
+        return json.loads((opened.metadata() or {})[checkpoint.KEY])
+
+
+def rewrite(path: Path, **values: Any) -> None:
+    facts = facts_of(path) | values
+    save_file(load_file(path), path, metadata={checkpoint.KEY: json.dumps(facts)})
+
+
+@settings(deadline=None, max_examples=60)
+@given(share=st.floats(min_value=0, max_value=1, exclude_max=True))
+def test_a_file_cut_short_is_refused(
+    heads: dict[str, TrainedHead],
+    small: Backbone,
+    tmp_path_factory: pytest.TempPathFactory,
+    share: float,
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "cut.safetensors"
+    checkpoint.save(heads["mean+linear"], path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(CheckpointError, match="is not a head that this version can read"):
+        checkpoint.load(path, small, LIMITS)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"text,label\n", b"\x80\x04N."])
+def test_a_file_of_another_kind_is_refused(small: Backbone, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "head.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as refused:
+        checkpoint.load(path, small, LIMITS)
+    assert refused.value.hint == "Delete the file; the head will be trained again."
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_every_hostile_file_is_refused(
+    shared: Path, small: Backbone, seconds: Callable[[], float]
+) -> None:
+    files = sorted((shared / "hostile").glob("h*.safetensors"))
+    assert len(files) > 15
+    for path in files:
+        with pytest.raises(CheckpointError):
+            checkpoint.load(path, small, LIMITS)
+    assert seconds() < 5
+
+
+def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.safetensors"):
+        with pytest.raises(CheckpointError):
+            checkpoint.load(path, small, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"version": 2},
+        {"version": None},
+        {"model": "another/model"},
+        {"recipe": "cls+bert"},
+        {"classes": 5},
+        {"classes": ["x", "y"]},
+        {"classes": ["x", "y", "z", "more"]},
+        {"scores": {"rows": 1}},
+        {"scores": []},
+        {"training": {"unknown": 1}},
+        pytest.param({"recipe": "mean+nothing"}, marks=defect("a RecipeError escapes")),
+        pytest.param({"recipe": "mean+linear?queries=1"}, marks=defect("a RecipeError escapes")),
+        pytest.param({"recipe": 5}, marks=defect("a RecipeError escapes")),
+        pytest.param({"recipe": "mean@9+linear"}, marks=defect("a RecipeError escapes")),
+        pytest.param({"recipe": "mean+knn", "many": True}, marks=defect("a RecipeError escapes")),
+        pytest.param({"recipe": "flatten+roberta?length=4096"}, marks=defect("a LimitError")),
+        pytest.param({"classes": []}, marks=defect("a warning of torch")),
+        pytest.param({"classes": [1, 2, 3]}, marks=defect("not checked")),
+        pytest.param(
+            {"scores": dict.fromkeys(("rows", "accuracy", "low", "high", "majority"), "x")},
+            marks=defect("not checked"),
+        ),
+    ],
+    ids=lambda values: next(f"{name}={str(value)[:30]}" for name, value in values.items()),
+)
+def test_a_file_whose_facts_do_not_fit_is_refused(
+    file: Path, small: Backbone, values: dict[str, Any]
+) -> None:
+    rewrite(file, **values)
+    with pytest.raises(CheckpointError):
+        checkpoint.load(file, small, LIMITS)
+
+
+@pytest.mark.parametrize("facts", ["", "[]", "5", "null", "[" * 100_000, "{}"])
+def test_a_file_without_facts_is_refused(file: Path, small: Backbone, facts: str) -> None:
+    save_file(load_file(file), file, metadata={checkpoint.KEY: facts})
+    with pytest.raises(CheckpointError):
+        checkpoint.load(file, small, LIMITS)
+
+
+@pytest.mark.parametrize("change", ["lacks one", "one more", "other shape"])
+def test_a_file_whose_tensors_do_not_fit_is_refused(
+    file: Path, small: Backbone, change: str
+) -> None:
+    facts, tensors = facts_of(file), load_file(file)
+    if change == "lacks one":
+        del tensors["head.classifier.bias"]
+    elif change == "one more":
+        tensors["head.evil"] = torch.zeros(3)
+    else:
+        tensors["head.classifier.bias"] = torch.zeros(4)
+    save_file(tensors, file, metadata={checkpoint.KEY: json.dumps(facts)})
+    with pytest.raises(CheckpointError):
+        checkpoint.load(file, small, LIMITS)
+
+
+@defect("not checked")
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_file_of_numbers_that_are_none_is_refused(
+    file: Path, small: Backbone, number: float
+) -> None:
+    facts = facts_of(file)
+    tensors = {name: torch.full_like(tensor, number) for name, tensor in load_file(file).items()}
+    save_file(tensors, file, metadata={checkpoint.KEY: json.dumps(facts)})
+    with pytest.raises(CheckpointError):
+        checkpoint.load(file, small, LIMITS)
+
+
+# Kept and found again
+
+
+def test_what_is_kept_is_found_in_memory_and_after_a_restart(
+    heads: dict[str, TrainedHead],
+    small: Backbone,
+    own_cache: Path,
+    restart: Callable[[], None],
+    logits: Callable[[TrainedHead], Tensor],
+) -> None:
+    head = heads["attention+linear"]
+    assert runs.recall("a" * 40, small, LIMITS) is None
+    runs.keep("a" * 40, head)
+    assert runs.recall("a" * 40, small, LIMITS) is head
+    restart()
+    again = runs.recall("a" * 40, small, LIMITS)
+    assert again is not None
+    assert again is not head
+    assert torch.equal(logits(again), logits(head))
+    assert [path.name for path in (own_cache / "heads").iterdir()] == [f"{'a' * 40}.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(b"\xff" * 200),
+        lambda path: rewrite(path, version=99),
+        pytest.param(lambda path: rewrite(path, recipe="mean+gone"), marks=defect("escapes")),
+    ],
+    ids=["empty", "cut", "noise", "version", "recipe"],
+)
+def test_a_spoilt_file_counts_as_none_and_is_replaced(
+    heads: dict[str, TrainedHead],
+    small: Backbone,
+    own_cache: Path,
+    restart: Callable[[], None],
+    spoil: Callable[[Path], object],
+) -> None:
+    head, key = heads["mean+linear"], "b" * 40
+    runs.keep(key, head)
+    spoil(own_cache / "heads" / f"{key}.safetensors")
+    restart()
+    assert runs.recall(key, small, LIMITS) is None
+    runs.keep(key, head)
+    restart()
+    assert runs.recall(key, small, LIMITS) is not None
+
+
+@defect("a LimitError escapes")
+def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
+    heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, restart: Callable[[], None]
+) -> None:
+    runs.keep("c" * 40, heads["mean+linear"])
+    restart()
+    assert runs.recall("c" * 40, small, Limits(head_parameters=10)) is None
+
+
+@pytest.mark.parametrize("place", ["a file", "under a file", "/proc/none"])
+def test_keeping_does_not_fail_where_nothing_can_be_written(
+    heads: dict[str, TrainedHead],
+    small: Backbone,
+    tmp_path: Path,
+    own_cache: Path,
+    restart: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    (tmp_path / "a file").write_text("")
+    folder = {"a file": tmp_path / "a file", "under a file": tmp_path / "a file" / "x"}
+    monkeypatch.setenv("HEADS_CACHE", str(folder.get(place, place)))
+    runs.keep("d" * 40, heads["mean+linear"])
+    assert runs.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
+    restart()
+    assert runs.recall("d" * 40, small, LIMITS) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+def test_keeping_does_not_fail_in_a_folder_of_others(
+    heads: dict[str, TrainedHead], own_cache: Path
+) -> None:
+    own_cache.mkdir()
+    own_cache.chmod(0o500)
+    try:
+        runs.keep("e" * 40, heads["mean+linear"])
+        assert os.geteuid() == 0 or not list(own_cache.iterdir())
+    finally:
+        own_cache.chmod(0o700)
+
+
+@defect("a SafetensorError escapes")
+def test_keeping_does_not_fail_on_a_full_disk(
+    heads: dict[str, TrainedHead], own_cache: Path
+) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        runs.keep("f" * 40, heads["mean+linear"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list((own_cache / "heads").iterdir())
+
+
+def test_only_so_many_heads_stay_in_memory(
+    heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "IN_MEMORY", 2)
+    head = heads["mean+linear"]
+    for key in ("a", "b", "c"):
+        runs.keep(key, head)
+    assert runs.recall("c", small, LIMITS) is head
+    again = runs.recall("a", small, LIMITS)
+    assert again is not None
+    assert again is not head
+
+
+def test_threads_keep_and_recall_at_once(
+    heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, restart: Callable[[], None]
+) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for number in range(8):
+                runs.keep(f"{number % 2}" * 40, heads["mean+linear"])
+                restart()
+                assert runs.recall(f"{number % 2}" * 40, small, LIMITS) is not None
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(list((own_cache / "heads").iterdir())) == 2
+
+
+# The name of a head
+
+
+def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
+    small: Backbone, rows: Corpus
+) -> None:
+    other_rows = build("made up", rows.texts, ["y", "x", "z"] * 20)
+    asked: list[tuple[Any, Corpus, Backbone, Training]] = [
+        ("mean+linear", rows, small, FEW),
+        ("cls+linear", rows, small, FEW),
+        ("mean+bert", rows, small, FEW),
+        ("mean@1+linear", rows, small, FEW),
+        ("mean@mix+linear", rows, small, FEW),
+        ("mean+linear?dropout=0.2", rows, small, FEW),
+        ("mean+linear", other_rows, small, FEW),
+        ("mean+linear", rows, replace(small, revision="another"), FEW),
+        ("mean+linear", rows, replace(small, id="another"), FEW),
+        ("mean+linear", rows, replace(small, tokens=12), FEW),
+        ("mean+linear", rows, small, replace(FEW, seed=1)),
+        ("mean+linear", rows, small, replace(FEW, epochs=2)),
+        ("mean+linear", rows, small, replace(FEW, held_out=0.3)),
+    ]
+    found = [runs.fingerprint(*given) for given in asked]
+    assert len(set(found)) == len(found)
+    assert all(len(name) == 40 and int(name, 16) >= 0 for name in found)
+
+
+def test_a_fingerprint_is_the_same_for_the_same_recipe_otherwise_written(
+    small: Backbone, rows: Corpus
+) -> None:
+    written = ["mean+linear", " Mean + Linear ", "mean+linear?dropout=0.1"]
+    names = {runs.fingerprint(recipe, rows, small, FEW) for recipe in written}
+    names.add(runs.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
+    assert len(names) == 1
+
+
+# Writing
+
+
+class Spilt(Exception):
+    pass
+
+
+def filling(text: str) -> Callable[[Path], None]:
+    def fill(place: Path) -> None:
+        place.write_text(text)
+
+    return fill
+
+
+def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
+    path = tmp_path / "inner" / "file"
+
+    def spill(place: Path) -> None:
+        place.write_text("half")
+        raise Spilt
+
+    with pytest.raises(Spilt):
+        runs.write(path, spill)
+    assert list(path.parent.iterdir()) == []
+    runs.write(path, filling("whole"))
+    with pytest.raises(Spilt):
+        runs.write(path, spill)
+    assert [found.read_text() for found in path.parent.iterdir()] == ["whole"]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path, seen = tmp_path / "file", set()
+    runs.write(path, filling("a" * 100_000))
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.add(path.stat().st_size)
+            seen.add(len(path.read_text()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for letter in "bcd" * 10:
+        runs.write(path, filling(letter * 100_000))
+    stop.set()
+    reader.join()
+    assert seen == {100_000}
