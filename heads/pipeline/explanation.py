@@ -5,7 +5,7 @@ Legend: t tokens, d width of a state, w width of the pooled vector, c classes.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -149,7 +149,8 @@ def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator
             f"@{order.recipe.layers}", does, ("t", reader.state_width), reader.layers
         )
     does = order.pooling.says
-    yield _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
+    step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
+    yield replace(step, tensors=_pooler_facts(backbone)) if "pooler" in order.pooling.asks else step
 
 
 def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: object) -> Step:
@@ -163,6 +164,13 @@ def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: obje
         parameters=sum(tensor.numel() for tensor in tensors.values()),
         tensors=tuple(facts),
     )
+
+
+def _pooler_facts(backbone: Backbone) -> tuple[TensorFact, ...]:
+    """The base model's own pooler: frozen like the rest of it, and random where it came without."""
+    origin: Origin = "pretrained" if backbone.pooler == "pretrained" else "random"
+    own = ((n, t) for n, t in backbone.model.named_parameters() if n.startswith("pooler."))
+    return tuple(TensorFact(name=n, shape=tuple(t.shape), origin=origin) for n, t in own)
 
 
 def _head_steps(
