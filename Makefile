@@ -31,6 +31,7 @@ bench: .venv/ready-dev
 	$(PYTHON) -m venv .venv
 
 .venv/ready: .venv/bin/python requirements.txt pyproject.toml
+	@echo "Installing packages; the first time this takes a few minutes."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@

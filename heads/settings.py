@@ -9,6 +9,8 @@ from pathlib import Path
 class Training:
     """How a head is trained: the same for every recipe, so that only the recipe differs.
 
+    (One thing is not: a learned reading takes its rows in batches of like length.)
+
     Each field carries the sentence and the range from which forms and flags are made.
     """
 
@@ -43,6 +45,7 @@ class Limits:
     text_characters: int = 20_000
     tokens: int = 256
     head_parameters: int = 50_000_000
+    pooled_width: int = 262_144
     models_in_memory: int = 2
     model_layers: int = 128
     model_width: int = 16_384
@@ -57,6 +60,7 @@ PUBLIC = Limits(
     public=True,
     recipes=4,
     head_parameters=5_000_000,
+    pooled_width=32_768,
     model_layers=64,
     model_width=4_096,
     model_vocabulary=300_000,

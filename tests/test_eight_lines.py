@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,16 +74,7 @@ def test_it_is_in_the_readme(copy):
 
 
 def test_it_is_under_the_contract_tests(copy):
-    out = run(
-        copy,
-        "-m",
-        "pytest",
-        "tests/parts/test_poolings.py",
-        "-k",
-        "second",
-        "-v",
-        "-p",
-        "no:cacheprovider",
-    )
-    assert out.count("PASSED") >= 5
-    assert "FAILED" not in out
+    out = run(copy, "-m", "pytest", "tests/parts/test_poolings.py", "-k", "second")
+    passed = re.search(r"(\d+) passed", out)
+    assert passed
+    assert int(passed[1]) >= 5

@@ -16,6 +16,7 @@ from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import limits, set_public
 
+LOCAL = ("127.0.0.1", "localhost", "::1")
 MODEL = "all-MiniLM-L6-v2"
 SAMPLES = "sentiment, intents, pairs or aspects"
 
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     asked = _parser().parse_args(arguments)
     try:
+        if getattr(asked, "public", False) or getattr(asked, "host", LOCAL[0]) not in LOCAL:
+            set_public()  # before anything else: it decides what may be opened
         if asked.parts_file:
             _take(asked.parts_file)
         asked.run(asked)
@@ -92,7 +95,9 @@ def _add_other_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
 
     verb = verbs.add_parser("app", parents=[common], help="open the page in a browser")
     verb.add_argument("--port", type=int, help="7860 or the next free one, if not given")
-    verb.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in")
+    verb.add_argument(
+        "--host", default="127.0.0.1", help="0.0.0.0 lets other machines in, and is public mode"
+    )
     verb.add_argument("--public", action="store_true", help="small limits, no local folders")
     verb.set_defaults(run=_app)
 
@@ -156,19 +161,20 @@ def _fetch(asked: argparse.Namespace) -> None:
 
 
 def _app(asked: argparse.Namespace) -> None:
-    if asked.public:
-        set_public()
     print("Starting. At the very first start the example heads are trained: some seconds.")
     from heads.interfaces.web import LAUNCH, build
 
     page = build()
+    settings = {"server_name": asked.host, "server_port": asked.port, "quiet": True}
     try:
-        page.launch(server_name=asked.host, server_port=asked.port, **LAUNCH)
-    except OSError as error:
+        _, url, _ = page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
+    except (OSError, OverflowError) as error:
         raise DataError(
             f"The page cannot be served there ({str(error).splitlines()[0]}).",
             "Choose another --port.",
         ) from None
+    print(f"Head to Head is at {url} (Ctrl+C stops it).", flush=True)
+    page.block_thread()
 
 
 def _take(path: Path) -> None:

@@ -3,6 +3,7 @@
 Every value passes `Markup.format`, which escapes it. Pure, no Gradio.
 """
 
+import math
 from collections.abc import Iterable
 
 from markupsafe import Markup
@@ -68,15 +69,20 @@ def verdict(comparison: Comparison) -> Markup:
         f"{first.scores.rows} others, so treat the numbers as a demonstration."
     )
     return Markup(
-        '<div class="verdict {}" role="status"><p><strong>{}</strong> {} '
-        '<span class="quiet">{}</span></p>{}</div>'
+        '<div class="verdict {}" role="status"><p class="quiet">“{}”</p>'
+        '<p><strong>{}</strong> {} <span class="quiet">{}</span></p>{}</div>'
     ).format(
-        "agree" if comparison.is_unanimous else "differ",
+        "agree" if comparison.is_unanimous and not comparison.notes else "differ",
+        " ↔ ".join(_short(text) for text in (comparison.text, comparison.pair) if text),
         lead if lead.endswith(".") else f"{lead}.",
         rest,
         trained,
         joined(Markup('<p class="note">{}</p>').format(note) for note in comparison.notes),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else f"{text[:160].rstrip()}…"
 
 
 def cards(comparison: Comparison) -> Markup:
@@ -90,8 +96,8 @@ def cards(comparison: Comparison) -> Markup:
                 '<article class="card" style="--mark:{}"><h4>{}</h4>'
                 '<p class="answer"><strong>{}</strong> {}</p>'
                 "<p>margin {:.0f} % · {} parameters</p>"
-                '<p title="Accuracy on {} held-out rows, with its 95 % interval">'
-                "held-out accuracy {}</p></article>"
+                '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
+                "<p>always the commonest answer: {}</p></article>"
             ).format(
                 colour,
                 str(prediction.recipe),
@@ -100,7 +106,9 @@ def cards(comparison: Comparison) -> Markup:
                 prediction.margin * 100,
                 count(prediction.parameters),
                 prediction.scores.rows,
+                "all labels right" if comparison.many else "held-out accuracy",
                 accuracy(prediction.scores),
+                f"{prediction.scores.majority:.0%}".replace("%", " %"),
             )
         )
     return Markup('<div class="cards">{}</div>').format(joined(fragments))
@@ -180,7 +188,7 @@ def facts(explanation: Explanation) -> Markup:
 def tensors(explanation: Explanation) -> Markup:
     """Every tensor of the recipe: name, shape, number, where it comes from."""
     rows = joined(
-        Markup("<tr><td><code>{}</code></td><td>{}</td><td>{:,}</td><td>{}</td></tr>").format(
+        Markup("<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td></tr>").format(
             _breakable(fact.name), _shape(fact.shape), _size(fact.shape), ORIGINS[fact.origin]
         )
         for step in explanation.steps
@@ -195,11 +203,10 @@ def tensors(explanation: Explanation) -> Markup:
     ).format(rows)
 
 
-def _size(shape: Iterable[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+def _size(shape: Iterable[str | int]) -> str:
+    lengths = list(shape)
+    numbers = [length for length in lengths if isinstance(length, int)]
+    return f"{math.prod(numbers):,}" if len(numbers) == len(lengths) else "as many as rows"
 
 
 def difference(sentence: str) -> Markup:

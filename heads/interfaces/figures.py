@@ -60,7 +60,7 @@ def bars(
         span: The range of the horizontal axis, the same for all recipes.
         percent: Whether values are probabilities.
     """
-    shown = [f"{value:.0%}" if percent else f"{value:+.1f}" for value in values]
+    shown = [f"{value:.0%}" if percent else f"{value:+.1f}".replace("-", "−") for value in values]
     trace = {
         "type": "bar",
         "orientation": "h",

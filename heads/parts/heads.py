@@ -179,7 +179,7 @@ def mlp(
 def multi_sample_dropout(
     width: int, classes: int, *, dropout: float = 0.5, samples: int = 5
 ) -> nn.Sequential:
-    """Dropout and linear, with the loss averaged over five dropout masks at each step.
+    """Dropout and linear, with the loss averaged over {samples} dropout masks at each step.
 
     Once trained it is the same function as `linear`.
 
@@ -225,7 +225,7 @@ def centroid(width: int, classes: int) -> nn.Sequential:
 
 @head(solve=solvers.cosine, single_label=True)
 def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
-    """The class mean with the nearest direction; the logit is 20 times the cosine.
+    """The class mean with the nearest direction; the logit is {scale} times the cosine.
 
     Source: A Closer Look at Few-shot Classification (Chen et al. 2019), by means.
     """
@@ -238,7 +238,7 @@ def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
 
 @head(solve=solvers.neighbours, single_label=True)
 def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
-    """A vote of the ten most similar training texts.
+    """A vote of the {k} most similar training texts.
 
     Source: k-nearest neighbours (Cover and Hart 1967), on cosine similarity.
     """

@@ -2,7 +2,7 @@
 
 Legend: `hidden` is a sequence of l + 1 tensors (n, t, d), the embeddings first, then the
 output of each of the l layers; n texts, t tokens, d width. Answers (n, t, d'), states that
-any pooling can read.
+any pooling can read. A model of fewer than four layers gives all it has, embeddings included.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from heads.parts.registry import layers
 def cat4(hidden: Sequence[Tensor]) -> Tensor:
     """The last four layers side by side, four times as wide.
 
-    Formula: h = [h₍₋₄₎; h₍₋₃₎; h₍₋₂₎; h₍₋₁₎]
+    Formula: hᵢ = [hᵢ⁽ˡ⁻³⁾; hᵢ⁽ˡ⁻²⁾; hᵢ⁽ˡ⁻¹⁾; hᵢ⁽ˡ⁾], l the last layer
     Source: BERT (Devlin et al. 2019), table 7: the best of the frozen choices, for named
         entities; concatenating helps frozen features, not fine-tuning (Sun et al. 2019).
     """
@@ -28,7 +28,7 @@ def cat4(hidden: Sequence[Tensor]) -> Tensor:
 def mean4(hidden: Sequence[Tensor]) -> Tensor:
     """The average of the last four layers.
 
-    Formula: h = ¼ (h₍₋₄₎ + h₍₋₃₎ + h₍₋₂₎ + h₍₋₁₎)
+    Formula: hᵢ = ¼ (hᵢ⁽ˡ⁻³⁾ + hᵢ⁽ˡ⁻²⁾ + hᵢ⁽ˡ⁻¹⁾ + hᵢ⁽ˡ⁾), l the last layer
     Source: How to Fine-Tune BERT (Sun et al. 2019), table 3.
     """
     return torch.stack(tuple(hidden[-4:])).mean(dim=0)
@@ -38,7 +38,7 @@ def mean4(hidden: Sequence[Tensor]) -> Tensor:
 def max4(hidden: Sequence[Tensor]) -> Tensor:
     """The largest value of each dimension over the last four layers.
 
-    Formula: h = max(h₍₋₄₎, h₍₋₃₎, h₍₋₂₎, h₍₋₁₎), dimension by dimension
+    Formula: hᵢ = max(hᵢ⁽ˡ⁻³⁾, hᵢ⁽ˡ⁻²⁾, hᵢ⁽ˡ⁻¹⁾, hᵢ⁽ˡ⁾), dimension by dimension
     Source: MaxPoolBERT (2025, arXiv 2505.15696), where it is read at CLS: cls@max4.
     """
     return torch.stack(tuple(hidden[-4:])).amax(dim=0)
@@ -48,7 +48,7 @@ def max4(hidden: Sequence[Tensor]) -> Tensor:
 class mix(nn.Module):
     """A learned weighted average of all layers, embeddings included.
 
-    Formula: h = γ Σₗ softmax(s)ₗ hₗ, starting from equal weights and γ = 1
+    Formula: hᵢ = γ Σₗ softmax(s)ₗ hᵢ⁽ˡ⁾, starting from equal weights and γ = 1
     Source: ELMo's scalar mix (Peters et al. 2018, arXiv 1802.05365, equation 1).
     """
 

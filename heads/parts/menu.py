@@ -41,10 +41,15 @@ class Order:
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
 
     @property
-    def says(self) -> str:
-        """The recipe in a sentence or three: the first lines of its parts."""
-        where = self.layers.says if self.layers else f"Layer {self.layer}." * (self.layer >= 0)
-        return " ".join(filter(None, (self.pooling.says, where, self.head.says)))
+    def says(self) -> tuple[str, ...]:
+        """A sentence each for the pooling, the layers and the head, with these options."""
+        layers = self.layers.says if self.layers else f"Layer {self.layer}." * (self.layer >= 0)
+        told = (
+            self.pooling.told(self.pooling.first_line, self.pooling_options),
+            layers,
+            self.head.told(self.head.first_line, self.head_options),
+        )
+        return tuple(filter(None, told))
 
 
 def resolve(recipe: Recipe | str) -> Order:
@@ -166,7 +171,7 @@ def parts() -> dict[str, list[dict[str, object]]]:
                 "name": part.name,
                 "says": part.says,
                 "source": part.source,
-                "formula": part.formula,
+                "formula": part.told(part.formula, part.options),
                 "learned": part.learned,
                 "options": dict(part.options),
             }

@@ -22,7 +22,6 @@ class BaseModel:
         layers: Number of layers.
         millions: Parameters, in millions.
         licence: Its licence as the Hub states it.
-        revision: The branch, tag or commit that is asked for; what came is shown.
     """
 
     id: str
@@ -31,7 +30,6 @@ class BaseModel:
     layers: int
     millions: int
     licence: str
-    revision: str = "main"
 
     @property
     def name(self) -> str:

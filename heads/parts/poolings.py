@@ -157,9 +157,9 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
 
 @pooling
 def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
-    """The first 32 tokens one after the other, padded with zeros and cut to that length.
+    """The first {length} tokens one after the other, padded with zeros and cut to that length.
 
-    Formula: h = [h₁; h₂; …; h₃₂]; another number with the option `length`
+    Formula: h = [h₁; h₂; …] up to token {length}
     Source: the flatten of sentence CNNs, asked for in the forum threads on BERT heads.
     """
     order = (mask == 0).long().argsort(dim=1, stable=True)[:, :length]  # real tokens first

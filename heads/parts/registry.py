@@ -22,7 +22,7 @@ class Part:
 
     kind: str
     name: str
-    says: str
+    first_line: str
     formula: str
     source: str
     learned: bool
@@ -31,6 +31,19 @@ class Part:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.make(*args, **options)
+
+    @property
+    def says(self) -> str:
+        """The first line of the docstring, one sentence for the user."""
+        return self.told(self.first_line, self.options)
+
+    def told(self, line: str, options: Mapping[str, Value]) -> str:
+        """A line of the docstring, in which ``{option}`` stands for its value."""
+        for name, value in options.items():
+            line = line.replace(
+                f"{{{name}}}", f"{value:g}" if isinstance(value, float) else str(value)
+            )
+        return line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +133,7 @@ class Shelf(Mapping[str, P], Generic[P]):
         return self._part(
             kind=self.kind,
             name=maker.__name__,
-            says=doc.split("\n", 1)[0].strip(),
+            first_line=doc.split("\n", 1)[0].strip(),
             formula=_line(doc, "Formula"),
             source=_line(doc, "Source"),
             learned=learned or (issubclass(self._part, Head) and not facts.get("solve")),

@@ -43,7 +43,7 @@ SAMPLES: dict[str, Sample] = {
             tries=(
                 ("Not bad at all.",),
                 ("The flight was cancelled twice.",),
-                ("The parcel arrived on Tuesday.",),
+                ("The meeting has been moved to Thursday.",),
                 ("I expected more, but the ending won me over.",),
             ),
         ),
@@ -52,8 +52,8 @@ SAMPLES: dict[str, Sample] = {
             title="Support intents",
             says="What does a customer of an online shop want?",
             tries=(
-                ("I don't want a refund, I just want to know where my parcel is.",),
                 ("The kettle leaks and the handle is cracked.",),
+                ("I don't want a refund, I just want to know where my parcel is.",),
                 ("Can I still stop the order I placed this morning?",),
                 ("It won't let me log in any more.",),
             ),

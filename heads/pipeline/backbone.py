@@ -11,56 +11,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heads.errors import ModelError, RecipeError
+from heads.errors import ModelError
 from heads.parts.models import BUNDLED
 from heads.pipeline.gate import Checkpoint, admit
 from heads.pipeline.hub import CHOOSE_ANOTHER
-from heads.pipeline.weights import Pooler, model_of, pooler_of, room_for, stubborn_tokens
+from heads.pipeline.states import Encoded, States
+from heads.pipeline.weights import (
+    Pooler,
+    has_separator,
+    model_of,
+    pooler_of,
+    pooler_weights,
+    room_for,
+    stubborn_tokens,
+)
 from heads.settings import Limits
 
 TOKENS_A_BATCH = 2048
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class States:
-    """What the base model makes of a batch of texts; padding stands on the right.
-
-    Attributes:
-        mask: (n, t), 1 on real tokens, 0 on padding.
-        content: (n, t), 1 on real tokens that are not special.
-        hidden: l + 1 tensors (n, t, d), embeddings first, 0 on padding.
-        pooler: (n, d) or None, the base model's own pooler output.
-    """
-
-    mask: Tensor
-    content: Tensor
-    hidden: tuple[Tensor, ...]
-    pooler: Tensor | None
-
-    def layer(self, number: int) -> Tensor:
-        """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
-
-        Raises:
-            RecipeError: The model has no such layer.
-        """
-        if number >= len(self.hidden):
-            what = f"There is no layer {number}: this base model has 0 to {len(self.hidden) - 1}."
-            raise RecipeError(what, "0 is the embeddings.")
-        return self.hidden[number]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
-    """One text as the base model takes it: its token numbers and what goes with them."""
-
-    inputs: dict[str, list[int]]
-    special: list[int]
-    whole_length: int
-
-    def __len__(self) -> int:
-        return len(self.special)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,10 +43,12 @@ class Backbone:
         width: d, the size of a token's state.
         layers: l, the number of layers.
         parameters: Their number.
-        pooler: Whether its own pooler is pretrained, new (random), or there is none.
-        pooler_weights: The tensors of a pretrained pooler, named as in the head `bert`.
+        pooler: Whether its own pooler is pretrained, untrained, new (random), or missing.
+        pooler_weights: The tensors of the checkpoint's pooler, named as in the head `bert`.
         tokens: How many tokens of a text are read.
-        stubborn: Special tokens that this tokenizer would find in a user's text as well.
+        stubborn: Special tokens that this tokenizer finds in a user's text as well.
+        separates: Whether the tokenizer puts a token of its own between two texts.
+        reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
     """
 
     id: str
@@ -89,13 +60,17 @@ class Backbone:
     pooler: Pooler
     pooler_weights: dict[str, Tensor]
     tokens: int
-    stubborn: tuple[str, ...]
-    model: nn.Module
+    stubborn: frozenset[int]
+    separates: bool
+    reads_padding: bool
+    model: Any
     tokenizer: Any
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
-        given = [[self._plain(text) for text in side] for side in (texts, pairs) if side]
+        if pairs and not self.separates:
+            texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()
+        given = [list(side) for side in (texts, pairs) if side]
         settings = {"return_special_tokens_mask": True, "padding": False, "verbose": False}
         with _encoding:
             whole = cut = self.tokenizer(*given, **settings)
@@ -103,7 +78,7 @@ class Backbone:
                 cut = self.tokenizer(*given, **settings, truncation=True, max_length=self.tokens)
         taken = inspect.signature(self.model.forward).parameters
         names = [name for name in ("input_ids", "token_type_ids") if name in cut and name in taken]
-        return [
+        encoded = [
             Encoded(
                 inputs={name: cut[name][row] for name in names},
                 special=cut["special_tokens_mask"][row],
@@ -111,11 +86,20 @@ class Backbone:
             )
             for row in range(len(whole["input_ids"]))
         ]
+        for row, text in enumerate(encoded):
+            self._check(text, cut.sequence_ids(row) if self.stubborn else [])
+        return encoded
 
-    def _plain(self, text: str) -> str:
-        for token in self.stubborn:
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-        return text
+    def _check(self, text: Encoded, sides: Sequence[int | None]) -> None:
+        """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""
+        numbers = text.inputs["input_ids"]
+        for place, side in enumerate(sides):
+            if side is not None and numbers[place] in self.stubborn:
+                numbers[place], text.special[place] = self.tokenizer.unk_token_id or 0, 0
+        most = self.model.get_input_embeddings().num_embeddings
+        if max(numbers, default=0) >= most:
+            what = f"The tokenizer of {self.id} knows more tokens than the model has ({most:,})."
+            raise ModelError(what, CHOOSE_ANOTHER)
 
     def words(self, encoded: Encoded) -> list[str]:
         """The tokens of a text as a reader would write them, one for each state."""
@@ -163,13 +147,16 @@ class Backbone:
         """
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         while order:
-            count = max(1, min(most, TOKENS_A_BATCH // len(texts[order[0]])))
+            longest = len(texts[order[0]])
+            count = max(1, min(most, TOKENS_A_BATCH // longest))
+            if self.reads_padding:
+                count = min(count, sum(len(texts[row]) == longest for row in order))
             rows, order = order[:count], order[count:]
             yield rows, self.states([texts[row] for row in rows])
 
 
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
-_loaded: OrderedDict[tuple[str, str], Backbone] = OrderedDict()
+_loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
 _loading = threading.Lock()
 
 
@@ -179,9 +166,9 @@ def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Back
     Raises:
         ModelError: It cannot be reached, or must not be loaded.
     """
+    checkpoint = admit(model, limits, download)  # not under the lock: it may download
     with _loading:
-        checkpoint = admit(model, limits, download)
-        key = (checkpoint.id, str(checkpoint.folder))
+        key = (checkpoint.id, checkpoint.revision, limits)
         if key not in _loaded:
             _loaded[key] = _build(checkpoint, limits)
         _loaded.move_to_end(key)
@@ -213,7 +200,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     model, missing = model_of(checkpoint, limits)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     pooler = pooler_of(encoder, missing)
-    weights = encoder.pooler.state_dict() if pooler == "pretrained" else {}
+    in_file = pooler in ("pretrained", "untrained")
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=False, split_special_tokens=True
     )
@@ -225,15 +212,31 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         layers=0,
         parameters=sum(tensor.numel() for tensor in encoder.parameters()),
         pooler=pooler,
-        pooler_weights={f"pooler.{name}": tensor for name, tensor in weights.items()},
+        pooler_weights=pooler_weights(encoder) if in_file else {},
         tokens=room_for(encoder, tokenizer, limits),
         stubborn=stubborn_tokens(tokenizer),
+        separates=has_separator(tokenizer),
+        reads_padding=False,
         model=encoder.eval().requires_grad_(False),
         tokenizer=tokenizer,
     )
 
 
 def _measured(backbone: Backbone) -> Backbone:
-    """Reads one word, and takes width and depth from what comes out."""
-    hidden = backbone.states(backbone.encode(["a"])).hidden
-    return replace(backbone, width=hidden[-1].shape[-1], layers=len(hidden) - 1)
+    """Reads a text alone and beside a longer one, and takes from that what sizes it has."""
+    short, long = backbone.encode(["one two", "one two three four five six seven"])
+    alone, beside = backbone.states([short]), backbone.states([short, long])
+    width = alone.hidden[-1].shape[-1]
+    if any(states.shape != (1, len(short), width) for states in alone.hidden):
+        what = f"{backbone.id} does not give one state of one width for every token and layer."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    last = alone.hidden[-1]
+    if not last.isfinite().all():
+        raise ModelError(f"{backbone.id} answers with no numbers (NaN).", CHOOSE_ANOTHER)
+    difference = (last - beside.hidden[-1][:1, : len(short)]).abs().max()
+    return replace(
+        backbone,
+        width=width,
+        layers=len(alone.hidden) - 1,
+        reads_padding=bool(difference > 1e-3 * last.abs().max()),
+    )

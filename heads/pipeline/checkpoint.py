@@ -6,18 +6,21 @@ The tensors bear the names of `Classifier`; everything else is JSON in the file'
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from heads.errors import CheckpointError
+from heads.errors import CheckpointError, HeadsError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import TrainedHead, assemble
+from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import Scores
 from heads.settings import Limits, Training
 
 VERSION = 1
 KEY = "head-to-head"
+MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 BROKEN = "Delete the file; the head will be trained again."
 
 
@@ -47,13 +50,18 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})[KEY])
+        _check_facts(facts)
         if facts["version"] != VERSION or facts["model"] != backbone.id:
             raise CheckpointError(f"{path.name} is for another version or base model.", BROKEN)
         classes = tuple(facts["classes"])
-        module = assemble(
-            facts["recipe"], backbone, len(classes), many=facts["many"], limits=limits
-        )
-        module.load_state_dict(load_file(path))
+        with Dice().rolling():
+            module = assemble(
+                facts["recipe"], backbone, len(classes), many=facts["many"], limits=limits
+            )
+        tensors = load_file(path)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise ValueError("a weight is no number")
+        module.load_state_dict(tensors)
         return TrainedHead(
             recipe=module.reader.order.recipe,
             model=backbone.id,
@@ -65,6 +73,17 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             training=Training(**facts["training"]),
             module=module.eval().requires_grad_(False),
         )
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except CheckpointError:
+        raise
+    except (OSError, SafetensorError, HeadsError, *MALFORMED) as error:
         what = f"{path.name} is not a head that this version can read ({type(error).__name__})."
         raise CheckpointError(what, BROKEN) from error
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Raises a ValueError where the metadata do not hold what `save` writes."""
+    classes, scores = facts["classes"], facts["scores"]
+    named = len(classes) >= 2 and all(isinstance(name, str) for name in classes)
+    scored = all(isinstance(value, int | float) for value in scores.values())
+    if not (named and scored and isinstance(facts["recipe"], str)):
+        raise ValueError("not the facts of a head")

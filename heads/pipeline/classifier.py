@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from heads.errors import LimitError, RecipeError
 from heads.parts.menu import Order, resolve
-from heads.pipeline.backbone import Backbone, States
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.features import Reader
 from heads.pipeline.metrics import Scores
+from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 
@@ -95,10 +96,14 @@ def assemble(
     if many and order.head.single_label:
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
-    with torch.device("meta"):
-        width = _width(order, backbone)
-        sketch = order.head.make(width, classes, **order.head_options)
-    size = sum(tensor.numel() for tensor in sketch.parameters())
+    width = Reader(order, backbone).width
+    if width > limits.pooled_width:
+        raise LimitError(
+            f"{order.recipe} would read {width:,} numbers a text; "
+            f"this place allows {limits.pooled_width:,}.",
+            "Choose a smaller option or another pooling.",
+        )
+    size = sum(tensor.numel() for tensor in sketch(order, width, classes).parameters())
     if size > limits.head_parameters:
         raise LimitError(
             f"{order.recipe} would have {size:,} parameters on {width:,} numbers a text; "
@@ -108,6 +113,7 @@ def assemble(
     return Classifier(order, backbone, classes)
 
 
-def _width(order: Order, backbone: Backbone) -> int:
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-        return Reader(order, backbone).width
+def sketch(order: Order, width: int, classes: int) -> nn.Sequential:
+    """A head's chain on the meta device: shapes and names, without memory."""
+    with torch.device("meta"):
+        return order.head.make(width, classes, **order.head_options)

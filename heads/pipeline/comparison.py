@@ -9,15 +9,16 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from heads.errors import LimitError, RecipeError
+from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.pipeline.backbone import Backbone, Encoded, load
+from heads.pipeline.backbone import Backbone, load
 from heads.pipeline.classifier import TrainedHead
 from heads.pipeline.corpus import gate
 from heads.pipeline.differences import same_in_training
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.sampled import sample_for, trained
+from heads.pipeline.states import Encoded
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits
@@ -60,7 +61,10 @@ class Comparison:
             everyone = "Both" if votes == 2 else f"All {votes}"
             return f"{everyone} heads agree: {spoken(most)}."
         if votes == 1:
-            return "No two heads agree: " + _others(self.predictions, None)
+            number = "two" if len(self.predictions) == 2 else f"{len(self.predictions)}"
+            return f"The {number} heads disagree: " + _others(self.predictions, None)
+        if list(count.values()).count(votes) > 1:
+            return "The heads are split: " + _others(self.predictions, None)
         return f"{votes} of {len(self.predictions)} heads agree: {spoken(most)}. " + _others(
             self.predictions, most
         )
@@ -151,7 +155,11 @@ def comparing(
 ) -> Iterator[Progress | Compared]:
     """The same as `compare`, as a stream: progress while heads are trained, then the result."""
     limits = limits or limits_here()
-    chosen = _chosen(recipes, limits)
+    for what, value in (("second sentence", pair), ("base model", model), ("sample", sample)):
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
+    pair, model, sample = pair or "", model or BUNDLED, sample or ""
+    chosen = _chosen(recipes or (), limits)
     data = sample_for(sample, pair)
     notes = _cut_notes((text, pair), limits)
     text = gate(text, limits)

@@ -5,6 +5,7 @@ Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
 
 import csv
 import hashlib
+import io
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -55,7 +56,8 @@ def gate(text: object, limits: Limits, what: str = "sentence") -> str:
     """
     if not isinstance(text, str):
         raise DataError(f"The {what} must be a text, not {type(text).__name__}.", "Type it.")
-    text = unicodedata.normalize("NFC", text[: limits.text_characters])
+    most = limits.text_characters
+    text = unicodedata.normalize("NFC", text[:most])[:most]  # which can make a text longer
     # Cc are control characters; Cs are lone surrogates, on which tokenizers fail.
     text = "".join(
         letter
@@ -76,23 +78,50 @@ def read(path: Path, limits: Limits) -> Corpus:
     Raises:
         DataError: The file is missing, or not such a table; names the line.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        what = f"{path.name} cannot be read as a CSV file in UTF-8 ({error})."
-        raise DataError(what, "Save it as UTF-8 CSV.") from None
+    lines, rows = _cells(path)
     header = [name.strip().lower() for name in rows[0]] if rows else []
     if header not in (["text", "label"], ["text_a", "text_b", "label"]):
         what = f"{path.name} has the columns {', '.join(header) or '(none)'}."
         raise DataError(what, "Name them text,label or text_a,text_b,label.", line=1)
-    bad = next((n for n, row in enumerate(rows[1:], start=2) if len(row) != len(header)), None)
-    if bad:
-        what = f"Row {bad} of {path.name} has {len(rows[bad - 1])} cells, not {len(header)}."
-        raise DataError(what, "Put quotes around cells that hold commas.", line=bad)
-    columns = list(zip(*rows[1:], strict=True)) or [()] * len(header)
-    texts = [tuple(gate(cell, limits, "text") for cell in column) for column in columns[:-1]]
-    return build(path.stem, texts[0], columns[-1], pairs=texts[1] if len(texts) > 1 else ())
+    texts: list[list[str]] = [[] for _ in header[:-1]]
+    for line, row in zip(lines[1:], rows[1:], strict=True):
+        if len(row) != len(header):
+            what = f"Line {line} of {path.name} has {len(row)} cells, not {len(header)}."
+            raise DataError(what, "Put quotes around cells that hold commas.", line=line)
+        for column, cell in zip(texts, row[:-1], strict=True):
+            try:
+                column.append(gate(cell, limits, "text"))
+            except DataError as error:
+                what = f"Line {line} of {path.name}: {error.what}"
+                raise DataError(what, "Fill it, or leave the row out.", line=line) from None
+    labels = [row[-1] for row in rows[1:]]
+    return build(path.stem, texts[0], labels, pairs=texts[1] if len(texts) > 1 else ())
+
+
+def _cells(path: Path) -> tuple[list[int], list[list[str]]]:
+    """The rows of a CSV file, and the line on which each begins."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        what = f"{path.name} cannot be read ({error.strerror})."
+        raise DataError(what, "Check the file.") from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        what = f"{path.name} is not UTF-8 on line {line}."
+        raise DataError(what, "Save it as UTF-8.", line=line) from None
+    lines, rows, line = [], [], 1
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            lines.append(line)
+            rows.append(row)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        what = f"{path.name} is no CSV from line {line} on ({error})."
+        raise DataError(what, "Close the quotes that were opened there.", line=line) from None
+    return lines, rows
 
 
 def build(

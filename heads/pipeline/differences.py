@@ -4,15 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-import torch
-from torch import nn
-
 from heads.parts.menu import Order, resolve
 from heads.parts.registry import head as heads_shelf
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import pretrained_tensors
+from heads.pipeline.classifier import pretrained_tensors, sketch
+from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
-from heads.pipeline.notation import acts_in_training_only, is_idle, leaves, words
+from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.recipe import Recipe
 
 CLASSES = 3  # any number: the layers are the same
@@ -20,17 +18,11 @@ CLASSES = 3  # any number: the layers are the same
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that does something: in words, whether its weights are pretrained, and when."""
+    """A layer that does something: in words, where its weights come from, and when it acts."""
 
     says: str
-    pretrained: bool
+    origin: str
     in_use: bool
-
-
-def sketch(order: Order, width: int, classes: int) -> nn.Sequential:
-    """A head's chain on the meta device: shapes and names, without memory."""
-    with torch.device("meta"):
-        return order.head.make(width, classes, **order.head_options)
 
 
 def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> str:
@@ -57,6 +49,7 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
         and first.head.solve is second.head.solve
+        and (not first.head.solve or first.head_options == second.head_options)
         and _layers(first, backbone) == _layers(second, backbone)
     )
 
@@ -78,13 +71,14 @@ def twins(order: Order, backbone: Backbone) -> Iterator[str]:
 
 
 def _layers(order: Order, backbone: Backbone) -> list[Layer]:
-    chain = sketch(order, Reader(order, backbone).width, CLASSES)
-    pretrained = pretrained_tensors(order, backbone, chain)
-    last = leaves(chain)[-1][0]
+    with Dice().rolling():
+        chain = sketch(order, Reader(order, backbone).width, CLASSES)
+    from_base = pretrained_tensors(order, backbone, chain)
+    last = last_linear(chain)
     return [
         Layer(
             says=words(layer, is_last=name == last),
-            pretrained=f"{name}.weight" in pretrained,
+            origin=backbone.pooler if f"{name}.weight" in from_base else "new",
             in_use=not acts_in_training_only(layer),
         )
         for name, layer in leaves(chain)
@@ -113,9 +107,10 @@ def _head_difference(first: Order, second: Order, backbone: Backbone) -> str:
 
 
 def _way(order: Order) -> str:
-    if order.head.solve:
-        return f"set at once ({order.head.solve.__name__})"
-    return "trained step by step"
+    if not order.head.solve:
+        return "trained step by step"
+    options = "".join(f", {name} = {value}" for name, value in order.head_options.items())
+    return f"set at once ({order.head.solve.__name__}{options})"
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
@@ -130,13 +125,14 @@ def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 
 def _origins(one: Sequence[Layer], other: Sequence[Layer], name: str) -> Iterator[str]:
-    """Layers that both have, pretrained in one of them only."""
-    there = {layer.says: layer.pretrained for layer in one}
+    """Layers that both have, whose weights come from elsewhere."""
+    told = {"untrained": "from the base model's checkpoint (where it was never trained)"}
+    there = {layer.says: layer.origin for layer in one}
     for layer in other:
-        before = there.get(layer.says, layer.pretrained)
-        if before != layer.pretrained:
-            is_now, was = ("pretrained", "new") if layer.pretrained else ("new", "pretrained")
-            yield f"has a {is_now} {layer.says} where that of {name} is {was}"
+        before = there.get(layer.says, layer.origin)
+        if before != layer.origin:
+            now, was = (told.get(origin, origin) for origin in (layer.origin, before))
+            yield f"has its {layer.says} {now} where that of {name} is {was}"
 
 
 def _joined(items: Sequence[str]) -> str:
@@ -153,5 +149,4 @@ def _reading(order: Order) -> str:
 
 
 def _says(order: Order) -> str:
-    layer = order.layers.says if order.layers else f"Layer {order.layer}." * (order.layer >= 0)
-    return f"{order.pooling.says} {layer}".strip()
+    return " ".join(order.says[:-1])

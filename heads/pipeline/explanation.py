@@ -14,15 +14,17 @@ from torch import Tensor, nn
 from heads.parts.blocks import Neighbours
 from heads.parts.menu import Order, resolve
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import Classifier, pretrained_tensors
-from heads.pipeline.differences import sketch, twins
+from heads.pipeline.classifier import Classifier, pretrained_tensors, sketch
+from heads.pipeline.dice import Dice
+from heads.pipeline.differences import twins
 from heads.pipeline.features import Reader
-from heads.pipeline.notation import formula, leaves, size_after, words
+from heads.pipeline.notation import formula, last_linear, leaves, size_after, words
 from heads.recipe import Recipe
 
-Origin = Literal["pretrained", "random", "new", "stored"]
+Origin = Literal["pretrained", "untrained", "random", "new", "stored"]
 ORIGINS: dict[Origin, str] = {
     "pretrained": "pretrained, from the base model",
+    "untrained": "in the base model's checkpoint, but never trained",
     "random": "random: the base model's checkpoint lacks it",
     "new": "new, learned from the data",
     "stored": "the training texts themselves",
@@ -34,7 +36,7 @@ class TensorFact:
     """One tensor: its name in the Transformers checkpoint, its shape, where it comes from."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[str | int, ...]
     origin: Origin
 
 
@@ -100,21 +102,20 @@ def explain(
     pair: str = "",
     module: Classifier | None = None,
 ) -> Explanation:
-    """Takes a recipe apart on a base model.
+    """Takes a recipe apart on a base model; see `heads.explain`.
 
     Args:
         classes: How many classes the logits have.
         text: A gated text, to show which tokens are read.
         pair: Its second text.
         module: The trained classifier; a learned pooling reads evenly before it is trained.
-
-    Raises:
-        RecipeError: The recipe does not exist or does not fit the base model.
     """
     order = resolve(recipe)
-    reader = module.reader if module else Reader(order, backbone)
+    with Dice().rolling():
+        reader = module.reader if module else Reader(order, backbone)
     chain = sketch(order, reader.width, classes)
-    reading = [part for part in (order.pooling, order.layers) if part]
+    parts = [part for part in (order.pooling, order.layers, order.head) if part]
+    options = {**order.pooling_options, **order.head_options}
     steps = (
         *_reading_steps(order, backbone, reader),
         *_head_steps(order, backbone, chain, reader.width),
@@ -123,9 +124,12 @@ def explain(
         recipe=order.recipe,
         model=backbone.id,
         classes=classes,
-        says=tuple(part.says for part in (*reading, order.head)),
-        formula=(*(part.formula for part in reading), f"logits = {formula(chain)}"),
-        sources=tuple(f"{part.name}: {part.source}" for part in (*reading, order.head)),
+        says=order.says,
+        formula=(
+            *(part.told(part.formula, options) for part in reversed(parts[:-1])),
+            f"logits = {formula(chain)}",
+        ),
+        sources=tuple(f"{part.name}: {part.source}" for part in parts),
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
         reads=_reads(backbone, reader, text, pair) if text else (),
@@ -148,7 +152,7 @@ def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator
         yield _reading_step(
             f"@{order.recipe.layers}", does, ("t", reader.state_width), reader.layers
         )
-    does = order.pooling.says
+    does = order.says[0]
     step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
     yield replace(step, tensors=_pooler_facts(backbone)) if "pooler" in order.pooling.asks else step
 
@@ -168,7 +172,7 @@ def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: obje
 
 def _pooler_facts(backbone: Backbone) -> tuple[TensorFact, ...]:
     """The base model's own pooler: frozen like the rest of it, and random where it came without."""
-    origin: Origin = "pretrained" if backbone.pooler == "pretrained" else "random"
+    origin: Origin = "random" if backbone.pooler == "new" else _in_checkpoint(backbone)
     own = ((n, t) for n, t in backbone.model.named_parameters() if n.startswith("pooler."))
     return tuple(TensorFact(name=n, shape=tuple(t.shape), origin=origin) for n, t in own)
 
@@ -183,15 +187,15 @@ def _head_steps(
         facts = [
             TensorFact(
                 name=f"{order.head.prefix}{name}.{key}",
-                shape=tuple(tensor.shape),
-                origin=_origin(layer, f"{name}.{key}" in pretrained),
+                shape=_shape(layer, tensor),
+                origin=_origin(layer, f"{name}.{key}" in pretrained, backbone),
             )
             for key, tensor in layer.state_dict().items()
         ]
         yield Step(
             kind="head",
             name=f"{order.head.prefix}{name}",
-            does=words(layer, is_last=name == layers[-1][0]),
+            does=words(layer, is_last=name == last_linear(chain)),
             shape=(size,),
             parameters=sum(tensor.numel() for tensor in layer.parameters()),
             tensors=tuple(facts),
@@ -199,10 +203,19 @@ def _head_steps(
     yield Step(kind="logits", name="logits", does="one number a class", shape=(size,))
 
 
-def _origin(layer: nn.Module, pretrained: bool) -> Origin:
+def _shape(layer: nn.Module, tensor: Tensor) -> tuple[str | int, ...]:
+    shape = tuple(tensor.shape)
+    return ("rows", *shape[1:]) if isinstance(layer, Neighbours) else shape
+
+
+def _origin(layer: nn.Module, from_base: bool, backbone: Backbone) -> Origin:
     if isinstance(layer, Neighbours):
         return "stored"
-    return "pretrained" if pretrained else "new"
+    return _in_checkpoint(backbone) if from_base else "new"
+
+
+def _in_checkpoint(backbone: Backbone) -> Origin:
+    return "pretrained" if backbone.pooler == "pretrained" else "untrained"
 
 
 @torch.no_grad()
@@ -218,16 +231,18 @@ def _reads(
 def _notes(
     order: Order, backbone: Backbone, chain: nn.Sequential, module: Classifier | None
 ) -> Iterator[str]:
-    if order.pooling.name == "pooler":
-        came = backbone.pooler == "pretrained"
-        yield (
-            f"The pooler's weights come with {backbone.id}."
-            if came
-            else f"{backbone.id} has no pretrained pooler: these weights are random."
-        )
-    if order.head.from_base and not pretrained_tensors(order, backbone, chain):
-        has = backbone.pooler == "pretrained"
-        why = "the pooled vector has another width" if has else "its base has no pretrained one"
+    from_base = pretrained_tensors(order, backbone, chain)
+    if order.pooling.name == "pooler" or from_base:
+        yield {
+            "pretrained": f"The pooler's weights come, pretrained, with {backbone.id}.",
+            "untrained": f"The pooler's weights lie in the checkpoint of {backbone.id}, "
+            "but nothing was ever learned into them: they are random.",
+        }.get(backbone.pooler, f"{backbone.id} has no pooler of its own: its weights are random.")
+    if from_base and str(order.recipe).partition("+")[0] != "cls":
+        yield "A pooler belongs on the last layer's first token; here it reads something else."
+    if order.head.from_base and not from_base:
+        has = bool(backbone.pooler_weights)
+        why = "the pooled vector has another width" if has else "the checkpoint has none"
         yield f"The {order.head.from_base} layer of '{order.head.name}' is new here: {why}."
     if order.learns_to_read and module is None:
         yield "This is the reading before training, when all count nearly the same."

@@ -10,11 +10,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from heads.errors import RecipeError
+from heads.errors import HeadsError, RecipeError
 from heads.parts.menu import Order
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
-from heads.pipeline.backbone import Backbone, States
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.states import States
 
 
 class Reader(nn.Module):
@@ -39,7 +40,7 @@ class Reader(nn.Module):
         self.state_width: int = self._choose(nothing).shape[-1]
         self.pooling = _made(order.pooling, self.state_width, **order.pooling_options)
         with torch.no_grad():
-            self.width: int = self(nothing).vectors.shape[-1]
+            self.width: int = self._tried(nothing).vectors.shape[-1]
 
     def forward(self, states: States) -> Pooled:
         inputs = {
@@ -56,6 +57,16 @@ class Reader(nn.Module):
         pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
         return pooled(pooling(*(inputs[name] for name in asks)), inputs["states"])
 
+    def _tried(self, states: States) -> Pooled:
+        """The first reading: what fails here is a fault of the pooling, which may be a user's."""
+        try:
+            return self(states)
+        except HeadsError:
+            raise
+        except Exception as error:
+            what = f"The pooling '{self.order.pooling.name}' fails: {str(error).splitlines()[0]}."
+            raise RecipeError(what, "It must answer with weights (n, t) or (n, k, t).") from error
+
     def _choose(self, states: States) -> Tensor:
         if self.layers is None:
             return states.layer(self.order.layer)
@@ -71,6 +82,9 @@ def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
         raise RecipeError(what, "Name them in its arguments: (mask, states).")
     weights = answer.to(states.dtype)
     weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
+    if weights.shape[::2] != states.shape[:2]:
+        found, wanted = tuple(answer.shape), tuple(states.shape[:2])
+        raise RecipeError(f"A pooling answered with weights of shape {found}, not {wanted}.")
     return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
 
 

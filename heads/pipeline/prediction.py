@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.pipeline.backbone import States
 from heads.pipeline.classifier import TrainedHead
 from heads.pipeline.metrics import Scores, answers, probabilities
+from heads.pipeline.states import States
 from heads.recipe import Recipe
 
 

@@ -7,25 +7,29 @@ recipe, the source of its parts, and the settings. What is found under that name
 import hashlib
 import inspect
 import os
+import secrets
 import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from heads.errors import CheckpointError
-from heads.parts import blocks, solvers
 from heads.parts.menu import Order, resolve
-from heads.pipeline import checkpoint, training
+from heads.pipeline import checkpoint
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import TrainedHead
 from heads.pipeline.corpus import Corpus
 from heads.recipe import Recipe
 from heads.settings import Limits, Training, cache_folder
 
-IN_MEMORY = 256
+IN_MEMORY_BYTES = 300_000_000
+ON_DISK_BYTES = 1_000_000_000
 _recent: OrderedDict[str, TrainedHead] = OrderedDict()
 _recent_lock = threading.Lock()
 
@@ -46,19 +50,31 @@ def fingerprint(
 
 
 def _source(order: Order) -> str:
-    """The code that makes a head: a part that has been rewritten is another part."""
-    made: list[Any] = [order.pooling.make, order.head.make, blocks, solvers, training]
-    if order.layers:
-        made.append(order.layers.make)
-    return "".join(map(_code, made))
+    """The code that makes a head: what has been rewritten is another head."""
+    parts = [order.pooling.make, order.head.make, order.head.solve]
+    parts += [order.layers.make] if order.layers else []
+    return _own_code() + "".join(_foreign_code(part) for part in parts if part)
 
 
 @cache
-def _code(thing: Any) -> str:
+def _own_code() -> str:
+    """A digest of this package's parts and pipeline, and the versions that compute with them."""
+    package = Path(__file__).parents[1]
+    files = sorted(path for name in ("parts", "pipeline") for path in (package / name).glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
+    return digest.hexdigest() + version("torch") + version("transformers")
+
+
+@cache
+def _foreign_code(part: Any) -> str:
+    """A digest of the file that a user's own part comes from."""
+    if part.__module__.startswith("heads."):
+        return ""
+    function = part.forward if isinstance(part, type) else part
     try:
-        return inspect.getsource(thing)
+        return hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()
     except (OSError, TypeError):
-        return repr(thing)  # typed at a prompt: no source, so never found again
+        return secrets.token_hex(8)  # typed at a prompt: found again in this process only
 
 
 def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
@@ -83,7 +99,8 @@ def keep(key: str, head: TrainedHead) -> None:
     _remember(key, head)
     try:
         write(_path(key), lambda path: checkpoint.save(head, path))
-    except OSError:
+        _make_room(_path(key).parent)
+    except (OSError, SafetensorError):
         return  # a full or read-only disk costs the next start a few seconds, nothing else
 
 
@@ -100,11 +117,25 @@ def write(path: Path, fill: Callable[[Path], None]) -> None:
         raise
 
 
+def _make_room(folder: Path) -> None:
+    """Deletes the heads that have not been written for longest, where there are too many."""
+    files = sorted(folder.glob("*.safetensors"), key=lambda path: -path.stat().st_mtime)
+    used = 0
+    for path in files:
+        used += path.stat().st_size
+        if used > ON_DISK_BYTES:
+            path.unlink(missing_ok=True)
+
+
 def _remember(key: str, head: TrainedHead) -> None:
     with _recent_lock:
         _recent[key] = head
-        while len(_recent) > IN_MEMORY:
+        while len(_recent) > 1 and sum(map(_bytes, _recent.values())) > IN_MEMORY_BYTES:
             _recent.popitem(last=False)
+
+
+def _bytes(head: TrainedHead) -> int:
+    return sum(tensor.nbytes for tensor in head.module.state_dict().values())
 
 
 def _path(key: str) -> Path:

@@ -5,19 +5,20 @@ Legend: n rows, w width of the pooled vector, c classes.
 """
 
 import inspect
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from heads.pipeline.backbone import Backbone, States
+from heads.errors import DataError
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier, TrainedHead, assemble
 from heads.pipeline.corpus import Corpus, split
+from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import score
+from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 
@@ -57,6 +58,7 @@ def train(
     Raises:
         RecipeError: A recipe does not fit the base model or the labels.
         LimitError: A head would be too large.
+        DataError: There are too few rows to hold some out.
     """
     # Each recipe rolls dice of its own, so that its numbers do not depend on its neighbours.
     dice = [Dice(training.seed) for _ in recipes]
@@ -67,6 +69,9 @@ def train(
                 assemble(recipe, backbone, len(corpus.classes), many=corpus.many, limits=limits)
             )
     rows, held = split(corpus, training.held_out, training.seed)
+    if not rows or not held:
+        what = f"{corpus.name} has {len(corpus)} rows, too few to hold some out of training."
+        raise DataError(what, "Add rows.")
     seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
     for done, (part, states, goals) in enumerate(_read((rows, held), corpus, backbone, training)):
         for batches, module in zip(seen, modules, strict=True):
@@ -101,27 +106,6 @@ def _scored(
     )
 
 
-class Dice:
-    """Randomness of one head's training: its own, though torch's layers know only a global one.
-
-    The global state is borrowed for a stretch of work under a lock and given back, so that
-    two runs side by side do not disturb each other's numbers.
-    """
-
-    _lock = threading.Lock()
-
-    def __init__(self, seed: int) -> None:
-        self._state = torch.Generator().manual_seed(seed).get_state()
-
-    @contextmanager
-    def rolling(self) -> Iterator[None]:
-        """Within it, torch's random numbers continue this head's."""
-        with self._lock, torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self._state)
-            yield
-            self._state = torch.get_rng_state()
-
-
 def _read(
     parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, training: Training
 ) -> Iterator[tuple[int, States, Tensor]]:
@@ -139,8 +123,12 @@ def _read(
 @torch.no_grad()
 def _input(module: Classifier, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
     """Pooled vectors where the reading is fixed, else the states to learn it from."""
-    learns = module.reader.order.learns_to_read
-    return (states if learns else module.reader(states).vectors), goals
+    order = module.reader.order
+    if not order.learns_to_read:
+        return module.reader(states).vectors, goals
+    if order.layers is None:  # only one layer is read: let go of the others
+        states = replace(states, hidden=(states.layer(order.layer),) * len(states.hidden))
+    return states, goals
 
 
 def _logits(module: Classifier, given: Tensor | States) -> Tensor:

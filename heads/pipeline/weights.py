@@ -5,11 +5,14 @@ from typing import Any, Literal
 import torch
 
 from heads.errors import ModelError
+from heads.pipeline.dice import Dice
 from heads.pipeline.gate import Checkpoint
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.settings import Limits
 
-Pooler = Literal["pretrained", "new", "none"]
+FEWEST_TOKENS = 8
+# `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
+Pooler = Literal["pretrained", "untrained", "new", "none"]
 
 
 def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
@@ -24,8 +27,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
         what = f"{checkpoint.id} has {parameters:,} parameters; "
         raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
     # A pooler that the checkpoint lacks is random, but the same one at every start.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with Dice().rolling():
         model, report = AutoModel.from_pretrained(
             checkpoint.folder,
             config=config,
@@ -36,7 +38,8 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
             output_loading_info=True,
         )
     missing = sorted(report["missing_keys"])
-    lost = [name for name in missing if "pooler" not in name]
+    unread = ("decoder.",) if model.config.is_encoder_decoder else ()
+    lost = [name for name in missing if "pooler" not in name and not name.startswith(unread)]
     if lost:
         what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
         raise ModelError(what, CHOOSE_ANOTHER)
@@ -44,29 +47,58 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
 
 
 def pooler_of(encoder: Any, missing: list[str]) -> Pooler:
-    """Whether the model's own pooler is pretrained, new (random), or there is none."""
+    """What the model's own pooler is worth.
+
+    In a model that has learned, a bias that is exactly 0 throughout has never had a gradient: such
+    a pooler was made when the checkpoint was converted, and saved as it was. (That of
+    all-MiniLM-L6-v2 is one.)
+    """
     if getattr(encoder, "pooler", None) is None:
         return "none"
-    return "new" if any("pooler" in name for name in missing) else "pretrained"
+    if any("pooler" in name for name in missing):
+        return "new"
+    biases = {name: t for name, t in encoder.named_parameters() if name.endswith("bias")}
+    own = [bias for name, bias in biases.items() if name.startswith("pooler")]
+    others = [bias for name, bias in biases.items() if not name.startswith("pooler")]
+    blank = bool(own) and not any(bias.any() for bias in own)
+    return "untrained" if blank and any(bias.any() for bias in others) else "pretrained"
 
 
-def stubborn_tokens(tokenizer: Any) -> tuple[str, ...]:
+def pooler_weights(encoder: Any) -> dict[str, torch.Tensor]:
+    """The tensors of the model's pooler, named as in the head `bert`."""
+    bare = isinstance(encoder.pooler, torch.nn.Linear)  # as in ALBERT and BigBird
+    prefix = "pooler.dense." if bare else "pooler."
+    return {f"{prefix}{name}": tensor for name, tensor in encoder.pooler.state_dict().items()}
+
+
+def stubborn_tokens(tokenizer: Any) -> frozenset[int]:
     """The special tokens that stay special in a text, whatever the tokenizer was told.
 
     SentencePiece vocabularies (DeBERTa, XLNet) hold them as ordinary pieces.
     """
-    found = []
+    found = set()
     for token, number in zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True):
         if number in tokenizer(f"a {token} b", add_special_tokens=False)["input_ids"]:
-            found.append(token)
-    return tuple(token for token in found if token != tokenizer.unk_token and len(token) > 1)
+            found.add(number)
+    return frozenset(found - {tokenizer.unk_token_id})
+
+
+def has_separator(tokenizer: Any) -> bool:
+    """Whether the tokenizer puts a token of its own between two texts."""
+    both = tokenizer("a", "b", return_special_tokens_mask=True)["special_tokens_mask"]
+    texts = [place for place, special in enumerate(both) if not special]
+    return any(both[texts[0] : texts[-1]]) if texts else True
 
 
 def room_for(encoder: Any, tokenizer: Any, limits: Limits) -> int:
     """How many tokens fit: the least of the limit, the tokenizer's and the positions."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or limits.tokens
+    positions = getattr(encoder.config, "max_position_embeddings", None)
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     # RoBERTa and its kin count positions from the padding index + 1.
     offset = getattr(table, "padding_idx", None)
-    positions -= 0 if offset is None else offset + 1
-    return min(limits.tokens, tokenizer.model_max_length, positions)
+    if isinstance(positions, int) and offset is not None:
+        positions -= offset + 1
+    told = (tokenizer.model_max_length, positions)
+    # Some configs say -1 for "any number" (XLNet's), and some tokenizers nonsense.
+    real = [int(room) for room in told if isinstance(room, int | float) and room >= FEWEST_TOKENS]
+    return min(limits.tokens, *real)

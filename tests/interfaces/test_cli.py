@@ -53,7 +53,7 @@ def test_explain_one_recipe_and_what_sets_two_apart(capsys):
     code, out, _ = run(capsys, "explain", "cls+bert", "cls+roberta", "--json")
     found = json.loads(out)
     assert code == 0
-    assert "pretrained" in found["difference"]
+    assert "never trained" in found["difference"]
     assert [item["recipe"] for item in found["recipes"]] == ["cls+bert", "cls+roberta"]
 
 
@@ -81,7 +81,7 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["compare", "x", "--sample", "sentimant"], "Did you mean 'sentiment'?"),
         (["compare", "x", "--sample", "pairs"], "the second one is empty"),
         (["compare", "x", "--model", "gpt2"], "heads fetch openai-community/gpt2"),
-        (["compare", "x", "--model", "/nowhere"], "there is no config.json"),
+        (["compare", "x", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["explain", "cls+roberta", "a+b", "c+d"], "At most two recipes"),
         (["compare", "x", "-r", "flatten+roberta"], "would have"),
         (["fetch", "google-bert/bert-base-uncased"], "offline"),

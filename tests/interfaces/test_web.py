@@ -44,7 +44,7 @@ def test_explain_and_parts_answer(client):
         (("x", "", []), "No recipe is chosen."),
         ((None,), "must be a text"),
         (("x", "", "mean+linear&&"), "not a recipe"),
-        (("x", "", ["mean+linear"], "../../etc"), "no config.json"),
+        (("x", "", ["mean+linear"], "../../etc"), "no config.json|no folder"),
     ],
 )
 def test_bad_input_is_a_sentence(client, arguments, sentence):

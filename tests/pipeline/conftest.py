@@ -9,12 +9,13 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
 from heads.pipeline import backbone as backbones
+from heads.pipeline import runs
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
-from heads.settings import Limits
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -27,12 +28,17 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("SPACE_ID", raising=False)
         patch.delenv("HEADS_PUBLIC", raising=False)
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
+        runs._recent.clear()  # heads that other tests left in memory are not in this place
         yield
 
 
-@pytest.fixture(scope="session")
-def limits() -> Limits:
-    return LIMITS
+@pytest.fixture(scope="package", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small work is quickest on one thread, above all where several runs share the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -54,8 +54,9 @@ class Hub(ThreadingHTTPServer):
 
     def downloads(self, name: str) -> list[str]:
         """The files of a model that were asked for."""
-        start = f"/{name}/resolve/{COMMIT}/"
-        return [path.removeprefix(start) for path in self.asked if path.startswith(start)]
+        start = f"/{name}/resolve/"
+        found = (path.removeprefix(start) for path in self.asked if path.startswith(start))
+        return [path.partition("/")[2] for path in found]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked.append(path)
         if path.startswith("/api/models/"):
             name, _, tree = path.removeprefix("/api/models/").partition("/tree/")
-            self._describe(name, bool(tree))
+            self._describe(name.partition("/revision/")[0], bool(tree))
         else:
             name, _, file = path.strip("/").partition(f"/resolve/{COMMIT}/")
             self._give(name, file)

@@ -1,5 +1,6 @@
 """Who comes in through the gate, who does not, and that each refusal is one sentence, soon."""
 
+import gc
 import json
 import os
 import pickle
@@ -26,7 +27,7 @@ from tiny_models import LIMITS, rewrite, save_tiny, small_tokenizer
 
 from heads.errors import ModelError
 from heads.parts.models import BUNDLED, MODELS
-from heads.pipeline import gate
+from heads.pipeline import gate, hub
 from heads.pipeline.backbone import load
 from heads.settings import PUBLIC, Limits
 
@@ -35,10 +36,6 @@ CANARY = Path("/tmp/REMOTE_CODE_EXECUTED")
 NEEDS_SHARED = pytest.mark.skipif(
     not SHARED.is_dir(), reason="the shared data does not lie beside the repository"
 )
-
-
-def defect(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=f"defect: {reason}")
 
 
 def sentence(error: ModelError) -> str:
@@ -71,13 +68,16 @@ def at_most(seconds: float) -> Iterator[None]:
         raise TooSlow(f"it took more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # An exception in a finaliser is lost, so it rings again and again, and none are run.
+    gc.disable()
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
     try:
         yield
     except TooSlow as slow:
         pytest.fail(str(slow))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
 
 
@@ -132,16 +132,7 @@ def _hostile_ids() -> list[Any]:
     if not SHARED.is_dir():
         return []
     lines = (SHARED / "model_ids.txt").read_text("utf-8").split("\n")
-    marks = {
-        "\0": defect("a null byte in a local path is a ValueError"),
-        "a" * 256: defect("an overlong local path is an OSError"),
-    }
-    return [
-        pytest.param(
-            line, id=f"line{number}", marks=[m for part, m in marks.items() if part in line]
-        )
-        for number, line in enumerate(lines, start=1)
-    ]
+    return [pytest.param(line, id=f"line{number}") for number, line in enumerate(lines, start=1)]
 
 
 @NEEDS_SHARED
@@ -166,7 +157,7 @@ def test_a_hostile_id_is_refused_in_public_without_a_look_at_the_disk(
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(model, marks=defect(why))
+        pytest.param(model)
         for model, why in {
             "gpt2.": "HFValidationError of the Hub's client",
             "gpt2-": "HFValidationError of the Hub's client",
@@ -181,7 +172,6 @@ def test_an_id_that_only_the_hub_finds_wrong_is_refused_in_a_sentence(
     refusal(model, limits)
 
 
-@defect("the home of an unknown user is a RuntimeError")
 def test_the_folder_of_a_user_who_does_not_exist_is_refused_in_a_sentence() -> None:
     refusal("~no-such-user/model")
 
@@ -232,7 +222,7 @@ def test_offline_the_refusal_names_the_command_that_fetches(model: str, limits: 
 
 def test_offline_fetching_says_that_it_is_told_to_stay_offline() -> None:
     with pytest.raises(ModelError, match=r"told to stay offline \(HF_HUB_OFFLINE\)"):
-        gate.fetch("gpt2", LIMITS)
+        hub.fetch("gpt2", LIMITS)
 
 
 # Folders
@@ -329,6 +319,33 @@ def test_a_hundred_thousand_labels_are_refused_in_public() -> None:
         gate.check_config(config, PUBLIC)
 
 
+@pytest.mark.xfail(strict=True, reason="defect: a link to nowhere is a FileNotFoundError")
+def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied: Callable[..., Path]) -> None:
+    folder = copied()
+    (folder / "notes.txt").symlink_to(folder / "nowhere")
+    try:
+        load(str(folder), limits=LIMITS)
+    except ModelError:
+        return
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.xfail(strict=True, reason="defect: a pipe has size 0, and reading it never ends")
+def test_a_config_that_is_no_file_is_refused_at_once(copied: Callable[..., Path]) -> None:
+    folder = copied()
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with at_most(1.0):
+        refusal(folder)
+
+
+@pytest.mark.xfail(reason="defect: made in memory (320 MB) before it is compared")
+def test_a_table_larger_than_the_files_is_refused_before_it_is_made(
+    copied: Callable[..., Path],
+) -> None:
+    refusal(copied(type_vocab_size=2_500_000), within=0.5)
+
+
 def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
     assert "there is no config.json in it" in refusal(tmp_path)
 
@@ -344,7 +361,7 @@ def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
         "",
         5,
         None,
-        pytest.param(["x"], marks=defect("a list in the weight_map is a TypeError")),
+        pytest.param(["x"]),
     ],
 )
 def test_a_weights_index_that_points_elsewhere_is_refused(
@@ -367,7 +384,6 @@ def test_a_sound_weights_index_is_followed(copied: Callable[..., Path]) -> None:
     assert found.width == 32
 
 
-@defect("transformers_weights in config.json names another index, which is not checked")
 def test_another_weights_index_named_by_the_config_does_not_lead_outside(
     copied: Callable[..., Path],
 ) -> None:
@@ -383,7 +399,6 @@ def test_another_weights_index_named_by_the_config_does_not_lead_outside(
     assert not (found.model.embeddings.word_embeddings.weight == 0.5).all()
 
 
-@defect("transformers_weights = adapter_model.bin is unpickled")
 def test_pickled_weights_named_by_the_config_are_not_read(copied: Callable[..., Path]) -> None:
     folder = copied(transformers_weights="adapter_model.bin")
     strange = {n: torch.full_like(weight, 0.5) for n, weight in weights_of(folder).items()}
@@ -474,17 +489,23 @@ def test_a_config_of_three_million_labels_is_refused_at_once(copied: Callable[..
     assert "its config.json is over 1 MB." in refusal(folder, within=1.0)
 
 
+STILL_ENDLESS = pytest.mark.xfail(strict=True, reason="defect: sizes under yet other names")
 ENDLESS: dict[str, dict[str, Any]] = {
-    "bart": {"d_model": 32, "encoder_layers": 1, "decoder_layers": 10**6},
-    "albert": {"hidden_size": 32, "num_attention_heads": 2, "inner_group_num": 10**6},
-    "gemma3": {"text_config": {"model_type": "gemma3_text", "num_hidden_layers": 10**6}},
+    "mobilebert": {"hidden_size": 32, "num_attention_heads": 2, "num_feedforward_networks": 50_000},
+    "perceiver": {"num_self_attends_per_block": 50_000, "d_latents": 32, "num_latents": 4},
+    "bart": {"d_model": 32, "encoder_layers": 1, "decoder_layers": 50_000},
+    "albert": {"hidden_size": 32, "num_attention_heads": 2, "inner_group_num": 50_000},
+    "gemma3": {"text_config": {"model_type": "gemma3_text", "num_hidden_layers": 50_000}},
 }
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
 @pytest.mark.parametrize(
     "model_type",
-    [pytest.param(n, marks=defect("a size under a name that the gate lacks")) for n in ENDLESS],
+    [
+        pytest.param(n, marks=STILL_ENDLESS if n in ("mobilebert", "perceiver") else ())
+        for n in ENDLESS
+    ],
 )
 def test_layers_under_another_name_are_refused_at_once(
     tiny: Callable[..., Path], tmp_path: Path, model_type: str
@@ -553,12 +574,11 @@ def test_weights_of_another_shape_are_refused(copied: Callable[..., Path]) -> No
     refusal(folder)
 
 
-def test_the_parameters_are_counted_before_they_are_made(tiny: Callable[..., Path]) -> None:
-    said = refusal(tiny("electra"), Limits(model_parameters=1000))
+def test_the_parameters_are_counted_before_they_are_made(copied: Callable[..., Path]) -> None:
+    said = refusal(copied(), Limits(model_parameters=1000))
     assert "parameters; this place allows 1,000." in said
 
 
-@defect("Transformers makes an empty vocabulary, and every word is unknown")
 def test_a_folder_without_a_tokenizer_is_refused(copied: Callable[..., Path]) -> None:
     folder = copied()
     (folder / "tokenizer.json").unlink()
@@ -569,8 +589,8 @@ def test_a_folder_without_a_tokenizer_is_refused(copied: Callable[..., Path]) ->
 @pytest.mark.parametrize(
     "values",
     [
-        pytest.param({"model_type": "a\n\nb"}, marks=defect("a line break is repeated")),
-        pytest.param({"hidden_size": int("9" * 4000)}, marks=defect("4000 digits are repeated")),
+        pytest.param({"model_type": "a\n\nb"}),
+        pytest.param({"hidden_size": int("9" * 4000)}),
         {"model_type": "x" * 10_000},
         {"hidden_size": "x" * 10_000},
     ],
@@ -594,7 +614,7 @@ def test_the_revision_of_a_folder_changes_with_its_weights(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
+def fake() -> Iterator[Hub]:
     with serving() as running:
         yield running
 
@@ -607,7 +627,7 @@ def online(tmp_path: Path) -> Callable[..., Any]:
         start = (
             "import json, sys, time\n"
             "from heads.errors import ModelError\n"
-            "from heads.pipeline import gate\n"
+            "from heads.pipeline import hub\n"
             "from heads.settings import PUBLIC, Limits\n"
         )
         environment = {name: value for name, value in os.environ.items() if "HF_" not in name}
@@ -637,7 +657,7 @@ answers = {}
 for model in sys.argv[1:]:
     start = time.perf_counter()
     try:
-        answers[model] = str(gate.fetch(model, PUBLIC))
+        answers[model] = str(hub.fetch(model, PUBLIC))
     except ModelError as error:
         answers[model] = [error.what, error.hint]
     assert time.perf_counter() - start < 15
@@ -646,41 +666,40 @@ print(json.dumps(answers))
 
 
 def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(
-    hub: Hub, online: Callable[..., Any], copied: Callable[..., Path]
+    fake: Hub, online: Callable[..., Any], copied: Callable[..., Path]
 ) -> None:
     folder = copied()
     for name in ("pytorch_model.bin", "evil.py", "onnx/config.json", "inner/model.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"not wanted")
-    hub.models["owner/tiny"] = Repository(folder=folder)
-    answer = online(hub.address, FETCH, "owner/tiny")
+    fake.models["owner/tiny"] = Repository(folder=folder)
+    answer = online(fake.address, FETCH, "owner/tiny")
     wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in Path(answer["owner/tiny"]).iterdir()} == wanted
-    assert set(hub.downloads("owner/tiny")) == wanted
+    assert set(fake.downloads("owner/tiny")) == wanted
     assert Path(answer["owner/tiny"]).name == COMMIT
 
 
-@defect("snapshot_download by commit writes no refs/main, so nothing is found again")
 def test_what_was_fetched_is_opened_offline(
-    hub: Hub,
+    fake: Hub,
     online: Callable[..., Any],
     tiny: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hub.models["owner/tiny"] = Repository(folder=tiny())
-    online(hub.address, FETCH, "owner/tiny")
+    fake.models["owner/tiny"] = Repository(folder=tiny())
+    online(fake.address, FETCH, "owner/tiny")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
     found = load("owner/tiny", limits=LIMITS)
     assert (found.id, found.revision, found.width) == ("owner/tiny", COMMIT, 32)
 
 
 def test_what_must_not_be_fetched_is_refused_before_any_download(
-    hub: Hub, online: Callable[..., Any], tiny: Callable[..., Path], tmp_path: Path
+    fake: Hub, online: Callable[..., Any], tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "pickled").mkdir()
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"x")
-    hub.models |= {
+    fake.models |= {
         "a/large": Repository(folder=tiny(), claims={"model.safetensors": 3 * 10**9}),
         "a/parts": Repository(
             folder=tiny(), claims={f"model-{n}.safetensors": 10**9 for n in range(3)}
@@ -690,7 +709,7 @@ def test_what_must_not_be_fetched_is_refused_before_any_download(
         "a/broken": Repository(folder=tiny(), status=500),
         "a/busy": Repository(folder=tiny(), status=429),
     }
-    answers = online(hub.address, FETCH, "a/absent", "gpt2", *hub.models)
+    answers = online(fake.address, FETCH, "a/absent", "gpt2", *fake.models)
     for what, hint in answers.values():
         assert "\n" not in what + hint
         assert what.endswith(".")
@@ -703,16 +722,15 @@ def test_what_must_not_be_fetched_is_refused_before_any_download(
     for name in ("a/broken", "a/busy"):
         assert answers[name][0] == f"The Hub cannot be reached for {name} (HfHubHTTPError)."
     for name in ("a/large", "a/parts", "a/pickled", "a/broken"):
-        assert not hub.downloads(name)
+        assert not fake.downloads(name)
 
 
-@defect("only safetensors files count towards the size of a download")
 def test_other_large_files_are_refused_before_any_download(
-    hub: Hub, online: Callable[..., Any], tiny: Callable[..., Path]
+    fake: Hub, online: Callable[..., Any], tiny: Callable[..., Path]
 ) -> None:
-    hub.models["a/text"] = Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9})
-    answers = online(hub.address, FETCH, "a/text")
-    assert not hub.downloads("a/text")
+    fake.models["a/text"] = Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9})
+    answers = online(fake.address, FETCH, "a/text")
+    assert not fake.downloads("a/text")
     assert "is a download of 50.0 GB" in answers["a/text"][0]
 
 
@@ -725,18 +743,17 @@ def test_a_hub_that_does_not_answer_is_said_in_one_sentence(online: Callable[...
     assert "`heads fetch a/model`" in hint
 
 
-@defect("the lock on loading is held while the Hub is asked")
 def test_a_slow_hub_holds_up_nobody_else(
-    hub: Hub, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    fake: Hub, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.models["a/slow"] = Repository(folder=tiny(), status=404, seconds=2)
+    fake.models["a/slow"] = Repository(folder=tiny(), status=404, seconds=2)
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", fake.address)
     load(str(tiny()), limits=LIMITS)
     asking = threading.Thread(target=lambda: refusal("a/slow", within=10))
     asking.start()
-    while "/api/models/a/slow" not in hub.asked:
+    while "/api/models/a/slow" not in fake.asked:
         time.sleep(0.01)
     start = time.perf_counter()
     load(str(tiny()), limits=LIMITS)
@@ -756,11 +773,10 @@ def test_half_a_download_does_not_count_as_there(
     shutil.copytree(tiny(), folder)
     assert load("a/half", limits=LIMITS).revision == COMMIT
     (folder / "model.safetensors").unlink()
-    assert gate.cached_folder("a/half") is None
+    assert hub.cached_folder("a/half") is None
     assert "a/half is not on this machine." in refusal("a/half")
 
 
-@defect("one part of several, or weights without a tokenizer, count as the whole")
 @pytest.mark.parametrize("lost", ["part-2.safetensors", "tokenizer.json"])
 def test_a_download_that_lacks_a_part_does_not_count_as_there(
     tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str

