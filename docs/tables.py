@@ -19,8 +19,11 @@ def tables() -> dict[str, str]:
         "layers": _shelf(shelves["layers"]),
         "heads": _shelf(shelves["heads"]),
         "models": _table(
-            ("base model", "what it is", "parameters"),
-            ((f"`{base.id}`", base.says, f"{base.millions}M") for base in MODELS),
+            ("base model", "what it is", "parameters", "layers × width", "licence"),
+            (
+                (f"`{m.id}`", m.says, f"{m.millions}M", f"{m.layers} × {m.width}", m.licence)
+                for m in MODELS
+            ),
         ),
         "samples": _table(
             ("sample", "question"), ((f"`{item.name}`", item.says) for item in SAMPLES.values())

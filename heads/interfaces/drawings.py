@@ -15,6 +15,8 @@ from heads.pipeline.explanation import ORIGINS, Explanation, Step
 from heads.pipeline.metrics import Scores
 from heads.pipeline.training import Progress
 
+FROM_BASE = ("pretrained", "untrained")
+
 
 def count(number: int) -> str:
     """A number of parameters for the eye.
@@ -156,15 +158,21 @@ def reading(explanation: Explanation) -> Markup:
 
 def headline(explanation: Explanation, sample: str) -> Markup:
     """What is being explained, in a line."""
+    begun = sum(
+        step.parameters
+        for step in explanation.steps
+        if step.kind == "head" and any(f.origin in FROM_BASE for f in step.tensors)
+    )
     return Markup(
-        "<p><code>{}</code> on {} with {} classes ({}): <strong>{} parameters to learn</strong> "
-        "on top of the frozen base model.</p>"
+        "<p><code>{}</code> on {} with {} classes ({}): <strong>{} parameters to learn</strong>"
+        "{} on top of the frozen base model.</p>"
     ).format(
         str(explanation.recipe),
         explanation.model,
         explanation.classes,
         sample,
         f"{explanation.parameters:,}",
+        f", {begun:,} of which start from the base model's checkpoint," if begun else "",
     )
 
 

@@ -20,6 +20,7 @@ SIZES: Mapping[str, tuple[str, ...]] = {
     "model_positions": ("max_position_embeddings", "n_positions"),
     "model_labels": ("num_labels",),
 }
+LARGEST_COUNT = 4_096
 # Keys by which a config would choose its own files, kernels or number formats.
 REFUSED = {
     "quantization_config": "quantised checkpoints are not supported.",
@@ -33,6 +34,8 @@ def check_config(config: Mapping[str, Any], limits: Limits) -> None:
     Raises:
         ModelError: It asks for code, for files of its own choice, for quantisation or too much.
     """
+    if "peft_type" in config:
+        raise ModelError("it is an adapter (PEFT), not a whole model.", CHOOSE_ANOTHER)
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ModelError("its config.json names no model_type.", CHOOSE_ANOTHER)
@@ -51,6 +54,9 @@ def _check_sizes(config: Mapping[str, Any], limits: Limits) -> None:
     for limit, names in SIZES.items():
         for name in names:
             _check_size(name, config.get(name), getattr(limits, limit))
+    for name, value in config.items():  # counts under names that only one family has
+        if name.startswith("num_") and isinstance(value, int):
+            _check_size(name, value, limits.model_labels if name == "num_labels" else LARGEST_COUNT)
     labels = config.get("id2label")
     if isinstance(labels, Mapping):
         _check_size("number of labels", len(labels), limits.model_labels)
@@ -73,7 +79,9 @@ def _check_size(name: str, value: object, most: int) -> None:
 
 def shown(value: object, most: int = 40) -> str:
     """A foreign value in one short line."""
-    text = value if isinstance(value, str) else type(value).__name__
+    text = type(value).__name__
+    if isinstance(value, str | bool | float):
+        text = str(value)
     return " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * most]).split())[:most]
 
 

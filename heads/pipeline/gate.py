@@ -125,7 +125,7 @@ def _local_folder(model: str) -> Path:
 def _local_revision(folder: Path) -> str:
     """A name for what lies in a folder now; it changes when that does."""
     files = sorted(path for ending in FILES for path in folder.glob(ending))
-    stats = [path.stat() for path in files]
+    stats = [path.stat() for path in files if path.is_file()]
     stamp = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats])
     return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]
 
@@ -171,6 +171,8 @@ def _what_it_is(folder: Path) -> str:
 
 def _read_json(path: Path, most: int) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():
+            raise ModelError(f"its {path.name} is no file.", CHOOSE_ANOTHER)
         if path.stat().st_size > most:
             raise ModelError(f"its {path.name} is over {most // 1_000_000} MB.", CHOOSE_ANOTHER)
         values = json.loads(path.read_text("utf-8"))

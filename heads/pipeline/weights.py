@@ -26,6 +26,10 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     if parameters > limits.model_parameters:
         what = f"{checkpoint.id} has {parameters:,} parameters; "
         raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
+    stored = sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
+    if parameters > stored + sum(t.numel() for n, t in sketch.named_parameters() if "pooler" in n):
+        what = f"{checkpoint.id} asks for {parameters:,} parameters, and its files hold fewer."
+        raise ModelError(what, CHOOSE_ANOTHER)
     # A pooler that the checkpoint lacks is random, but the same one at every start.
     with Dice().rolling():
         model, report = AutoModel.from_pretrained(

@@ -78,21 +78,28 @@ def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
 def _outputs(values: list[Any]) -> list[Any]:
     headline = gr.HTML(values[0], elem_id="headline", padding=False)
     against = gr.HTML(values[1], elem_id="against", padding=False)
+    with gr.Column() as details:
+        rest = _details(values[3:])
+    return [headline, against, details, *rest]
+
+
+def _details(values: list[Any]) -> list[Any]:
     gr.Markdown("### From tokens to logits")
-    chain = gr.HTML(values[2], elem_id="chain", padding=False)
+    chain = gr.HTML(values[0], elem_id="chain", padding=False)
     gr.Markdown("### Which tokens the pooling reads")
-    reading = gr.HTML(values[3], elem_id="reading", padding=False)
+    reading = gr.HTML(values[1], elem_id="reading", padding=False)
     gr.Markdown("### In words and in mathematics")
-    facts = gr.HTML(values[4], padding=False)
+    facts = gr.HTML(values[2], padding=False)
     gr.Markdown("### Every tensor and where it comes from")
-    tensors = gr.HTML(values[5], padding=False)
-    return [headline, against, chain, reading, facts, tensors]
+    tensors = gr.HTML(values[3], padding=False)
+    return [chain, reading, facts, tensors]
 
 
 def _drawn(explanation: Explanation, sentence_against: str, data: str) -> list[Any]:
     return [
         drawings.headline(explanation, SAMPLES[data].title),
         drawings.difference(sentence_against) if sentence_against else "",
+        gr.update(visible=True),
         drawings.chain(explanation),
         drawings.reading(explanation),
         drawings.facts(explanation),
@@ -112,11 +119,11 @@ def _run(
         explanation = None
         for event in throttled(events):
             if isinstance(event, Progress):
-                yield [drawings.progress(event), *[gr.skip()] * 5]
+                yield [drawings.progress(event), *[gr.skip()] * 6]
             else:
                 explanation = event
         assert explanation is not None
         against = difference(recipe, other, model=model) if other else ""
         yield _drawn(explanation, against, data)
     except Exception as error:
-        yield [drawings.failure(sentence(error)), *[""] * 5]
+        yield [drawings.failure(sentence(error)), "", gr.update(visible=False), *[""] * 4]
