@@ -1,4 +1,4 @@
-# make app     set everything up and open the page
+# make app     set everything up and serve the page
 # make test    set everything up, Chromium too where that is possible, and run all tests
 # make check   format, lint and types
 # make docs    write the tables of README.md anew

@@ -24,7 +24,7 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
     recipe, other, text = _inputs()
     values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), "sentiment")
     outputs = _outputs(values)
-    inputs = [recipe, other, text, *asked.all()]
+    inputs = [recipe, other, text, asked.pair, asked.model, asked.sample]
     run: dict[str, Any] = {
         "fn": _run,
         "trigger_mode": "always_last",
@@ -108,7 +108,7 @@ def _drawn(explanation: Explanation, sentence_against: str, data: str) -> list[A
 
 
 def _run(
-    recipe: str, other: str, text: str, _: str, pair: str, model: str, data: str, __: list[str]
+    recipe: str, other: str, text: str, pair: str, model: str, data: str
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
     try:
