@@ -88,6 +88,6 @@ def is_offline() -> bool:
     return any(value.upper() in ("1", "ON", "YES", "TRUE") for value in values)
 
 
-def set_public(environ: dict[str, str] | None = None) -> None:
+def set_public() -> None:
     """Puts this process into public mode, as `heads app --public` asks."""
-    (os.environ if environ is None else environ)["HEADS_PUBLIC"] = "1"
+    os.environ["HEADS_PUBLIC"] = "1"

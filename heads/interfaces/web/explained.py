@@ -8,7 +8,7 @@ import gradio as gr
 from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import sentence, throttled
-from heads.interfaces.web.question import OPENING
+from heads.interfaces.web.question import OPENING, Question
 from heads.parts.menu import menu
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
@@ -22,7 +22,7 @@ FIRST, SECOND = "cls+bert", "cls+roberta"
 def build(tab: gr.Tab, asked: Inputs) -> None:
     """Draws the tab with a finished example; base model and sample are those of Compare."""
     recipe, other, text = _inputs()
-    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), "sentiment")
+    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), OPENING.sample)
     outputs = _outputs(values)
     inputs = [recipe, other, text, asked.pair, asked.model, asked.sample]
     run: dict[str, Any] = {
@@ -112,10 +112,10 @@ def _run(
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
     try:
-        model = model or BUNDLED
-        data = "pairs" if (pair or "").strip() else data
-        pair = pair if SAMPLES[data].pair else ""
-        events = explaining(recipe or "", text, pair or "", model=model, sample=data)
+        asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()
+        events = explaining(
+            recipe or "", asked.text, asked.pair, model=asked.model, sample=asked.sample
+        )
         explanation = None
         for event in throttled(events):
             if isinstance(event, Progress):
@@ -123,7 +123,7 @@ def _run(
             else:
                 explanation = event
         assert explanation is not None
-        against = difference(recipe, other, model=model) if other else ""
-        yield _drawn(explanation, against, data)
+        against = difference(recipe, other, model=asked.model) if other else ""
+        yield _drawn(explanation, against, asked.sample)
     except Exception as error:
         yield [drawings.failure(sentence(error)), "", gr.update(visible=False), *[""] * 4]
