@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads.errors import RecipeError, did_you_mean
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh}
 INITIAL_STD = 0.02  # `initializer_range` of nearly every family whose head stands here
 
 
@@ -42,6 +45,22 @@ def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
             for name, item in tree.items()
         )
     )
+
+
+def activated(name: str) -> nn.Module:
+    """The activation of that name: `gelu`, `relu`, `tanh`, or any that Transformers knows.
+
+    Raises:
+        RecipeError: Nobody knows it.
+    """
+    if name in ACTIVATIONS:
+        return ACTIVATIONS[name]()
+    from transformers.activations import ACT2FN
+
+    if name not in ACT2FN:
+        what = f"There is no activation called '{name}'."
+        raise RecipeError(what, did_you_mean(name, [*ACTIVATIONS, *sorted(ACT2FN)]))
+    return ACT2FN[name]
 
 
 class Repeat(nn.Module):

@@ -7,12 +7,8 @@ loading is `load_state_dict` and export is a prefix. Dropout comes with each sou
 
 from torch import nn
 
-from heads.errors import RecipeError, did_you_mean
-from heads.parts import solvers
-from heads.parts.blocks import Neighbours, Normalise, Repeat, Scale, chain
+from heads.parts.blocks import Repeat, activated, chain
 from heads.parts.registry import head
-
-ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 @head
@@ -40,17 +36,19 @@ def bert(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
 
 
 @head(prefix="classifier.")
-def roberta(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
+def roberta(width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0) -> nn.Sequential:
     """Dropout, dense, tanh, dropout, linear: BERT's pooler moved into the head, not pretrained.
+
+    The option `hidden` is the width of the dense layer: 0, as wide as its input.
 
     Source: Transformers' RobertaClassificationHead, from fairseq.
     """
     return chain(
         ("drop_in", nn.Dropout(dropout)),
-        ("dense", nn.Linear(width, width)),
+        ("dense", nn.Linear(width, hidden or width)),
         ("tanh", nn.Tanh()),
         ("drop_out", nn.Dropout(dropout)),
-        ("out_proj", nn.Linear(width, classes)),
+        ("out_proj", nn.Linear(hidden or width, classes)),
     )
 
 
@@ -69,14 +67,22 @@ def distilbert(width: int, classes: int, *, dropout: float = 0.2) -> nn.Sequenti
 
 
 @head
-def xlnet(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
+def xlnet(
+    width: int,
+    classes: int,
+    *,
+    activation: str = "tanh",
+    dropout: float = 0.1,
+    first_dropout: float = 0.0,
+) -> nn.Sequential:
     """Dense, tanh, dropout, linear: a summary of the last token, all of it new.
 
     Source: Transformers' XLNetForSequenceClassification.
     """
     return chain(
+        ("sequence_summary.first_dropout", nn.Dropout(first_dropout)),
         ("sequence_summary.summary", nn.Linear(width, width)),
-        ("sequence_summary.activation", nn.Tanh()),
+        ("sequence_summary.activation", activated(activation)),
         ("sequence_summary.last_dropout", nn.Dropout(dropout)),
         ("logits_proj", nn.Linear(width, classes)),
     )
@@ -92,7 +98,9 @@ def gpt2(width: int, classes: int) -> nn.Sequential:
 
 
 @head(prefix="classifier.")
-def electra(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
+def electra(
+    width: int, classes: int, *, activation: str = "gelu", dropout: float = 0.1
+) -> nn.Sequential:
     """Dropout, dense, GELU, dropout, linear: RoBERTa's head with another activation.
 
     Source: Transformers' ElectraClassificationHead.
@@ -100,7 +108,7 @@ def electra(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     return chain(
         ("drop_in", nn.Dropout(dropout)),
         ("dense", nn.Linear(width, width)),
-        ("activation", nn.GELU()),
+        ("activation", activated(activation)),
         ("drop_out", nn.Dropout(dropout)),
         ("out_proj", nn.Linear(width, classes)),
     )
@@ -108,7 +116,12 @@ def electra(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
 
 @head
 def deberta(
-    width: int, classes: int, *, pooler_dropout: float = 0.0, dropout: float = 0.1
+    width: int,
+    classes: int,
+    *,
+    activation: str = "gelu",
+    pooler_dropout: float = 0.0,
+    dropout: float = 0.1,
 ) -> nn.Sequential:
     """Dense, GELU, dropout, linear: ELECTRA's head whose first dropout is off by default.
 
@@ -117,24 +130,34 @@ def deberta(
     return chain(
         ("pooler.dropout", nn.Dropout(pooler_dropout)),
         ("pooler.dense", nn.Linear(width, width)),
-        ("pooler.activation", nn.GELU()),
+        ("pooler.activation", activated(activation)),
         ("dropout", nn.Dropout(dropout)),
         ("classifier", nn.Linear(width, classes)),
     )
 
 
 @head
-def modernbert(width: int, classes: int, *, dropout: float = 0.0) -> nn.Sequential:
+def modernbert(
+    width: int,
+    classes: int,
+    *,
+    activation: str = "gelu",
+    bias: bool = False,
+    norm_bias: bool = False,
+    out_bias: bool = True,
+    dropout: float = 0.0,
+    eps: float = 1e-5,
+) -> nn.Sequential:
     """Dense without bias, GELU, layer norm, linear; dropout is off by default.
 
     Source: Transformers' ModernBertForSequenceClassification and ModernBertPredictionHead.
     """
     return chain(
-        ("head.dense", nn.Linear(width, width, bias=False)),
-        ("head.act", nn.GELU()),
-        ("head.norm", nn.LayerNorm(width, eps=1e-5, bias=False)),
+        ("head.dense", nn.Linear(width, width, bias=bias)),
+        ("head.act", activated(activation)),
+        ("head.norm", nn.LayerNorm(width, eps=eps, bias=norm_bias)),
         ("drop", nn.Dropout(dropout)),
-        ("classifier", nn.Linear(width, classes)),
+        ("classifier", nn.Linear(width, classes, bias=out_bias)),
     )
 
 
@@ -142,8 +165,8 @@ def modernbert(width: int, classes: int, *, dropout: float = 0.0) -> nn.Sequenti
 def eurobert(width: int, classes: int) -> nn.Sequential:
     """Dense, GELU, linear, without any dropout.
 
-    EuroBERT's default applies it to every token and averages the logits; here, as in its
-    `bos` and `mean` modes, it stands behind the pooling.
+    EuroBERT's default applies it to every token and averages the logits: mean+eurobert?late=true.
+    Without that option, as in its `bos` and `mean` modes, it stands behind the pooling.
 
     Source: Transformers' EuroBertForSequenceClassification.
     """
@@ -164,12 +187,9 @@ def mlp(
 
     Source: the forum threads on four concatenated layers under a small network.
     """
-    if activation not in ACTIVATIONS:
-        what = f"There is no activation called '{activation}'."
-        raise RecipeError(what, did_you_mean(activation, ACTIVATIONS))
     return chain(
         ("hidden", nn.Linear(width, hidden)),
-        ("activation", ACTIVATIONS[activation]()),
+        ("activation", activated(activation)),
         ("dropout", nn.Dropout(dropout)),
         ("output", nn.Linear(hidden, classes)),
     )
@@ -190,56 +210,3 @@ def multi_sample_dropout(
         ("dropout", nn.Dropout(dropout)),
         ("classifier", nn.Linear(width, classes)),
     )
-
-
-@head(solve=solvers.logistic)
-def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
-    """Logistic regression: one linear layer, solved to its only optimum.
-
-    Standardises its input while solving and folds that into the layer.
-
-    Source: the linear probe (Alain and Bengio 2016); C as in scikit-learn.
-    """
-    return chain(("classifier", nn.Linear(width, classes)))
-
-
-@head(solve=solvers.ridge)
-def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
-    """Least squares to +1 and −1: one linear layer in closed form.
-
-    Its logits are no log-odds: trust their order, not its probabilities.
-
-    Source: ridge regression (Hoerl and Kennard 1970); scikit-learn's RidgeClassifier.
-    """
-    return chain(("classifier", nn.Linear(width, classes)))
-
-
-@head(solve=solvers.centroid)
-def centroid(width: int, classes: int) -> nn.Sequential:
-    """The nearest class mean: nothing is learned beyond one average a class.
-
-    Source: Rocchio's classifier; prototypical networks (Snell et al. 2017).
-    """
-    return chain(("centroids", nn.Linear(width, classes)))
-
-
-@head(solve=solvers.cosine, single_label=True)
-def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
-    """The class mean with the nearest direction; the logit is {scale} times the cosine.
-
-    Source: A Closer Look at Few-shot Classification (Chen et al. 2019), by means.
-    """
-    return chain(
-        ("normalise", Normalise()),
-        ("centroids", nn.Linear(width, classes, bias=False)),
-        ("scale", Scale(scale)),
-    )
-
-
-@head(solve=solvers.neighbours, single_label=True)
-def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
-    """A vote of the {k} most similar training texts.
-
-    Source: k-nearest neighbours (Cover and Hart 1967), on cosine similarity.
-    """
-    return chain(("neighbours", Neighbours(width, classes, k)))

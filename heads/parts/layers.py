@@ -1,8 +1,10 @@
 """Which layers are read: what may stand after the ``@`` of a recipe, besides a number.
 
 Legend: `hidden` is a sequence of l + 1 tensors (n, t, d), the embeddings first, then the
-output of each of the l layers; n texts, t tokens, d width. Answers (n, t, d'), states that
-any pooling can read. A model of fewer than four layers gives all it has, embeddings included.
+output of each of the l layers; n texts, t tokens, d width; `decoder` (n, t, d) is the last
+layer of a decoder that stands on an encoder. A choice asks for what it reads by the names of
+its arguments and answers (n, t, d'), states that any pooling can read. A model of fewer than
+four layers gives all it has, embeddings included.
 """
 
 from collections.abc import Sequence
@@ -61,3 +63,16 @@ class mix(nn.Module):
         shares = self.scores.softmax(dim=0)  # (l + 1,)
         mixed = sum(share * states for share, states in zip(shares, hidden, strict=True))
         return self.scale * mixed
+
+
+@layers
+def decoder(decoder: Tensor) -> Tensor:
+    """The last layer of the decoder, in a model that has an encoder and a decoder.
+
+    The decoder is given the text once more, one place to the right, as in training.
+
+    Formula: hᵢ = the decoder's state at place i
+    Source: BART (Lewis et al. 2020), section 3.1; Transformers' Bart-, T5- and
+        T5GemmaForSequenceClassification.
+    """
+    return decoder

@@ -8,6 +8,7 @@ import torch
 
 from heads.errors import RecipeError, did_you_mean
 from heads.parts import heads as _heads  # noqa: F401  fills the shelf
+from heads.parts import heads_solved as _heads_solved  # noqa: F401  fills the shelf
 from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
 from heads.parts.registry import Head, Part, Pooling, head, layers, pooling
@@ -15,6 +16,7 @@ from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
+LATE = "late"  # the one option that belongs to the recipe, not to one of its parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class Order:
         recipe: The recipe in its one canonical form, without options at their default.
         layers: The part after the ``@``, or None for the last layer or a layer by number.
         layer: The number of the one layer that is read; -1 is the last.
+        late: Whether the head is applied to every token, and the pooling to their logits.
     """
 
     recipe: Recipe
@@ -32,6 +35,7 @@ class Order:
     head: Head
     layers: Pooling | None
     layer: int
+    late: bool
     pooling_options: Mapping[str, Value]
     head_options: Mapping[str, Value]
 
@@ -39,6 +43,16 @@ class Order:
     def learns_to_read(self) -> bool:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
+
+    def sketch(self, width: int, classes: int) -> torch.nn.Sequential:
+        """The head's chain on the meta device: shapes and names, without memory."""
+        with torch.device("meta"):
+            return self.head.make(width, classes, **self.head_options)
+
+    @property
+    def needs_states(self) -> bool:
+        """Whether training needs the states of every token, not one pooled vector a text."""
+        return self.learns_to_read or self.late
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -48,6 +62,7 @@ class Order:
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
             self.head.told(self.head.first_line, self.head_options),
+            "The head is applied to every token, and the logits are pooled." * self.late,
         )
         return tuple(filter(None, told))
 
@@ -67,13 +82,14 @@ def resolve(recipe: Recipe | str) -> Order:
         recipe = Recipe.parse(recipe)
     reader, top = pooling[recipe.pooling], head[recipe.head]
     part, number = _layers_of(recipe, reader)
-    _check_learning(recipe, reader.learned or (part is not None and part.learned), top)
     given = dict(recipe.options)
-    known = {**reader.options, **top.options}
+    known = {**reader.options, **top.options, LATE: False}
     for name, value in given.items():
         if name not in known:
             raise _unknown_option(name, recipe, known)
         given[name] = _checked(name, value, known[name])
+    late = bool(given.get(LATE))
+    _check_learning(recipe, late or reader.learned or (part is not None and part.learned), top)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             top.make(8, 2, **{name: given[name] for name in top.options if name in given})
@@ -89,6 +105,7 @@ def resolve(recipe: Recipe | str) -> Order:
         head=top,
         layers=part,
         layer=number,
+        late=late,
         pooling_options={n: given.get(n, default) for n, default in reader.options.items()},
         head_options={n: given.get(n, default) for n, default in top.options.items()},
     )
@@ -99,8 +116,8 @@ def menu() -> Iterator[Recipe]:
     readings = [Recipe(pooling=reader, head="") for reader in pooling]
     readings += [
         Recipe(pooling=reader, layers=choice, head="")
-        for reader in ("cls", "mean")
         for choice in layers
+        for reader in (("eos", "last", "mean") if choice == "decoder" else ("cls", "mean"))
     ]
     for reading in readings:
         for top in head:
@@ -127,11 +144,12 @@ def _layers_of(recipe: Recipe, reader: Pooling) -> tuple[Pooling | None, int]:
     return layers[name], -1
 
 
-def _check_learning(recipe: Recipe, learns_to_read: bool, top: Head) -> None:
-    if learns_to_read and top.solve:
+def _check_learning(recipe: Recipe, step_by_step: bool, top: Head) -> None:
+    if step_by_step and top.solve:
         reading = recipe.pooling + (f"@{recipe.layers}" if recipe.layers else "")
+        late = " late" if dict(recipe.options).get(LATE) else ""
         raise RecipeError(
-            f"{reading} is learned step by step, and {top.name} is solved at once: "
+            f"{reading}{late} is learned step by step, and {top.name} is solved at once: "
             "the two cannot be trained together.",
             f"Write {reading}+linear, or another pooling before {top.name}.",
         )
@@ -139,11 +157,13 @@ def _check_learning(recipe: Recipe, learns_to_read: bool, top: Head) -> None:
 
 def _unknown_option(name: str, recipe: Recipe, known: Mapping[str, Value]) -> RecipeError:
     what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
-    return RecipeError(what, did_you_mean(name, known) if known else "It has no options.")
+    return RecipeError(what, did_you_mean(name, known))
 
 
 def _checked(name: str, value: Value, default: Value) -> Value:
     """The value in the type of the default, if it lies in the range of its kind."""
+    if type(value) is type(default) and value == default:
+        return value
     if isinstance(default, bool | str):
         fits, wanted = isinstance(value, type(default)), "true or false"
         wanted = "a word" if isinstance(default, str) else wanted

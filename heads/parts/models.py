@@ -21,6 +21,7 @@ class BaseModel:
         width: Size of a token's state.
         layers: Number of layers.
         millions: Parameters, in millions.
+        family: Its family in Transformers, which its config calls model_type.
         licence: Its licence as the Hub states it.
     """
 
@@ -29,6 +30,7 @@ class BaseModel:
     width: int
     layers: int
     millions: int
+    family: str
     licence: str
 
     @property
@@ -43,6 +45,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=384,
         layers=6,
         millions=22,
+        family="bert",
         licence="apache-2.0",
     ),
     BaseModel(
@@ -51,6 +54,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=110,
+        family="bert",
         licence="apache-2.0",
     ),
     BaseModel(
@@ -59,6 +63,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=125,
+        family="roberta",
         licence="mit",
     ),
     BaseModel(
@@ -67,6 +72,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=6,
         millions=66,
+        family="distilbert",
         licence="apache-2.0",
     ),
     BaseModel(
@@ -75,6 +81,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=117,
+        family="xlnet",
         licence="mit",
     ),
     BaseModel(
@@ -83,6 +90,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=124,
+        family="gpt2",
         licence="mit",
     ),
     BaseModel(
@@ -91,6 +99,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=109,
+        family="mpnet",
         licence="mit",
     ),
     BaseModel(
@@ -99,6 +108,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=109,
+        family="electra",
         licence="apache-2.0",
     ),
     BaseModel(
@@ -107,6 +117,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=12,
         millions=184,
+        family="deberta-v2",
         licence="mit",
     ),
     BaseModel(
@@ -115,6 +126,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=768,
         layers=22,
         millions=149,
+        family="modernbert",
         licence="apache-2.0",
     ),
     BaseModel(
@@ -123,6 +135,7 @@ MODELS: tuple[BaseModel, ...] = (
         width=384,
         layers=12,
         millions=33,
+        family="bert",
         licence="mit",
     ),
 )

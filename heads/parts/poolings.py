@@ -2,7 +2,7 @@
 
 Legend: n texts, t tokens, d width; `mask` (n, t) is 1 on real tokens and 0 on padding;
 `content` (n, t) is 1 on real tokens that are not special; `states` (n, t, d), 0 on padding;
-`pooler` (n, d) is the base model's own pooler output.
+`pooler` (n, d) is the base model's own pooler output; `eos` (n, t) is 1 on end-of-text tokens.
 
 A pooling asks for what it reads by the names of its arguments. It answers with weights over
 tokens, (n, t), or (n, k, t) for k vectors side by side; the pooled vector is weights @ states.
@@ -49,6 +49,18 @@ def last(mask: Tensor, states: Tensor) -> Tensor:
     Source: GPT (Radford et al. 2018), section 3.2; Transformers' GPT2ForSequenceClassification.
     """
     return mask * (mask.flip(1).cumsum(dim=1).flip(1) == 1)
+
+
+@pooling
+def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
+    """The last end-of-text token, or the last real token in a text without one.
+
+    Formula: h = hₑ, e the last token that ends a text
+    Source: BART (Lewis et al. 2020), section 3.1; Transformers' BartForSequenceClassification
+        and T5ForSequenceClassification, on the states of the decoder: eos@decoder.
+    """
+    ends = mask * eos
+    return last(torch.where(ends.any(dim=1, keepdim=True), ends, mask), states)
 
 
 @pooling

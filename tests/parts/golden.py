@@ -53,6 +53,8 @@ def inputs() -> dict[str, Any]:
         "hidden": tuple(hidden),
         "states": hidden[-1],
         "pooler": numbers(len(LENGTHS), WIDTH, start=500),
+        "eos": mask * (places == 1),
+        "decoder": hidden[2],
     }
 
 
@@ -65,7 +67,8 @@ def answer_of_pooling(part: Pooling) -> dict[str, Any]:
 
 def answer_of_layers(part: Pooling) -> dict[str, Any]:
     made = filled(part.make(LAYERS + 1)) if part.learned else part.make
-    return {"states": _plain(made(inputs()["hidden"])[1, :2])}
+    given = inputs()
+    return {"states": _plain(made(*(given[name] for name in part.asks))[1, :2])}
 
 
 def answer_of_head(part: Head) -> dict[str, Any]:

@@ -151,7 +151,11 @@ def test_every_option_that_is_a_number_changes_something(part: Head) -> None:
     solver = inspect.signature(part.solve).parameters if part.solve else ()
     for name, default in part.options.items():
         if not isinstance(default, str) and name not in solver:
-            other = not default if isinstance(default, bool) else default * 2 or 0.5
+            other = (
+                not default
+                if isinstance(default, bool)
+                else default * 2 or (3 if isinstance(default, int) else 0.5)
+            )
             changed = part.make(WIDTH, CLASSES, **{name: other})
             assert repr(changed) != repr(part.make(WIDTH, CLASSES))
 

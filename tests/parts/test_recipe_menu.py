@@ -215,8 +215,8 @@ def test_what_is_like_nothing_is_answered_with_all_names(text: str, known: Shelf
         resolve(text)
 
 
-def test_a_part_without_options_says_so() -> None:
-    with pytest.raises(RecipeError, match=r"mean\+gpt2 has no option 'dropout'.*has no options"):
+def test_an_option_that_belongs_to_no_part_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"mean\+gpt2 has no option 'dropout'.*There are: late"):
         resolve("mean+gpt2?dropout=0.1")
 
 

@@ -1,0 +1,63 @@
+"""The heads that need no gradient descent: their tensors are set to an optimum at once.
+
+Legend: `width` w of the pooled vector, `classes` c; a head maps (n, w) to (n, c).
+"""
+
+from torch import nn
+
+from heads.parts import solvers
+from heads.parts.blocks import Neighbours, Normalise, Scale, chain
+from heads.parts.registry import head
+
+
+@head(solve=solvers.logistic)
+def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
+    """Logistic regression: one linear layer, solved to its only optimum.
+
+    Standardises its input while solving and folds that into the layer.
+
+    Source: the linear probe (Alain and Bengio 2016); C as in scikit-learn.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.ridge)
+def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
+    """Least squares to +1 and −1: one linear layer in closed form.
+
+    Its logits are no log-odds: trust their order, not its probabilities.
+
+    Source: ridge regression (Hoerl and Kennard 1970); scikit-learn's RidgeClassifier.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.centroid)
+def centroid(width: int, classes: int) -> nn.Sequential:
+    """The nearest class mean: nothing is learned beyond one average a class.
+
+    Source: Rocchio's classifier; prototypical networks (Snell et al. 2017).
+    """
+    return chain(("centroids", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.cosine, single_label=True)
+def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
+    """The class mean with the nearest direction; the logit is {scale} times the cosine.
+
+    Source: A Closer Look at Few-shot Classification (Chen et al. 2019), by means.
+    """
+    return chain(
+        ("normalise", Normalise()),
+        ("centroids", nn.Linear(width, classes, bias=False)),
+        ("scale", Scale(scale)),
+    )
+
+
+@head(solve=solvers.neighbours, single_label=True)
+def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
+    """A vote of the {k} most similar training texts.
+
+    Source: k-nearest neighbours (Cover and Hart 1967), on cosine similarity.
+    """
+    return chain(("neighbours", Neighbours(width, classes, k)))

@@ -1,0 +1,193 @@
+"""The bundled model under other families' classes, as data: one function, several native heads.
+
+all-MiniLM-L6-v2 is a BertModel. Many families of Transformers compute the same function under
+other names, or do so once a table has a row more or a matrix is the identity. With such a twin
+the head that a family brings along is the only thing that differs, on real weights and without
+a network. `heads/pipeline/twin.py` writes them.
+
+How exact a twin is was measured on the states of real tokens, alone and in padded batches,
+against BertModel with the same attention routine. BERT's own two routines (sdpa and eager)
+differ by 5e-6 there; the twins that are not the same to the last bit divide by √32 where BERT
+multiplies by its inverse, and differ by about as much. One text is another one to RoBERTa and
+its kin: where a tokenizer reads "[PAD]" in a text as padding (the app's does not), they count
+no position for it.
+
+Other families could be written as well but would show no other head (X-MOD, RoCBert, RemBERT,
+BigBird, FlauBERT, SqueezeBERT), or want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT).
+What puts its norms before its blocks (RoBERTa-PreLayerNorm, XLM-R-XL), turns its positions or
+looks only back cannot be a twin of a BERT.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from heads.parts.models import BUNDLED
+
+Renames = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """The bundled model as another family's class, as data.
+
+    Attributes:
+        family: The model_type of Transformers.
+        done: What was done to the weights, for the user.
+        settings: Values of its config that are not the bundled model's.
+        renames: BERT's names of modules and this family's; * stands for the layer's number.
+        pooled: Whether the bundled model's pooler has a place in it.
+        rows: Empty rows put before the position embeddings.
+        segments: Whether it has segment embeddings; if not, the first is added to the words.
+        new: Tensors that BERT has not, by their beginning, and what they are filled with.
+        difference: The most by which a real token's last state may differ; 0.0: not by one bit.
+    """
+
+    family: str
+    done: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    renames: Renames = ()
+    pooled: bool = False
+    rows: int = 0
+    segments: bool = True
+    new: Mapping[str, Literal["zeros", "identity"]] = field(default_factory=dict)
+    difference: float = 0.0
+
+    @property
+    def says(self) -> str:
+        """One sentence for the user: what was done, and how exact it is."""
+        exact = "the states are the same to the last bit"
+        if self.difference:
+            exact = f"the states are the same to {self.difference:.5f}, which is rounding"
+        texts = "" if self.segments else ", for single texts (it has no segments for pairs)"
+        return f"{self.done}; {exact}{texts}."
+
+
+def _layers(prefix: str, names: str) -> Renames:
+    """Pairs each module of a BERT layer with another family's name for it, in this order."""
+    ours = (
+        *("attention.self.query", "attention.self.key", "attention.self.value"),
+        *("attention.output.dense", "attention.output.LayerNorm"),
+        *("intermediate.dense", "output.dense", "output.LayerNorm"),
+    )
+    theirs = [prefix + name for name in names.split()]
+    return tuple(zip((f"encoder.layer.*.{name}" for name in ours), theirs, strict=True))
+
+
+_ROBERTA = Twin(
+    family="roberta",
+    done="An empty row put before the position embeddings, since these are counted from pad + 1",
+    settings={"max_position_embeddings": 513},
+    rows=1,
+)
+_ROWS = (
+    _ROBERTA,
+    Twin(
+        family="distilbert",
+        done="Tensors renamed, and the first segment's embedding added to the words'",
+        settings={"hidden_dim": 1536},
+        renames=_layers(
+            "transformer.layer.*.",
+            "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
+            "ffn.lin1 ffn.lin2 output_layer_norm",
+        ),
+        segments=False,
+    ),
+    Twin(
+        family="electra",
+        done="As it is, but for the pooler that ELECTRA does not have",
+        settings={"embedding_size": 384},
+    ),
+    Twin(
+        family="deberta-v2",
+        done="Tensors renamed, with relative attention off and absolute positions on",
+        settings={"relative_attention": False, "position_biased_input": True},
+        renames=_layers(
+            "encoder.layer.*.",
+            "attention.self.query_proj attention.self.key_proj attention.self.value_proj "
+            "attention.output.dense attention.output.LayerNorm "
+            "intermediate.dense output.dense output.LayerNorm",
+        ),
+        difference=1e-5,
+    ),
+    Twin(
+        family="mpnet",
+        done="Tensors renamed, two empty rows before the position embeddings, relative bias 0, "
+        "and the first segment's embedding added to the words'",
+        settings={"max_position_embeddings": 514},
+        renames=_layers(
+            "encoder.layer.*.",
+            "attention.attn.q attention.attn.k attention.attn.v attention.attn.o "
+            "attention.LayerNorm intermediate.dense output.dense output.LayerNorm",
+        ),
+        rows=2,
+        segments=False,
+        new={"encoder.relative_attention_bias": "zeros"},
+        difference=1e-5,
+    ),
+    Twin(
+        family="albert",
+        done="Tensors renamed, a group for each layer so that none is shared, and the identity "
+        "between embeddings and layers",
+        settings={"embedding_size": 384, "num_hidden_groups": 6},
+        renames=(
+            *_layers(
+                "encoder.albert_layer_groups.*.albert_layers.0.",
+                "attention.query attention.key attention.value attention.dense "
+                "attention.LayerNorm ffn ffn_output full_layer_layer_norm",
+            ),
+            ("pooler.dense", "pooler"),
+        ),
+        pooled=True,
+        new={
+            "encoder.embedding_hidden_mapping_in.weight": "identity",
+            "encoder.embedding_hidden_mapping_in.bias": "zeros",
+        },
+    ),
+    Twin(
+        family="xlm",
+        done="Tensors renamed, language embeddings off, and the first segment's embedding added "
+        "to the words'",
+        settings={"use_lang_emb": False, "unk_index": 100, "mask_index": 103},
+        renames=(
+            *_layers(
+                "",
+                "attentions.*.q_lin attentions.*.k_lin attentions.*.v_lin attentions.*.out_lin "
+                "layer_norm1.* ffns.*.lin1 ffns.*.lin2 layer_norm2.*",
+            ),
+            ("embeddings.word_embeddings", "embeddings"),
+            ("embeddings.position_embeddings", "position_embeddings"),
+            ("embeddings.LayerNorm", "layer_norm_emb"),
+        ),
+        segments=False,
+        difference=1e-5,
+    ),
+    Twin(family="ernie", done="As it is, without ERNIE's task embeddings", pooled=True),
+    replace(_ROBERTA, family="xlm-roberta"),
+    replace(_ROBERTA, family="camembert"),
+    replace(_ROBERTA, family="data2vec-text"),
+)
+TWINS: Mapping[str, Twin] = {twin.family: twin for twin in _ROWS}
+
+
+def twin_id(family: str) -> str:
+    """The name of a twin, as a user writes it.
+
+    >>> twin_id("roberta")
+    'all-MiniLM-L6-v2-as-roberta'
+    """
+    return f"{BUNDLED}-as-{family}"
+
+
+def family_of(name: str) -> str | None:
+    """The family in a twin's name, or None where it is no twin's name.
+
+    The family need not be one that there is: asking for its folder says which there are.
+
+    >>> family_of("all-minilm-l6-v2-as-RoBERTa")
+    'roberta'
+    >>> family_of("roberta-base") is None
+    True
+    """
+    start, name = twin_id("").lower(), name.strip().lower()
+    return name.removeprefix(start) if name.startswith(start) else None
