@@ -5,31 +5,23 @@ Legend: n texts, t tokens, d width, l layers.
 
 import inspect
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heads.errors import ModelError
-from heads.parts.models import BUNDLED
-from heads.pipeline.gate import Checkpoint, admit
+from heads.parts.bases import base_of
+from heads.parts.forms import Side
 from heads.pipeline.hub import CHOOSE_ANOTHER
-from heads.pipeline.states import Encoded, States
-from heads.pipeline.weights import (
-    Pooler,
-    has_separator,
-    model_of,
-    pooler_of,
-    pooler_weights,
-    room_for,
-    stubborn_tokens,
-)
-from heads.settings import Limits
+from heads.pipeline.states import Encoded, States, layers_of
+from heads.pipeline.weights import Pooler
 
 TOKENS_A_BATCH = 2048
+_encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,29 +31,39 @@ class Backbone:
     Attributes:
         id: The id that the user knows it by.
         revision: Which version of it this is.
+        folder: Where its checkpoint lies; None if it was never on disk.
         model_type: Its family in Transformers.
         width: d, the size of a token's state.
-        layers: l, the number of layers.
+        layers: l, the number of layers; 0 where it gives the states of the last one only.
+        decoder_width: Size of a state of the decoder that stands on the encoder; 0 without one.
+        shifted: Whether that decoder is read one place further than the text.
         parameters: Their number.
         pooler: Whether its own pooler is pretrained, untrained, new (random), or missing.
         pooler_weights: The tensors of the checkpoint's pooler, named as in the head `bert`.
         tokens: How many tokens of a text are read.
         stubborn: Special tokens that this tokenizer finds in a user's text as well.
         separates: Whether the tokenizer puts a token of its own between two texts.
+        pad: The number of the token that fills a batch up.
+        ends: The numbers of the tokens that end a text.
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
     """
 
     id: str
     revision: str
+    folder: Path | None
     model_type: str
     width: int
     layers: int
+    decoder_width: int
+    shifted: bool
     parameters: int
     pooler: Pooler
     pooler_weights: dict[str, Tensor]
     tokens: int
     stubborn: frozenset[int]
     separates: bool
+    pad: int
+    ends: frozenset[int]
     reads_padding: bool
     model: Any
     tokenizer: Any
@@ -108,31 +110,54 @@ class Backbone:
         ]
 
     @torch.no_grad()
-    def states(self, batch: Sequence[Encoded]) -> States:
-        """One forward pass over texts, padded on the right to the longest of them."""
-        longest = max(map(len, batch))
-        pad = self.tokenizer.pad_token_id or 0
-        filled = {
-            name: torch.tensor(
-                [
-                    text.inputs[name] + [pad if name == "input_ids" else 0] * (longest - len(text))
-                    for text in batch
-                ]
-            )
-            for name in batch[0].inputs
-        }
-        mask = torch.tensor([[1.0] * len(text) + [0.0] * (longest - len(text)) for text in batch])
-        special = torch.tensor([text.special + [1] * (longest - len(text)) for text in batch])
-        filled["attention_mask"] = mask.long()
-        output = self.model(**filled, output_hidden_states=True)
-        hidden = output.hidden_states
-        padding = (mask == 0)[..., None]
+    def states(self, batch: Sequence[Encoded], side: Side = "right") -> States:
+        """One forward pass over texts, padded on one side to the longest of them."""
+        inputs = self.filled(batch, side)
+        mask = inputs["attention_mask"]
+        special = _filled([text.special for text in batch], 1, side)
+        output = self.run(inputs)
+        ends = torch.tensor(sorted(self.ends))
         return States(
-            mask=mask,
-            content=mask * (special == 0),
-            hidden=tuple(states.masked_fill(padding, 0.0) for states in hidden),
+            mask=mask.float(),
+            content=(mask * (special == 0)).float(),
+            hidden=layers_of(output, mask),
             pooler=getattr(output, "pooler_output", None),
+            eos=torch.isin(inputs["input_ids"], ends).float(),
+            **(self._decoded(output, mask) if self.decoder_width else {}),
         )
+
+    def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
+        """The decoder's states (n, t, d), and where they are read: as the text, or one further."""
+        further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
+        read = torch.maximum(mask, further) if self.shifted else mask
+        states = output.last_hidden_state.masked_fill((read == 0)[..., None], 0.0)
+        return {"decoder": states, "decoder_mask": read.float()}
+
+    def filled(self, batch: Sequence[Encoded], side: Side = "right") -> dict[str, Tensor]:
+        """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""
+        rows = {name: [text.inputs[name] for text in batch] for name in batch[0].inputs}
+        fillings = {"input_ids": self.pad}
+        filled = {name: _filled(row, fillings.get(name, 0), side) for name, row in rows.items()}
+        return filled | {"attention_mask": _filled([[1] * len(text) for text in batch], 0, side)}
+
+    def run(self, inputs: dict[str, Tensor]) -> Any:
+        """The model's own answer, given what its family's classifier gives it besides."""
+        given: dict[str, Any] = dict(inputs)
+        if "use_cache" in inspect.signature(self.model.forward).parameters:
+            given["use_cache"] = False  # nothing is generated here
+        if base_of(self.model_type).marks_first:
+            first = torch.zeros_like(inputs["input_ids"])
+            first[:, 0] = 1
+            given["global_attention_mask"] = first
+        shift = getattr(self.model, "_shift_right", None) or getattr(
+            self.model, "prepare_decoder_input_ids_from_labels", None
+        )
+        if self.decoder_width and shift is not None:  # BART and its kin do so for themselves
+            given["decoder_input_ids"] = shift(inputs["input_ids"])
+        if not base_of(self.model_type).settings:
+            return self.model(**given, output_hidden_states=True)
+        with torch.random.fork_rng(devices=[]):  # Reformer seeds torch itself
+            return self.model(**given, output_hidden_states=True)
 
     def passes(
         self, texts: Sequence[Encoded], most: int = TOKENS_A_BATCH
@@ -155,88 +180,9 @@ class Backbone:
             yield rows, self.states([texts[row] for row in rows])
 
 
-_encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
-_loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
-_loading = threading.Lock()
-
-
-def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Backbone:
-    """Brings a base model into memory, or finds it there.
-
-    Raises:
-        ModelError: It cannot be reached, or must not be loaded.
-    """
-    checkpoint = admit(model, limits, download)  # not under the lock: it may download
-    with _loading:
-        key = (checkpoint.id, checkpoint.revision, limits)
-        if key not in _loaded:
-            _loaded[key] = _build(checkpoint, limits)
-        _loaded.move_to_end(key)
-        while len(_loaded) > limits.models_in_memory:
-            _loaded.popitem(last=False)
-        return _loaded[key]
-
-
-def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
-    """Builds an admitted checkpoint; whatever that raises is the checkpoint's fault."""
-    from transformers.utils import logging
-
-    # The reports of Transformers go to stderr; what matters of them is said by the page.
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        return _measured(_assembled(checkpoint, limits))
-    except ModelError:
-        raise
-    except Exception as error:
-        first = str(error).strip().split("\n", 1)[0].replace(str(checkpoint.folder), "its folder")
-        what = f"{checkpoint.id} cannot be loaded ({type(error).__name__}: {first[:160]})."
-        raise ModelError(what, CHOOSE_ANOTHER) from error
-
-
-def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
-    from transformers import AutoTokenizer
-
-    model, missing = model_of(checkpoint, limits)
-    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
-    pooler = pooler_of(encoder, missing)
-    in_file = pooler in ("pretrained", "untrained")
-    tokenizer = AutoTokenizer.from_pretrained(
-        checkpoint.folder, trust_remote_code=False, split_special_tokens=True
-    )
-    return Backbone(
-        id=checkpoint.id,
-        revision=checkpoint.revision,
-        model_type=model.config.model_type,
-        width=0,
-        layers=0,
-        parameters=sum(tensor.numel() for tensor in encoder.parameters()),
-        pooler=pooler,
-        pooler_weights=pooler_weights(encoder) if in_file else {},
-        tokens=room_for(encoder, tokenizer, limits),
-        stubborn=stubborn_tokens(tokenizer),
-        separates=has_separator(tokenizer),
-        reads_padding=False,
-        model=encoder.eval().requires_grad_(False),
-        tokenizer=tokenizer,
-    )
-
-
-def _measured(backbone: Backbone) -> Backbone:
-    """Reads a text alone and beside a longer one, and takes from that what sizes it has."""
-    short, long = backbone.encode(["one two", "one two three four five six seven"])
-    alone, beside = backbone.states([short]), backbone.states([short, long])
-    width = alone.hidden[-1].shape[-1]
-    if any(states.shape != (1, len(short), width) for states in alone.hidden):
-        what = f"{backbone.id} does not give one state of one width for every token and layer."
-        raise ModelError(what, CHOOSE_ANOTHER)
-    last = alone.hidden[-1]
-    if not last.isfinite().all():
-        raise ModelError(f"{backbone.id} answers with no numbers (NaN).", CHOOSE_ANOTHER)
-    difference = (last - beside.hidden[-1][:1, : len(short)]).abs().max()
-    return replace(
-        backbone,
-        width=width,
-        layers=len(alone.hidden) - 1,
-        reads_padding=bool(difference > 1e-3 * last.abs().max()),
-    )
+def _filled(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor:
+    """Rows filled up on one side to the longest of them, (n, t)."""
+    longest = max(map(len, rows))
+    gaps = [[filling] * (longest - len(row)) for row in rows]
+    pairs = zip(rows, gaps, strict=True)
+    return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])

@@ -1,6 +1,6 @@
 """A trained head as one safetensors file, and back.
 
-The tensors bear the names of `Classifier`; everything else is JSON in the file's metadata.
+The tensors bear the names of `Assembly`; everything else is JSON in the file's metadata.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from heads.errors import CheckpointError, HeadsError
+from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import TrainedHead, assemble
 from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import Scores
 from heads.settings import Limits, Training
@@ -25,7 +25,9 @@ BROKEN = "Delete the file; the head will be trained again."
 
 
 def save(head: TrainedHead, path: Path) -> None:
-    """Writes a trained head to a file."""
+    """Writes a head that was trained here to a file."""
+    if head.scores is None or head.training is None:
+        raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
     facts = {
         "version": VERSION,
         "recipe": str(head.recipe),

@@ -66,7 +66,7 @@ def _check_sizes(config: Mapping[str, Any], limits: Limits) -> None:
 
 
 def _check_size(name: str, value: object, most: int) -> None:
-    if value is None or value == -1:  # XLNet's -1 positions are any number of them
+    if value is None or (value == -1 and "positions" in name):  # XLNet's: any number of them
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         what = f"its config.json has {name} = {shown(value)!r}, which is no whole number."

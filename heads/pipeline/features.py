@@ -24,9 +24,10 @@ class Reader(nn.Module):
     Attributes:
         width: w, found by reading two tokens of nothing.
         state_width: Size of a state as the pooling sees it: d, or 4 d under `cat4`.
+        weighs: Whether it answers with one weight a token, so that anything can be pooled by it.
 
     Raises:
-        RecipeError: The base model has no such layer, or no pooler.
+        RecipeError: The base model has no such layer, no pooler or no decoder.
     """
 
     def __init__(self, order: Order, backbone: Backbone) -> None:
@@ -34,20 +35,31 @@ class Reader(nn.Module):
         if "pooler" in order.pooling.asks and backbone.pooler == "none":
             what = f"{backbone.id} has no pooler of its own."
             raise RecipeError(what, f"Write cls+{order.head.name} instead.")
+        if order.layers and "decoder" in order.layers.asks and not backbone.decoder_width:
+            what = f"{backbone.id} has no decoder beside an encoder."
+            raise RecipeError(what, f"Write {order.pooling.name}+{order.head.name} instead.")
         self.order = order
         self.layers = _made(order.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
-        self.state_width: int = self._choose(nothing).shape[-1]
+        self.state_width: int = self.chosen(nothing).shape[-1]
         self.pooling = _made(order.pooling, self.state_width, **order.pooling_options)
         with torch.no_grad():
-            self.width: int = self._tried(nothing).vectors.shape[-1]
+            answer, width = self._tried(nothing)
+        self.width: int = width
+        self.weighs = isinstance(answer, Tensor) and (answer.dim() == 2 or answer.shape[1] == 1)
 
     def forward(self, states: States) -> Pooled:
+        return pooled(*self._answer(states))
+
+    def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
+        """What the pooling says, and the states that it says it of."""
+        decoder = self.order.layers is not None and "decoder" in self.order.layers.asks
         inputs = {
-            "mask": states.mask,
+            "mask": states.decoder_mask if decoder else states.mask,
             "content": states.content,
-            "states": self._choose(states) if "states" in self.order.pooling.asks else None,
+            "states": self.chosen(states) if "states" in self.order.pooling.asks else None,
             "pooler": states.pooler,
+            "eos": states.eos,
         }
         asks = self.order.pooling.asks
         unknown = [name for name in asks if name not in inputs]
@@ -55,22 +67,26 @@ class Reader(nn.Module):
             what = f"The pooling '{self.order.pooling.name}' asks for '{unknown[0]}'."
             raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
         pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
-        return pooled(pooling(*(inputs[name] for name in asks)), inputs["states"])
+        return pooling(*(inputs[name] for name in asks)), inputs["states"]
 
-    def _tried(self, states: States) -> Pooled:
+    def _tried(self, states: States) -> tuple[Tensor | Pooled, int]:
         """The first reading: what fails here is a fault of the pooling, which may be a user's."""
         try:
-            return self(states)
+            answer, read = self._answer(states)
+            return answer, pooled(answer, read).vectors.shape[-1]
         except HeadsError:
             raise
         except Exception as error:
             what = f"The pooling '{self.order.pooling.name}' fails: {str(error).splitlines()[0]}."
             raise RecipeError(what, "It must answer with weights (n, t) or (n, k, t).") from error
 
-    def _choose(self, states: States) -> Tensor:
-        if self.layers is None:
+    def chosen(self, states: States) -> Tensor:
+        """The states of the layers that the recipe names, (n, t, d')."""
+        if self.order.layers is None:
             return states.layer(self.order.layer)
-        return cast("Callable[..., Tensor]", self.layers)(states.hidden)
+        inputs = {"hidden": states.hidden, "decoder": states.decoder}
+        choice = cast("Callable[..., Tensor]", self.layers)
+        return choice(*(inputs[name] for name in self.order.layers.asks))
 
 
 def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
@@ -102,4 +118,7 @@ def _nothing(backbone: Backbone) -> States:
         content=torch.ones(1, 2),
         hidden=(zeros,) * (backbone.layers + 1),
         pooler=zeros[:, 0],
+        eos=torch.zeros(1, 2),
+        decoder=torch.zeros(1, 2, backbone.decoder_width),
+        decoder_mask=torch.ones(1, 2),
     )

@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from heads.errors import CheckpointError
 from heads.parts.menu import Order, resolve
 from heads.pipeline import checkpoint
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import TrainedHead
 from heads.pipeline.corpus import Corpus
 from heads.recipe import Recipe
 from heads.settings import Limits, Training, cache_folder

@@ -4,7 +4,9 @@ Legend: n texts, t tokens, d width, l layers.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from heads.errors import RecipeError
@@ -19,12 +21,18 @@ class States:
         content: (n, t), 1 on real tokens that are not special.
         hidden: l + 1 tensors (n, t, d), embeddings first, 0 on padding.
         pooler: (n, d) or None, the base model's own pooler output.
+        eos: (n, t), 1 on end-of-text tokens.
+        decoder: (n, t, d) or None, the last layer of a decoder that stands on the encoder.
+        decoder_mask: (n, t) or None, 1 where the decoder was given something.
     """
 
     mask: Tensor
     content: Tensor
     hidden: tuple[Tensor, ...]
     pooler: Tensor | None
+    eos: Tensor
+    decoder: Tensor | None = None
+    decoder_mask: Tensor | None = None
 
     def layer(self, number: int) -> Tensor:
         """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
@@ -48,3 +56,26 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.special)
+
+
+def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
+    """The states of every layer of an encoder (n, t, d), embeddings first, 0 on padding.
+
+    A model whose layers differ in size answers with its last one only. Where it shortens the
+    text (Funnel), every token bears the state of the stretch that it went into.
+
+    Args:
+        output: What a model of Transformers answers.
+        mask: (n, t), 1 on real tokens.
+    """
+    beside_decoder = getattr(output, "encoder_last_hidden_state", None)
+    last = output.last_hidden_state if beside_decoder is None else beside_decoder
+    name = "hidden_states" if beside_decoder is None else "encoder_hidden_states"
+    hidden = [*(getattr(output, name, None) or [last])]
+    if any(states.shape != last.shape for states in hidden):
+        hidden = [last]
+    hidden[-1] = last
+    tokens = mask.shape[1]
+    places = torch.arange(tokens) * last.shape[1] // tokens
+    padding = (mask == 0)[..., None]
+    return tuple(states[:, places].masked_fill(padding, 0.0) for states in hidden)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.errors import DataError
+from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import Classifier, TrainedHead, assemble
 from heads.pipeline.corpus import Corpus, split
 from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import score
@@ -88,7 +88,7 @@ def train(
 
 
 def _scored(
-    module: Classifier, unseen: Batches, rows: int, corpus: Corpus, model: str, training: Training
+    module: Assembly, unseen: Batches, rows: int, corpus: Corpus, model: str, training: Training
 ) -> TrainedHead:
     module.eval().requires_grad_(False)
     logits = torch.cat([_logits(module, given) for given, _ in unseen])
@@ -121,22 +121,22 @@ def _read(
 
 
 @torch.no_grad()
-def _input(module: Classifier, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
+def _input(module: Assembly, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
     """Pooled vectors where the reading is fixed, else the states to learn it from."""
     order = module.reader.order
-    if not order.learns_to_read:
+    if not order.needs_states:
         return module.reader(states).vectors, goals
     if order.layers is None:  # only one layer is read: let go of the others
         states = replace(states, hidden=(states.layer(order.layer),) * len(states.hidden))
     return states, goals
 
 
-def _logits(module: Classifier, given: Tensor | States) -> Tensor:
+def _logits(module: Assembly, given: Tensor | States) -> Tensor:
     return module(given) if isinstance(given, States) else module.head(given)
 
 
 def _fit(
-    module: Classifier, batches: Batches, dice: Dice, training: Training, many: bool
+    module: Assembly, batches: Batches, dice: Dice, training: Training, many: bool
 ) -> Iterator[float]:
     """Trains a classifier in place; yields the share that is done, once an epoch."""
     order = module.reader.order
@@ -163,7 +163,7 @@ def _fit(
         yield done / total
 
 
-def _solve(module: Classifier, vectors: Tensor, goals: Tensor, many: bool) -> None:
+def _solve(module: Assembly, vectors: Tensor, goals: Tensor, many: bool) -> None:
     """Hands the solver the rows and those of the head's options that it knows."""
     top = module.reader.order.head
     assert top.solve is not None

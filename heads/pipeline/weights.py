@@ -5,6 +5,8 @@ from typing import Any, Literal
 import torch
 
 from heads.errors import ModelError
+from heads.parts.bases import base_of
+from heads.parts.forms import setting
 from heads.pipeline.dice import Dice
 from heads.pipeline.gate import Checkpoint
 from heads.pipeline.hub import CHOOSE_ANOTHER
@@ -17,11 +19,12 @@ Pooler = Literal["pretrained", "untrained", "new", "none"]
 
 def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     """The model with its weights, and the names of the tensors that its files lack."""
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+    made, arguments = base_class(config)
     with torch.device("meta"):
-        sketch = AutoModel.from_config(config, attn_implementation="eager")
+        sketch = bare(config)
     parameters = sum(tensor.numel() for tensor in sketch.parameters())
     if parameters > limits.model_parameters:
         what = f"{checkpoint.id} has {parameters:,} parameters; "
@@ -32,7 +35,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
         raise ModelError(what, CHOOSE_ANOTHER)
     # A pooler that the checkpoint lacks is random, but the same one at every start.
     with Dice().rolling():
-        model, report = AutoModel.from_pretrained(
+        model, report = made.from_pretrained(
             checkpoint.folder,
             config=config,
             trust_remote_code=False,
@@ -40,6 +43,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
             dtype=torch.float32,
             attn_implementation="sdpa" if sketch._supports_sdpa else "eager",
             output_loading_info=True,
+            **arguments,
         )
     missing = sorted(report["missing_keys"])
     unread = ("decoder.",) if model.config.is_encoder_decoder else ()
@@ -48,6 +52,25 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
         what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
         raise ModelError(what, CHOOSE_ANOTHER)
     return model, missing
+
+
+def base_class(config: Any) -> tuple[Any, dict[str, Any]]:
+    """The class of the base model that the family's classifier runs on, and its arguments."""
+    import transformers
+
+    base = base_of(config.model_type)
+    for key, value in base.settings.items():
+        setattr(config, key, value)
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = setting(config, "pad_token_id") or 0  # as T5 begins
+    return getattr(transformers, base.built_as or "AutoModel"), dict(base.arguments)
+
+
+def bare(config: Any) -> Any:
+    """A base model with new weights, as the family's classifier has it."""
+    made, arguments = base_class(config)
+    build = getattr(made, "from_config", None) or made._from_config
+    return build(config, attn_implementation="eager", **arguments)
 
 
 def pooler_of(encoder: Any, missing: list[str]) -> Pooler:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
-from heads.pipeline import backbone as backbones
+from heads.pipeline import loading
 from heads.pipeline import runs
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
@@ -44,7 +44,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def backbone() -> Backbone:
     """The bundled model."""
-    return backbones.load(limits=LIMITS)
+    return loading.load(limits=LIMITS)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def copied(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def small(tiny: Callable[..., Path]) -> Backbone:
     """A tiny random BERT with a pooler: for what does not depend on quality."""
-    return backbones.load(str(tiny()), limits=LIMITS)
+    return loading.load(str(tiny()), limits=LIMITS)
 
 
 @pytest.fixture(scope="session")

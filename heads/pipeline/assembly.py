@@ -1,0 +1,157 @@
+"""A recipe on a base model: what it reads and its head, as one module; and trained, with scores.
+
+Legend: n texts, w width of the pooled vector, c classes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from heads.errors import HeadsError, LimitError, RecipeError
+from heads.parts.families import FAMILIES
+from heads.parts.menu import Order, resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.features import Reader
+from heads.pipeline.metrics import Scores
+from heads.pipeline.native import NativeHead, native_head
+from heads.pipeline.notation import last_linear
+from heads.pipeline.states import States
+from heads.recipe import Recipe
+from heads.settings import Limits, Training
+
+
+class Assembly(nn.Module):
+    """Token states to logits (n, c). Both halves keep their own names: `reader`, `head`.
+
+    Attributes:
+        pretrained: The tensors of the head that the base model brought along.
+    """
+
+    def __init__(self, order: Order, backbone: Backbone, classes: int) -> None:
+        super().__init__()
+        self.reader = Reader(order, backbone)
+        if order.late and not self.reader.weighs:
+            what = f"{order.pooling.name} does not weigh tokens, so it cannot pool their logits."
+            raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
+        self.head: nn.Sequential = order.head.make(self.reader.width, classes, **order.head_options)
+        begun = begun_with(order, backbone, self.head)
+        self.pretrained = tuple(begun)
+        own = self.head.state_dict()
+        for name, tensor in begun.items():
+            own[name].copy_(tensor)
+
+    def forward(self, states: States) -> Tensor:
+        read = self.reader(states)
+        if not self.reader.order.late:
+            return self.head(read.vectors)
+        logits = self.head(self.reader.chosen(states))  # (n, t, c)
+        return (read.reads[:, None] @ logits).squeeze(-2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainedHead:
+    """A classifier with what it was trained on and how well it did.
+
+    Attributes:
+        recipe: The recipe in its canonical form.
+        model: The id of the base model.
+        classes: The names of the classes, in the order of the logits.
+        many: Whether any number of classes may apply: sigmoid instead of softmax.
+        trained_on: The name of the data; of a checkpoint's own head, the checkpoint's.
+        rows: How many rows it was trained on; 0 where nobody here knows.
+        scores: Its scores on the rows held out, or None where nobody here knows.
+        training: The settings, or None.
+        module: The trained module, in evaluation mode.
+        new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
+    """
+
+    recipe: Recipe
+    model: str
+    classes: tuple[str, ...]
+    many: bool
+    trained_on: str
+    rows: int
+    scores: Scores | None
+    training: Training | None
+    module: Assembly
+    new: tuple[str, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the head that the checkpoint itself came with."""
+        return self.training is None
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learned or solved for, the pooling's included."""
+        return sum(tensor.numel() for tensor in self.module.parameters())
+
+
+def begun_with(order: Order, backbone: Backbone, chain: nn.Sequential) -> dict[str, Tensor]:
+    """The head's tensors that the base model's checkpoint has pretrained, of the same shape.
+
+    They are a pooler's, or those of the family's own head where this is that head: ModernBERT's
+    has its dense layer from the training on masked words. The last layer is always new.
+    """
+    layer = order.head.from_base
+    last = last_linear(chain)
+    if layer:
+        offered: Mapping[str, Tensor] = backbone.pooler_weights
+    else:
+        native = native_of(order, backbone)
+        offered = {name: native.tensors[name] for name in native.sources} if native else {}
+    return {
+        name: offered[name]
+        for name, tensor in chain.state_dict().items()
+        if name in offered
+        and name.startswith(f"{layer}." if layer else "")
+        and name.rpartition(".")[0] != last
+        and offered[name].shape == tensor.shape
+    }
+
+
+def native_of(order: Order, backbone: Backbone) -> NativeHead | None:
+    """The family's own head, if this recipe's is that one and has more than its last layer.
+
+    One that begins in the base model, as BERT's with the pooler, is known from there.
+    """
+    if order.head.from_base or backbone.folder is None or backbone.model_type not in FAMILIES:
+        return None
+    try:
+        recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
+        if recipe.head != order.head.name or len(order.sketch(8, 2).state_dict()) < 3:
+            return None
+        return native_head(backbone)
+    except HeadsError:
+        return None
+
+
+def assemble(
+    recipe: Recipe | str, backbone: Backbone, classes: int, *, many: bool, limits: Limits
+) -> Assembly:
+    """Builds a recipe, untrained, after counting it without memory.
+
+    Raises:
+        RecipeError: The recipe does not fit the base model or the labels.
+        LimitError: The head would be too large for this place.
+    """
+    order = resolve(recipe)
+    if many and order.head.single_label:
+        what = f"{order.head.name} gives one label a text, and these texts may have several."
+        raise RecipeError(what, "Choose another head, for example linear or logistic.")
+    width = Reader(order, backbone).width
+    if width > limits.pooled_width:
+        raise LimitError(
+            f"{order.recipe} would read {width:,} numbers a text; "
+            f"this place allows {limits.pooled_width:,}.",
+            "Choose a smaller option or another pooling.",
+        )
+    size = sum(tensor.numel() for tensor in order.sketch(width, classes).parameters())
+    if size > limits.head_parameters:
+        raise LimitError(
+            f"{order.recipe} would have {size:,} parameters on {width:,} numbers a text; "
+            f"this place allows {limits.head_parameters:,}.",
+            f"Choose a smaller head, for example {order.recipe.pooling}+linear.",
+        )
+    return Assembly(order, backbone, classes)

@@ -1,0 +1,192 @@
+"""Every sequence classifier of the installed Transformers: its form, its recipe, where it stands.
+
+It walks the live mapping of model types to classes; a family that the catalogue does not know is
+named as such.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from heads.errors import HeadsError, RecipeError
+from heads.parts.families import FAMILIES, family
+from heads.parts.forms import Form
+from heads.parts.menu import LATE, resolve
+from heads.pipeline.notation import formula
+from heads.recipe import Recipe
+
+SOURCE = (
+    "https://github.com/huggingface/transformers/blob/v{version}/src/transformers/{file}#L{line}"
+)
+WIDTH, CLASSES = 768, 2  # any numbers: names and layers do not depend on them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One family.
+
+    Attributes:
+        model_type: What its config.json calls it.
+        called: Its class.
+        form: F1 to F17, or empty where the catalogue does not know the family.
+        says: What its head does, in one sentence.
+        recipe: The recipe that equals it under its default config, if there is one.
+        reason: Why there is none, or None.
+        tensors: The names of the head's tensors in a checkpoint.
+        formula: The head as one line of mathematics.
+    """
+
+    model_type: str
+    called: str
+    form: str
+    says: str
+    recipe: str | None
+    reason: str | None
+    tensors: tuple[str, ...] = ()
+    formula: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as plain values: one item of `heads families --json`."""
+        return {
+            "model_type": self.model_type,
+            "class": self.called,
+            "form": self.form or None,
+            "recipe": self.recipe,
+            "reason": self.reason,
+        }
+
+
+@cache
+def catalogue() -> tuple[Entry, ...]:
+    """One entry for each key of Transformers' mapping, in its order."""
+    return tuple(_entry(model_type, called) for model_type, called in classes().items())
+
+
+@cache
+def classes() -> dict[str, str]:
+    """The model types of the installed Transformers that have a sequence classifier."""
+    from transformers.models.auto import modeling_auto
+
+    return dict(modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES)
+
+
+def entry(model_type: str) -> Entry:
+    """The entry of one family.
+
+    Raises:
+        RecipeError: Transformers has no such family.
+    """
+    if model_type not in classes():
+        family(model_type)  # says which one was meant, if it is one of the catalogue's
+        raise RecipeError(f"The installed Transformers has no classifier for '{model_type}'.")
+    return _entry(model_type, classes()[model_type])
+
+
+def equals(recipe: Recipe, model_type: str) -> str:
+    """The class of Transformers that a recipe equals, and where it stands; empty if none does.
+
+    Args:
+        recipe: Its options do not count, but for `late`.
+        model_type: The family whose class is named first, if it is one of them.
+    """
+    body = _body(recipe)
+    same = [name for name, form in FAMILIES.items() if name in classes() and body in _bodies(form)]
+    if not same:
+        return ""
+    first = min(same, key=lambda name: (name != model_type, name != recipe.head))
+    more = f"; so are {len(same) - 1} more families" if len(same) > 1 else ""
+    return f"{classes()[first]}, {place(classes()[first])}{more}"
+
+
+def _body(recipe: Recipe) -> tuple[str, str, str, bool]:
+    return recipe.pooling, recipe.layers, recipe.head, bool(dict(recipe.options).get(LATE))
+
+
+def _bodies(form: Form) -> set[tuple[str, str, str, bool]]:
+    texts = [form.recipe, *form.recipes.values()]
+    return {_body(Recipe.parse(text)) for text in texts if text}
+
+
+def place(called: str) -> str:
+    """The file and line of a class of the installed Transformers."""
+    file, line = _place(called)
+    return f"transformers/{file}:{line}"
+
+
+def link(called: str) -> str:
+    """Where to read a class of the installed Transformers on the web."""
+    file, line = _place(called)
+    return SOURCE.format(version=version("transformers"), file=file, line=line)
+
+
+def default_config(model_type: str) -> Any:
+    """The config that a family has before anything is set."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[model_type]()
+
+
+def _entry(model_type: str, called: str) -> Entry:
+    form = FAMILIES.get(model_type)
+    if form is None:
+        reason = "The catalogue does not know this family yet."
+        return Entry(
+            model_type=model_type, called=called, form="", says="", recipe=None, reason=reason
+        )
+    try:
+        order = resolve(form.recipe_for(default_config(model_type)))
+    except HeadsError as error:
+        return Entry(
+            model_type=model_type,
+            called=called,
+            form=form.name,
+            says=form.says,
+            recipe=None,
+            reason=str(error).removeprefix(f"{form.says} "),
+        )
+    chain = order.sketch(WIDTH, CLASSES)
+    names = [form.name_of(name, order.head.prefix, _base(called)) for name in chain.state_dict()]
+    return Entry(
+        model_type=model_type,
+        called=called,
+        form=form.name,
+        says=form.says,
+        recipe=str(order.recipe),
+        reason=None,
+        tensors=tuple(names),
+        formula=formula(chain),
+    )
+
+
+@cache
+def _file(called: str) -> str:
+    import transformers
+
+    module = transformers._class_to_module[called]  # pyright: ignore[reportAttributeAccessIssue]
+    return module.replace(".", "/") + ".py"
+
+
+@cache
+def _text(file: str) -> str:
+    import transformers
+
+    return (Path(transformers.__file__).parent / file).read_text("utf-8")
+
+
+@cache
+def _place(called: str) -> tuple[str, int]:
+    file = _file(called)
+    found = re.search(rf"^class {called}\b", _text(file), re.MULTILINE)
+    return file, _text(file).count("\n", 0, found.start()) + 1 if found else 1
+
+
+def _base(called: str) -> str:
+    """The `base_model_prefix` of a class, read without importing its module."""
+    text = _text(_file(called))
+    start = text.find(f"class {called}")
+    own = re.search(r'base_model_prefix = "(\w+)"', text[start:])
+    found = re.findall(r'^    base_model_prefix = "(\w+)"', text, re.MULTILINE)
+    return found[0] if found else own[1] if own else "model"

@@ -1,0 +1,141 @@
+"""From a name to a base model in memory.
+
+Legend: t tokens, d width.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+from heads.errors import ModelError
+from heads.parts.families import FAMILIES
+from heads.parts.forms import setting
+from heads.parts.models import BUNDLED
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.gate import Checkpoint, admit
+from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.pipeline.states import Encoded
+from heads.pipeline.weights import (
+    has_separator,
+    model_of,
+    pooler_of,
+    pooler_weights,
+    room_for,
+    stubborn_tokens,
+)
+from heads.settings import Limits
+
+_loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
+_loading = threading.Lock()
+
+
+def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Backbone:
+    """Brings a base model into memory, or finds it there.
+
+    Raises:
+        ModelError: It cannot be reached, or must not be loaded.
+    """
+    checkpoint = admit(model, limits, download)  # not under the lock: it may download
+    with _loading:
+        key = (checkpoint.id, checkpoint.revision, limits)
+        if key not in _loaded:
+            _loaded[key] = _build(checkpoint, limits)
+        _loaded.move_to_end(key)
+        while len(_loaded) > limits.models_in_memory:
+            _loaded.popitem(last=False)
+        return _loaded[key]
+
+
+def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
+    """Builds an admitted checkpoint; whatever that raises is the checkpoint's fault."""
+    from transformers.utils import logging
+
+    # The reports of Transformers go to stderr; what matters of them is said by the page.
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        backbone = _assembled(checkpoint, limits)
+        short, long = backbone.encode(["one two", "one two three four five six seven"])
+        return measured(backbone, short, long)
+    except ModelError:
+        raise
+    except Exception as error:
+        first = str(error).strip().split("\n", 1)[0].replace(str(checkpoint.folder), "its folder")
+        what = f"{checkpoint.id} cannot be loaded ({type(error).__name__}: {first[:160]})."
+        raise ModelError(what, CHOOSE_ANOTHER) from error
+
+
+def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
+    from transformers import AutoTokenizer
+
+    model, missing = model_of(checkpoint, limits)
+    tokenizer = AutoTokenizer.from_pretrained(
+        checkpoint.folder, trust_remote_code=False, split_special_tokens=True
+    )
+    if model.config.is_encoder_decoder and any(name.startswith("decoder.") for name in missing):
+        model = model.get_encoder()
+    backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
+    pad = tokenizer.pad_token_id
+    return replace(
+        backbone,
+        folder=checkpoint.folder,
+        tokens=room_for(model, tokenizer, limits),
+        stubborn=stubborn_tokens(tokenizer),
+        separates=has_separator(tokenizer),
+        pad=backbone.pad if pad is None else pad,
+        ends=backbone.ends or frozenset({tokenizer.eos_token_id} - {None}),
+        tokenizer=tokenizer,
+    )
+
+
+def around(model: Any, *, id: str, revision: str, missing: list[str]) -> Backbone:
+    """A backbone around a model of Transformers, without a tokenizer and not measured yet.
+
+    Args:
+        model: The base model that the family's classifier runs on.
+        missing: The names of its tensors that the checkpoint lacks.
+    """
+    config = model.config
+    pooler = pooler_of(model, missing)
+    in_file = pooler in ("pretrained", "untrained")
+    ends = setting(config, "eos_token_id")
+    return Backbone(
+        id=id,
+        revision=revision,
+        folder=None,
+        model_type=config.model_type,
+        width=0,
+        layers=0,
+        decoder_width=int(config.is_encoder_decoder and hasattr(model, "decoder")),
+        shifted=config.model_type in FAMILIES and FAMILIES[config.model_type].shifted,
+        parameters=sum(tensor.numel() for tensor in model.parameters()),
+        pooler=pooler,
+        pooler_weights=pooler_weights(model) if in_file else {},
+        tokens=0,
+        stubborn=frozenset(),
+        separates=False,
+        pad=setting(config, "pad_token_id") or 0,
+        ends=frozenset(ends if isinstance(ends, list) else [ends]) - {None},
+        reads_padding=False,
+        model=model.eval().requires_grad_(False),
+        tokenizer=None,
+    )
+
+
+def measured(backbone: Backbone, short: Encoded, long: Encoded) -> Backbone:
+    """Reads a text alone and beside a longer one, and takes from that what sizes it has."""
+    alone, beside = backbone.states([short]), backbone.states([short, long])
+    last = alone.hidden[-1]
+    if last.shape[:2] != (1, len(short)):
+        raise ModelError(f"{backbone.id} does not give one state for every token.", CHOOSE_ANOTHER)
+    if not last.isfinite().all():
+        raise ModelError(f"{backbone.id} answers with no numbers (NaN).", CHOOSE_ANOTHER)
+    difference = (last - beside.hidden[-1][:1, : len(short)]).abs().max()
+    return replace(
+        backbone,
+        width=last.shape[-1],
+        layers=len(alone.hidden) - 1,
+        decoder_width=0 if alone.decoder is None else alone.decoder.shape[-1],
+        reads_padding=backbone.shifted or bool(difference > 1e-3 * last.abs().max()),
+    )

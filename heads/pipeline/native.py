@@ -1,0 +1,182 @@
+"""The head that a base model's own family has: its tensors, and what a checkpoint holds of them.
+
+What is pretrained and what is new is read from Transformers' own loading report; from which
+tensor of the file a pretrained one comes, by comparing numbers.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from heads.errors import CheckpointError
+from heads.parts.families import family
+from heads.parts.forms import Form
+from heads.parts.menu import Order, resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.dice import Dice
+from heads.pipeline.features import Reader
+from heads.recipe import Recipe
+
+CHOOSE = "Choose another model, or train a head of your own on it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeHead:
+    """The head of a checkpoint's own class, as Transformers loads it.
+
+    Attributes:
+        called: The class, such as BertForSequenceClassification.
+        recipe: The recipe that equals it.
+        classes: The names of its classes.
+        many: Whether several may apply: sigmoid instead of softmax.
+        tensors: Its tensors, under our names.
+        names: Our name of each tensor, and its name in the family's checkpoint.
+        new: Our names of those that the checkpoint lacks or has in another shape: random.
+        sources: Our names of the others, and the tensor of the file that each comes from.
+    """
+
+    called: str
+    recipe: Recipe
+    classes: tuple[str, ...]
+    many: bool
+    tensors: Mapping[str, Tensor]
+    names: Mapping[str, str]
+    new: tuple[str, ...]
+    sources: Mapping[str, str]
+
+
+_found: dict[tuple[str, str], NativeHead] = {}
+_finding = threading.Lock()
+
+
+def native_head(backbone: Backbone) -> NativeHead:
+    """The head that a base model's checkpoint has of its own; what it lacks is random.
+
+    Args:
+        backbone: A `Backbone` that came from a checkpoint.
+
+    Raises:
+        RecipeError: No recipe expresses its family's head.
+        CheckpointError: Its tensors are not those of its family's head.
+    """
+    key = (backbone.id, backbone.revision)
+    with _finding:
+        if key not in _found:
+            _found[key] = _loaded(backbone)
+        return _found[key]
+
+
+def _loaded(backbone: Backbone) -> NativeHead:
+    from transformers import AutoModelForSequenceClassification
+
+    form = family(backbone.model_type)
+    recipe = form.recipe_for(backbone.model.config)
+    if backbone.folder is None:
+        raise CheckpointError(f"{backbone.id} is no checkpoint on disk.", CHOOSE)
+    try:
+        # What the checkpoint lacks is random, but the same at every start.
+        with Dice().rolling():
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                backbone.folder,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
+    except (RuntimeError, ValueError, TypeError) as error:
+        what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
+        raise CheckpointError(what, CHOOSE) from error
+    order = resolve(recipe)
+    chain = order.sketch(Reader(order, backbone).width, model.config.num_labels)
+    named = names_of(form, order, chain, model)
+    theirs = model.state_dict()
+    tensors = {ours: theirs[name].clone() for ours, name in named.items()}
+    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    there = {ours: name for ours, name in named.items() if name not in lacking}
+    _check_finite(backbone.id, {named[ours]: tensors[ours] for ours in there})
+    return NativeHead(
+        called=type(model).__name__,
+        recipe=recipe,
+        classes=_classes(model.config),
+        many=_answers_many(model.config),
+        tensors=tensors,
+        names=named,
+        new=tuple(ours for ours in named if ours not in there),
+        sources=_by_our_names(backbone.folder, there, tensors),
+    )
+
+
+def names_of(form: Form, order: Order, chain: nn.Sequential, model: Any) -> dict[str, str]:
+    """Our names of a head's tensors, and what the model of Transformers calls them.
+
+    Args:
+        form: The form of the model's family.
+        chain: Our head, on whatever device, as large as the model's own.
+
+    Raises:
+        CheckpointError: The model has not these tensors, or more.
+    """
+    theirs: Mapping[str, Tensor] = model.state_dict()
+    base = model.base_model_prefix
+    named = {}
+    for ours, tensor in chain.state_dict().items():
+        name = named[ours] = form.name_of(ours, order.head.prefix, base)
+        if name not in theirs:
+            raise CheckpointError(f"The head lacks its tensor {name}.", CHOOSE)
+        if theirs[name].shape != tensor.shape:
+            shapes = " not ".join(str(tuple(t.shape)) for t in (theirs[name], tensor))
+            raise CheckpointError(f"The tensor {name} has the shape {shapes}.", CHOOSE)
+    extra = [n for n in theirs if not n.startswith(f"{base}.") and n not in named.values()]
+    if extra:
+        raise CheckpointError(f"The head has a tensor {extra[0]} that no recipe knows.", CHOOSE)
+    return named
+
+
+def _classes(config: Any) -> tuple[str, ...]:
+    return tuple(str(config.id2label[number]) for number in range(config.num_labels))
+
+
+def _answers_many(config: Any) -> bool:
+    """Several classes may apply, or there is one number only, as of a reward model."""
+    return config.problem_type == "multi_label_classification" or config.num_labels == 1
+
+
+def _check_finite(model: str, tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"The tensor {name} of {model} holds NaN or infinity.", CHOOSE)
+
+
+def _by_our_names(
+    folder: Path, there: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> dict[str, str]:
+    found = dict(sources(folder, {theirs: tensors[ours] for ours, theirs in there.items()}))
+    return {ours: found.get(theirs, theirs) for ours, theirs in there.items()}
+
+
+def sources(folder: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
+    """For each tensor by its name: the tensor of a checkpoint's files that has its numbers."""
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            for wanted_as, tensor in wanted.items():
+                alike = [name for name, shape in shapes.items() if shape == tuple(tensor.shape)]
+                # Renamed or not, the end of a name mostly stays: look there first.
+                alike.sort(key=lambda name, other=wanted_as: -_common_end(name, other))
+                for name in alike:
+                    if torch.equal(file.get_tensor(name).to(tensor.dtype), tensor):
+                        yield wanted_as, name
+                        break
+
+
+def _common_end(one: str, other: str) -> int:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

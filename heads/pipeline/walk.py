@@ -1,0 +1,149 @@
+"""The walk: whether our recipe gives the very logits of each XForSequenceClassification.
+
+Every family is built small and at random, its head's weights are copied into our layers by their
+names in the checkpoint, its base model's into the base model that the app would load, and both
+read the same batch of token numbers.
+Legend: n texts, t tokens, c classes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heads.errors import HeadsError
+from heads.parts.families import family
+from heads.parts.forms import Form, Side, setting
+from heads.parts.menu import LATE, resolve
+from heads.pipeline.assembly import Assembly
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.dice import Dice
+from heads.pipeline.loading import around, measured
+from heads.pipeline.native import names_of
+from heads.pipeline.states import Encoded
+from heads.pipeline.tiny import NOT_BUILT, tiny_model
+from heads.pipeline.weights import bare
+from heads.recipe import Recipe
+
+CLASSES = 3
+LENGTHS = (9, 4, 6, 2)
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What the walk found of one family.
+
+    Attributes:
+        equal: Whether the logits are the same: to the bit, or within rounding where Transformers
+            adds in another order; None where the family was not built.
+        max_difference: The largest difference of two logits.
+        exact: Whether not one bit differs.
+        reason: Why it was not built or not expressed; empty if it was.
+    """
+
+    model_type: str
+    equal: bool | None
+    max_difference: float | None
+    exact: bool
+    reason: str
+
+
+def walk(model_types: Iterable[str]) -> Iterator[Step]:
+    """Compares one family after the other."""
+    for model_type in model_types:
+        yield compare_family(model_type)
+
+
+def compare_family(model_type: str, **settings: Any) -> Step:
+    """Compares our logits with those of the class of one family: a text alone, and batches.
+
+    Args:
+        settings: Config values besides those of the small model.
+    """
+    try:
+        form = family(model_type)
+        if form.reason or model_type in NOT_BUILT:
+            form.recipe_for(None)
+            return _not_built(model_type, NOT_BUILT[model_type])
+        model = tiny_model(model_type, labels=CLASSES, **settings)
+        backbone, module = rebuilt(model, form)
+    except HeadsError as error:
+        return _not_built(model_type, str(error))
+    batch = texts(model.config)
+    asked: list[tuple[list[Encoded], Side]] = [
+        (batch[:1], form.sides[0]),
+        *((batch, side) for side in form.sides),
+    ]
+    theirs = torch.cat([their_logits(model, backbone, *question) for question in asked])
+    ours = torch.cat([our_logits(backbone, module, *question) for question in asked])
+    difference = (ours - theirs).abs().max().item()
+    return Step(
+        model_type=model_type,
+        equal=difference <= ROUNDING * max(1.0, theirs.abs().max().item()),
+        max_difference=difference,
+        exact=torch.equal(ours, theirs),
+        reason="",
+    )
+
+
+def rebuilt(model: Any, form: Form) -> tuple[Backbone, Assembly]:
+    """A model of Transformers as a base model and a head of ours, with copies of its weights."""
+    recipe = form.recipe_for(model.config)
+    base = bare(model.config)
+    base.load_state_dict(model.base_model.state_dict(), strict=False)
+    found = around(base, id=model.config.model_type, revision="tiny", missing=[])
+    short, long = texts(model.config, (8, 12))
+    backbone = measured(found, short, long)
+    with Dice().rolling():
+        module = Assembly(resolve(in_their_order(recipe, form)), backbone, CLASSES)
+    theirs = model.state_dict()
+    named = names_of(form, module.reader.order, module.head, model)
+    module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})
+    return backbone, module.eval()
+
+
+def in_their_order(recipe: Recipe, form: Form) -> Recipe:
+    """The recipe as Transformers computes it: some apply the head to every token first."""
+    return recipe if not form.late else _with_option(recipe, LATE, True)
+
+
+def texts(config: Any, lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
+    """Token numbers that end as the family's tokenizer would end them."""
+    most = (setting(config, "vocab_size") or 120) - 10
+    end = setting(config, "eos_token_id")
+    batch = []
+    for length in lengths:
+        numbers = [10 + (place * place * 13 + length * 7) % most for place in range(length)]
+        numbers = [*numbers[:-1], end] if isinstance(end, int) else numbers
+        batch.append(Encoded(inputs={"input_ids": numbers}, special=[0] * length, whole_length=0))
+    return batch
+
+
+@torch.no_grad()
+def their_logits(model: Any, backbone: Backbone, batch: list[Encoded], side: Side) -> Tensor:
+    """(n, c), what the class of Transformers says, given token numbers and mask alone."""
+    states = backbone.filled(batch, side)
+    return model(**states).logits
+
+
+@torch.no_grad()
+def our_logits(backbone: Backbone, module: Assembly, batch: list[Encoded], side: Side) -> Tensor:
+    """(n, c), what our recipe says of the same batch."""
+    return module(backbone.states(batch, side))
+
+
+def _with_option(recipe: Recipe, name: str, value: bool) -> Recipe:
+    options = dict(recipe.options) | {name: value}
+    return Recipe(
+        pooling=recipe.pooling,
+        layers=recipe.layers,
+        head=recipe.head,
+        options=tuple(sorted(options.items())),
+    )
+
+
+def _not_built(model_type: str, reason: str) -> Step:
+    return Step(model_type=model_type, equal=None, max_difference=None, exact=False, reason=reason)
