@@ -1,0 +1,180 @@
+"""The padding doctor: which harmless-looking changes of its input change a classifier's logits.
+
+Every change is measured against the same text alone, on the class of Transformers as it is.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from heads.errors import ModelError, RecipeError
+from heads.pipeline.doctor.cases import cases
+from heads.pipeline.doctor.models import patient as admitted
+from heads.pipeline.doctor.patient import Patient, Question
+from heads.pipeline.doctor.reasons import Outcome, Scale, advice, outcome, reason, scale
+from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one change of the input does.
+
+    Attributes:
+        case: Its name: repeated, right_padded, left_padded, in_batch, no_mask, ends_in_eos,
+            pad_is_eos, unequal_eos, no_pad_token or truncated.
+        title: What was changed, in plain words.
+        changes: Whether the logits change or fail to come; None where it could not be tried.
+        difference: The largest difference between two logits; None where there are none.
+        relative: The same as a share of the range in which the model's logits lie.
+        why: The reason in one sentence; empty where nothing changes.
+        advice: What to do, in one sentence; empty where nothing changes.
+        error: What the model said when it did not take the input; empty if it did.
+    """
+
+    case: str
+    title: str
+    changes: bool | None
+    difference: float | None
+    relative: float | None
+    why: str
+    advice: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What the doctor found.
+
+    Attributes:
+        model: What was examined: an id, a folder or a family.
+        model_type: Its family.
+        class_name: Its class in Transformers.
+        tiny: Whether it is a small random model that stands for its family.
+        head_is_new: Whether its head, or a part of it, is random as the checkpoint lacks it.
+        recipe: The recipe that equals the class; empty where there is none.
+        no_recipe: Why there is none; empty where there is one.
+        spread: The range in which its logits lie.
+        least: The difference above which it is a finding, and not rounding.
+        notes: What else one must know, a sentence each.
+    """
+
+    model: str
+    model_type: str
+    class_name: str
+    tiny: bool
+    head_is_new: bool
+    recipe: str
+    no_recipe: str
+    spread: float
+    least: float
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """All findings in one sentence."""
+        tried = [finding for finding in self.findings if finding.changes is not None]
+        stops = sum(bool(finding.error) for finding in tried)
+        alter = sum(bool(finding.changes) for finding in tried) - stops
+        many = str(alter) if alter else "None"
+        verb = "alter" if alter > 1 else "alters"
+        says = f"{many} of {len(tried)} changes {verb} the logits of {self.class_name}"
+        return says + (f", and {stops} {'stop' if stops > 1 else 'stops'} it." if stops else ".")
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, the verdict among them."""
+        values = asdict(self) | {"verdict": self.verdict, "notes": list(self.notes)}
+        return values | {"findings": [asdict(finding) for finding in self.findings]}
+
+
+def examine(model: str, *, limits: Limits | None = None) -> Diagnosis:
+    """Tells which changes of the input change a classifier's logits, why, and what to do.
+
+    Args:
+        model: The bundled model, a folder, an id of the Hub; or a family such as "xlnet", of
+            which a small random model is made where no model on this machine has that name.
+
+    Raises:
+        ModelError: There is no such model, it must not be loaded, or it reads no plain text.
+    """
+    patient = admitted(model, limits or limits_here())
+    try:
+        measure = scale(patient)
+    except ModelError as error:
+        what = f"{patient.name} does not read a plain text ({error.what.rstrip('.')})."
+        raise ModelError(what, CHOOSE_ANOTHER) from error
+    outcomes = {case.key: outcome(patient, case, measure) for case in cases(patient)}
+    recipe, no_recipe = _recipe(patient)
+    return Diagnosis(
+        model=patient.name,
+        model_type=patient.model.config.model_type,
+        class_name=type(patient.model).__name__,
+        tiny=patient.tiny,
+        head_is_new=bool(patient.new),
+        recipe=recipe,
+        no_recipe=no_recipe,
+        spread=measure.spread,
+        least=measure.least,
+        findings=tuple(_finding(patient, each, outcomes, measure) for each in outcomes.values()),
+        notes=tuple(_notes(patient, measure)),
+    )
+
+
+def _finding(
+    patient: Patient, found: Outcome, others: dict[str, Outcome], measure: Scale
+) -> Finding:
+    difference, spread = found.difference, measure.spread
+    return Finding(
+        case=found.case.key,
+        title=found.case.title,
+        changes=found.changes,
+        difference=difference,
+        relative=difference / spread if difference is not None and spread > 0 else None,
+        why=reason(patient, found),
+        advice=advice(patient, found, others),
+        error=found.error,
+    )
+
+
+def _recipe(patient: Patient) -> tuple[str, str]:
+    """The recipe that equals the class, or why there is none."""
+    if patient.form is None:
+        return "", "The catalogue does not know this family."
+    try:
+        return str(patient.form.recipe_for(patient.model.config)), ""
+    except RecipeError as error:
+        return "", str(error)
+
+
+def _notes(patient: Patient, measure: Scale) -> list[str]:
+    notes = []
+    if patient.tiny:
+        notes.append(
+            "A small random model of this family was examined: what is found holds for the "
+            "class, the size of a difference does not."
+        )
+    if patient.new:
+        notes.append(
+            f"The checkpoint lacks {patient.new[0]}, so its head is random here, and the same "
+            "every time: the size of a difference depends on it, what is found does not."
+        )
+    if patient.eos is not None and patient.pad == patient.eos:
+        notes.append("Its config names the same token for padding and for the end of a text.")
+    if _is_blind(patient, measure):
+        notes.append(
+            "Its logits hardly depend on a token in the middle of the text here, so that a "
+            "change without effect says little."
+        )
+    return notes
+
+
+def _is_blind(patient: Patient, measure: Scale) -> bool:
+    """Whether another token in the middle of a text makes hardly a difference to the logits."""
+    text, other = patient.texts
+    middle = len(text) // 2
+    token = next((number for number in other if number != text[middle]), text[middle])
+    alone = Question(rows=(text,))
+    changed = Question(rows=((*text[:middle], token, *text[middle + 1 :]),))
+    difference = (patient.logits(alone) - patient.logits(changed)).abs().max().item()
+    return difference <= measure.least

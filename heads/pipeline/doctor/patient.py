@@ -1,0 +1,182 @@
+"""A classifier of Transformers as it is, to be asked about one text in many ways.
+
+Legend: n texts, t places of a batch, c classes.
+"""
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from heads.errors import ModelError
+from heads.parts.forms import Form, setting
+from heads.pipeline.dice import Dice
+from heads.pipeline.tiny import quiet
+
+Row = tuple[int, ...]
+Side = Literal["right", "left"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One way to put a text, alone or with others, before a classifier.
+
+    Attributes:
+        rows: Token numbers; what is asked about is the first row.
+        side: Where a row that is not the longest is filled up.
+        padding: How many places more than the longest row has.
+        masked: Whether the attention mask is given.
+        counted: Whether position numbers are given that begin where the text does.
+        pad: The token that the config shall name as padding, and with which rows are filled up;
+            "own" is the one that it came with.
+        seed: Where torch's random numbers begin.
+    """
+
+    rows: tuple[Row, ...]
+    side: Side = "right"
+    padding: int = 0
+    masked: bool = True
+    counted: bool = False
+    pad: int | Literal["own"] | None = "own"
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Patient:
+    """A classifier with two texts that it can read.
+
+    Attributes:
+        name: What the user called it.
+        form: What the catalogue says of its family, or None.
+        texts: Token numbers of a short text and of a longer one.
+        ends: Whether a text ends in a token that its tokenizer puts there.
+        eos: The number of its end-of-text token, if it has one.
+        filler: The number of the token that fills a batch up.
+        side: Where its tokenizer, or else its class, has a batch filled up.
+        room: How many places it has.
+        tiny: Whether it is a small random model of a family.
+        new: Tensors of its head that the checkpoint lacks.
+    """
+
+    name: str
+    model: Any
+    form: Form | None
+    texts: tuple[Row, ...]
+    ends: bool
+    eos: int | None
+    filler: int
+    side: Side
+    room: int
+    tiny: bool
+    new: tuple[str, ...]
+
+    @property
+    def pad(self) -> int | None:
+        """The token that its config names as padding."""
+        return setting(self.model.config, "pad_token_id")
+
+    def takes(self, argument: str) -> bool:
+        """Whether its class takes this argument."""
+        return argument in inspect.signature(self.model.forward).parameters
+
+    @torch.no_grad()
+    def logits(self, question: Question) -> Tensor:
+        """Its answer to the first text, (c,).
+
+        Raises:
+            ModelError: It does not take such a question; says in one sentence why.
+        """
+        logits = self._answer(question)[0]
+        if not logits.isfinite().all():
+            raise ModelError("It answers with no numbers (NaN).")
+        return logits
+
+    def places(self, question: Question) -> tuple[int, ...]:
+        """Which tokens of the first text the head reads, counted from the text's first.
+
+        They are those on whose last states the logits depend. Numbers below 0 and from the
+        text's length on are padding. Nothing where it has no state for every token.
+        """
+        caught: list[Tensor] = []
+        hook = self.model.base_model.register_forward_hook(
+            lambda _, given, answer: caught.append(answer[0])
+        )
+        try:
+            with torch.enable_grad():
+                logits = self._answer(question)[0]
+            (slope,) = torch.autograd.grad(logits.sum(), caught[-1:], allow_unused=True)
+        except (ModelError, RuntimeError, ValueError, IndexError):
+            return ()  # it reads something else than one tensor of states
+        finally:
+            hook.remove()
+        longest = max(map(len, question.rows)) + question.padding
+        if slope is None or not self.form or self.form.reason:
+            return ()
+        first = longest - len(question.rows[0]) if question.side == "left" else 0
+        read = [place for place, row in enumerate(slope[0]) if row.any()]
+        # A sequence that the model has shortened begins with the same place and no other.
+        known = read if slope.shape[1] == longest else [place for place in read if place == 0]
+        return tuple(place - first for place in known)
+
+    def _answer(self, question: Question) -> Tensor:
+        inputs = _filled(question, question.pad if isinstance(question.pad, int) else self.filler)
+        own = question.pad == "own"
+        naming = nullcontext() if own else _naming(self.model.config, question.pad)
+        try:
+            with quiet(), warnings.catch_warnings(), naming, Dice(question.seed).rolling():
+                warnings.simplefilter("ignore")
+                return self.model(**inputs).logits
+        except Exception as error:
+            raise ModelError(said(error)) from error
+
+
+def _filled(question: Question, pad: int) -> dict[str, Tensor]:
+    """Token numbers, and mask and positions where they are asked for, (n, t) each."""
+    longest = max(map(len, question.rows)) + question.padding
+    numbers = torch.full((len(question.rows), longest), pad)
+    mask = torch.zeros_like(numbers)
+    for place, row in enumerate(question.rows):
+        text = slice(0, len(row)) if question.side == "right" else slice(longest - len(row), None)
+        numbers[place, text] = torch.tensor(row)
+        mask[place, text] = 1
+    inputs = {"input_ids": numbers}
+    if question.masked:
+        inputs["attention_mask"] = mask
+    if question.counted:
+        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    return inputs
+
+
+@contextmanager
+def _naming(config: Any, pad: int | str | None) -> Iterator[None]:
+    """Within it, a config and those inside it name this pad token."""
+    named = [each for each in _within(config) if "pad_token_id" in vars(each)]
+    before = [(each, each.pad_token_id) for each in named]
+    try:
+        for each in named:
+            each.pad_token_id = pad
+        yield
+    finally:
+        for each, own in before:
+            each.pad_token_id = own
+
+
+def _within(config: Any) -> Iterator[Any]:
+    """A config and every config inside it."""
+    yield config
+    for value in vars(config).values():
+        if hasattr(value, "get_text_config"):
+            yield from _within(value)
+
+
+def said(error: Exception, folder: Path | None = None) -> str:
+    """What a model raised, in one line."""
+    text = str(error).replace(str(folder), "its folder") if folder else str(error)
+    first = next(iter(text.strip().splitlines()), "")[:200].rstrip(".")
+    return f"{type(error).__name__}: {first}." if first else f"{type(error).__name__}."
