@@ -52,7 +52,7 @@ def comparison(url: str) -> None:
     from gradio_client import Client
 
     import heads
-    from heads.pipeline.backbone import load
+    from heads.pipeline.loading import load
     from heads.settings import limits
 
     backbone = load(limits=limits())

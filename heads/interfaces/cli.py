@@ -4,16 +4,16 @@ Exit codes: 0 done, 1 a bug of ours, 2 something in the question that does not f
 """
 
 import argparse
-import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces import verbs as run
 from heads.settings import limits, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -72,26 +72,70 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
-    verb.set_defaults(run=_compare)
+    verb.set_defaults(run=run.compare)
 
     verb = verbs.add_parser("explain", parents=[asking], help="a recipe from tokens to logits")
     verb.add_argument("recipe", nargs="+", help="such as cls+roberta; two show what differs")
     verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
-    verb.set_defaults(run=_explain)
+    verb.set_defaults(run=run.explain)
 
+    _add_export(verbs, common)
+    _add_catalogue_verbs(verbs, common)
     _add_other_verbs(verbs, common)
     return parser
+
+
+def _add_catalogue_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+    verb = verbs.add_parser("families", parents=[common], help="every classifier of Transformers")
+    verb.add_argument("family", nargs="*", help="such as bert; all, if none is given")
+    verb.add_argument(
+        "--check", action="store_true", help="build each one small and compare the logits"
+    )
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=run.families)
+
+    verb = verbs.add_parser("diff", parents=[common], help="what sets two heads apart, in words")
+    verb.add_argument("one", help="a recipe, a family such as bert, or a model")
+    verb.add_argument("other", help="the same")
+    verb.add_argument("--model", default=MODEL, metavar="ID", help="the base model of two recipes")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=run.diff)
+
+    verb = verbs.add_parser("doctor", parents=[common], help="what padding does to a classifier")
+    verb.add_argument("model", help="a Hub id, a folder, or a family such as gpt2")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=run.doctor)
+
+    verb = verbs.add_parser("twin", parents=[common], help="the bundled model as another family")
+    verb.add_argument("family", nargs="?", default="", help="such as roberta; lists them if empty")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=run.twin)
+
+
+def _add_export(verbs: Any, common: argparse.ArgumentParser) -> None:
+    verb = verbs.add_parser(
+        "export", parents=[common], help="train a head and write it as a Transformers checkpoint"
+    )
+    verb.add_argument("recipe", help="such as cls+bert, or own: the head that a model came with")
+    verb.add_argument("to", type=Path, help="a new folder; with --onnx a file")
+    verb.add_argument(
+        "--data", default="sentiment", metavar="NAME", help=f"{SAMPLES}, or a CSV file (text,label)"
+    )
+    verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
+    verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=run.export)
 
 
 def _add_other_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb = verbs.add_parser("parts", parents=[common], help="all poolings, layers and heads")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=_parts)
+    verb.set_defaults(run=run.parts)
 
     verb = verbs.add_parser("fetch", parents=[common], help="download a base model beforehand")
     verb.add_argument("model", metavar="ID", help="a Hub id, such as google-bert/bert-base-uncased")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=_fetch)
+    verb.set_defaults(run=run.fetch)
 
     verb = verbs.add_parser("app", parents=[common], help="open the page in a browser")
     verb.add_argument("--port", type=int, help="7860 or the next free one, if not given")
@@ -99,82 +143,7 @@ def _add_other_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", help="0.0.0.0 lets other machines in, and is public mode"
     )
     verb.add_argument("--public", action="store_true", help="small limits, no local folders")
-    verb.set_defaults(run=_app)
-
-
-def _compare(asked: argparse.Namespace) -> None:
-    from heads.pipeline.comparison import RECIPES, comparing
-
-    text = sys.stdin.read() if asked.text == "-" else asked.text
-    events = comparing(
-        text, asked.pair, recipes=asked.recipe or RECIPES, model=asked.model, sample=asked.sample
-    )
-    found = _last(events).comparison
-    if asked.json:
-        _print_json(found.as_json())
-    else:
-        from heads.interfaces import terminal
-
-        terminal.comparison(found)
-
-
-def _explain(asked: argparse.Namespace) -> None:
-    from heads.pipeline.inquiry import TEXT, difference, explaining
-
-    if len(asked.recipe) > 2:
-        raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
-    text = asked.text or TEXT
-    settings = {"model": asked.model, "sample": asked.sample}
-    found = [_last(explaining(recipe, text, asked.pair, **settings)) for recipe in asked.recipe]
-    differs = difference(*asked.recipe, model=asked.model) if len(found) == 2 else ""
-    if asked.json and differs:
-        _print_json({"recipes": [item.as_json() for item in found], "difference": differs})
-    elif asked.json:
-        _print_json(found[0].as_json())
-    else:
-        from heads.interfaces import terminal
-
-        terminal.explanations(found, differs)
-
-
-def _parts(asked: argparse.Namespace) -> None:
-    from heads.parts import menu
-
-    if asked.json:
-        _print_json(menu.parts())
-    else:
-        from heads.interfaces import terminal
-
-        terminal.parts(menu.parts())
-
-
-def _fetch(asked: argparse.Namespace) -> None:
-    from heads.pipeline.backbone import load
-    from heads.pipeline.hub import fetch
-
-    folder = fetch(asked.model, limits(), say=lambda line: print(line, file=sys.stderr))
-    backbone = load(asked.model, limits=limits(), download=False)
-    if asked.json:
-        _print_json({"model": backbone.id, "revision": backbone.revision, "folder": str(folder)})
-    else:
-        print(f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads.")
-
-
-def _app(asked: argparse.Namespace) -> None:
-    print("Starting. At the very first start the example heads are trained: some seconds.")
-    from heads.interfaces.web import LAUNCH, build
-
-    page = build()
-    settings = {"server_name": asked.host, "server_port": asked.port, "quiet": True}
-    try:
-        _, url, _ = page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
-    except (OSError, OverflowError) as error:
-        raise DataError(
-            f"The page cannot be served there ({str(error).splitlines()[0]}).",
-            "Choose another --port.",
-        ) from None
-    print(f"Head to Head is at {url} (Ctrl+C stops it).", flush=True)
-    page.block_thread()
+    verb.set_defaults(run=run.app)
 
 
 def _take(path: Path) -> None:
@@ -194,21 +163,3 @@ def _take(path: Path) -> None:
     except Exception as error:
         what = f"{path} cannot be run ({type(error).__name__}: {error})."
         raise DataError(what, "Mend it, or leave --with out.") from None
-
-
-def _last(events: Iterable[Any]) -> Any:
-    """The last of a stream of events; on a terminal, the progress before it is shown."""
-    from rich.console import Console
-
-    from heads.pipeline.training import Progress
-
-    event = None
-    with Console(stderr=True).status("Starting") as status:
-        for event in events:
-            if isinstance(event, Progress):
-                status.update(f"{event.says} ({event.share:.0%})")
-    return event
-
-
-def _print_json(values: object) -> None:
-    print(json.dumps(values, ensure_ascii=False, indent=2))

@@ -8,32 +8,49 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heads.interfaces.drawings import accuracy, count
-from heads.pipeline.comparison import Comparison, spoken
-from heads.pipeline.explanation import ORIGINS, Explanation
+from heads.interfaces.drawings import accuracy, count, effect
+from heads.pipeline.catalogue import Entry
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.comparison import Comparison
+from heads.pipeline.doctor import Diagnosis
+from heads.pipeline.explanation import Explanation
+from heads.pipeline.export import Exported
+from heads.pipeline.prediction import Prediction
+from heads.pipeline.provenance import ORIGINS, TensorFact
+from heads.pipeline.verdict import spoken
 
 
 def comparison(found: Comparison) -> None:
-    """A class a row, a recipe a column: probability and logit."""
-    predictions = found.predictions
-    table = _table("", *(str(prediction.recipe) for prediction in predictions))
+    """A class a row, a recipe a column: probability and logit; a table for each set of classes."""
+    sets = list(dict.fromkeys(p.classes for p in found.predictions))
+    tables = [_answers([p for p in found.predictions if p.classes == classes]) for classes in sets]
+    lines = [f"Note: {note}" for note in found.notes]
+    trained = next((p for p in found.predictions if p.scores), None)
+    lines.append(f"Probability and logit on {found.model}.")
+    if trained and trained.scores:
+        lines[-1] = (
+            f"{lines[-1][:-1]}; trained on {trained.rows} rows of the sample {found.sample}, "
+            f"scored on {trained.scores.rows} others."
+        )
+    _show(found.verdict, *tables, *lines)
+
+
+def _answers(predictions: Sequence[Prediction]) -> Table:
+    table = _table("", *(p.name for p in predictions))
     gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
-    for place, name in enumerate(found.classes):
+    for place, name in enumerate(predictions[0].classes):
         cells = (f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}" for p in predictions)
         table.add_row(Text(name), *cells)
     table.add_section()
     table.add_row("answer", *(Text(spoken(p.answer), style="bold") for p in predictions))
-    held_out = [accuracy(p.scores).split(" (") for p in predictions]
-    table.add_row("held-out accuracy", *(share for share, _ in held_out))
-    table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
+    if any(p.new for p in predictions):
+        table.add_row("", *("this head is random" if p.new else "" for p in predictions))
+    if any(p.scores for p in predictions):
+        held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
+        table.add_row("held-out accuracy", *(share for share, _ in held_out))
+        table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
     table.add_row("parameters", *(count(p.parameters) for p in predictions))
-    lines = [found.verdict, *(f"Note: {note}" for note in found.notes)]
-    first = predictions[0]
-    lines.append(
-        f"Probability and logit on {found.model}; trained on {first.rows} rows of the sample "
-        f"{found.sample}, scored on {first.scores.rows} others."
-    )
-    _show(lines[0], table, *lines[1:])
+    return table
 
 
 def explanations(found: Sequence[Explanation], difference: str) -> None:
@@ -41,13 +58,15 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
     for item in found:
         table = _table("layer", "does", "shape", "parameters", "weights")
         for step in item.steps:
-            origins = {ORIGINS[fact.origin] for fact in step.tensors}
+            origins = {_origin(fact) for fact in step.tensors}
             where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
             shape = " × ".join(map(str, step.shape))
             number = f"{step.parameters:,}" if step.parameters else ""
             table.add_row(*map(Text, (step.name, step.does, shape, number, where)))
         reads = "  ".join(f"{word} {share:.0%}" for word, share in item.reads)
         notes = [f"Note: {note}" for note in item.notes]
+        if item.equals:
+            notes.append(f"The class that it equals: {item.equals}.")
         if item.twins:
             notes.append(f"The same layers under other names: {', '.join(item.twins)}.")
         head = f"{item.recipe} on {item.model}, {item.classes} classes"
@@ -65,6 +84,61 @@ def parts(shelves: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
             options = ", ".join(f"{name}={value}" for name, value in part["options"].items())
             table.add_row(*map(Text, (part["name"], part["says"], options)))
         _show(table)
+
+
+def _origin(fact: TensorFact) -> str:
+    return ORIGINS[fact.origin] + (f" ({fact.source})" if fact.source else "")
+
+
+def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -> None:
+    """A family a row: its class, its form, its recipe; and whether the walk found it equal."""
+    table = _table(
+        "family", "class", "form", "recipe, or why there is none", *["equal"] * bool(found)
+    )
+    for item in entries:
+        step = found.get(item.model_type, {})
+        told = {True: f"yes ({step.get('max_difference')})", False: "NO", None: "not built"}
+        cells = (item.model_type, item.called, item.form, item.recipe or item.reason or "")
+        checked = (told[step["equal"]].replace("(0.0)", "(to the bit)"),) if step else ()
+        table.add_row(*map(Text, (*cells, *checked)))
+    here = [item for item in entries if item.recipe]
+    _show(table, f"{len(here)} of {len(entries)} families are a recipe here.")
+    if found:
+        equal = sum(step["equal"] is True for step in found.values())
+        exact = sum(step["max_difference"] == 0 for step in found.values())
+        _show(f"{equal} give the very logits of their class, {exact} of them to the last bit.")
+
+
+def diagnosis(found: Diagnosis) -> None:
+    """A change of the input a row: whether the logits change, why, and what to do."""
+    table = _table("the same text", "its logits", "why, and what to do")
+    for item in found.findings:
+        lines = [item.why, item.advice, item.error and f"It says: {item.error}"]
+        table.add_row(*map(Text, (item.title, effect(item), "\n".join(filter(None, lines)))))
+        table.add_section()
+    recipe = f" is {found.recipe}" if found.recipe else f": {found.no_recipe}"
+    _show(found.verdict, table, f"{found.class_name}{recipe}.".replace("..", "."), *found.notes)
+
+
+def exported(found: Exported, classifier: Classifier) -> None:
+    """Where it lies, what it is, how exact it is, what to know."""
+    head = classifier.head
+    what = f"{classifier.recipe} on {head.model}"
+    scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
+    _show(
+        f"{what} ({len(classifier.classes)} classes{scores}) is now {found.called}: {found.folder}",
+        f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
+        *found.notes,
+        *(f"  {name}" for name in found.files),
+    )
+
+
+def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Any rows under their columns."""
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _show(table)
 
 
 def _table(*columns: str) -> Table:

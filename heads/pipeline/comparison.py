@@ -3,7 +3,6 @@
 The page, the shell, the API and Python ask the same function and show the same answer.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -12,14 +11,17 @@ from typing import Any
 from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.pipeline.backbone import Backbone, load
-from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.assembly import TrainedHead
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.differences import same_in_training
+from heads.pipeline.imported import OWN, own_head
+from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
-from heads.pipeline.sampled import sample_for, trained
+from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.states import Encoded
 from heads.pipeline.training import Progress
+from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -33,8 +35,9 @@ class Comparison:
 
     Attributes:
         model: The id of the base model, and which version of it.
-        sample: The data that the heads were trained on.
-        classes: The names of the classes, in the order of every logit.
+        sample: The data that the heads were trained on; empty if all came with the checkpoint.
+        classes: The names of the classes, in the order of every logit. A head that came with
+            the checkpoint may have others: see its prediction.
         many: Whether any number of classes may apply.
         predictions: One a recipe, in the order asked for.
         notes: What one should know before believing the numbers, a sentence each.
@@ -53,26 +56,12 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Who agrees on what, in a sentence or two."""
-        count = Counter(prediction.answer for prediction in self.predictions)
-        most, votes = count.most_common(1)[0]
-        if len(self.predictions) == 1:
-            return f"{self.predictions[0].recipe} says {spoken(most)}."
-        if votes == len(self.predictions):
-            everyone = "Both" if votes == 2 else f"All {votes}"
-            return f"{everyone} heads agree: {spoken(most)}."
-        if votes == 1:
-            number = "two" if len(self.predictions) == 2 else f"{len(self.predictions)}"
-            return f"The {number} heads disagree: " + _others(self.predictions, None)
-        if list(count.values()).count(votes) > 1:
-            return "The heads are split: " + _others(self.predictions, None)
-        return f"{votes} of {len(self.predictions)} heads agree: {spoken(most)}. " + _others(
-            self.predictions, most
-        )
+        return verdict(self.predictions)
 
     @property
     def is_unanimous(self) -> bool:
         """Whether all heads give the same answer."""
-        return len({prediction.answer for prediction in self.predictions}) == 1
+        return is_unanimous(self.predictions)
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as plain values: the answer of `heads compare --json`."""
@@ -89,9 +78,12 @@ class Comparison:
             "recipes": [
                 {
                     "recipe": str(prediction.recipe),
+                    "name": prediction.name,
+                    "classes": list(prediction.classes),
+                    "random": list(prediction.new),
                     "trained_on": prediction.trained_on,
                     "rows": prediction.rows,
-                    "held_out": asdict(prediction.scores),
+                    "held_out": asdict(prediction.scores) if prediction.scores else None,
                     "parameters": prediction.parameters,
                     "answer": list(prediction.answer),
                     "logits": list(prediction.logits),
@@ -126,7 +118,8 @@ def compare(
     Args:
         text: The sentence.
         pair: A second sentence, read together with the first.
-        recipes: The heads, for example ``["mean+linear", "cls+roberta"]``.
+        recipes: The heads, for example ``["mean+linear", "cls+roberta"]``; ``"own"`` is the
+            head that a fine-tuned checkpoint came with.
         model: The bundled base model, a Hub id, or (locally) a folder.
         sample: What the heads are trained on: sentiment, intents, pairs or aspects.
             Without it sentiment, and pairs where there are two sentences.
@@ -160,13 +153,18 @@ def comparing(
             raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     chosen = _chosen(recipes or (), limits)
-    data = sample_for(sample, pair)
+    ours = [recipe for recipe in chosen if isinstance(recipe, Recipe)]
+    data = sample_for(sample, pair) if ours else None
     notes = _cut_notes((text, pair), limits)
     text = gate(text, limits)
-    pair = gate(pair, limits, "second sentence") if data.pair else ""
+    pair = gate(pair, limits, "second sentence") if pair.strip() else ""
     yield Progress(says=f"Loading {model}", share=0.0)
     backbone = load(model, limits=limits)
-    heads = yield from trained(chosen, data, backbone, limits)
+    own = own_head(backbone) if OWN in chosen else None
+    found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
+    remaining = iter(found)
+    heads = [next(remaining) if isinstance(recipe, Recipe) else own for recipe in chosen]
+    heads = [head for head in heads if head is not None]
     encoded = backbone.encode([text], [pair] if pair else [])
     predictions = predict(backbone.states(encoded), heads)
     notes += _token_notes(encoded[0]) + _recipe_notes(heads, backbone)
@@ -176,29 +174,23 @@ def comparing(
             revision=backbone.revision,
             text=text,
             pair=pair,
-            sample=data.name,
-            classes=heads[0].classes,
-            many=heads[0].many,
+            sample=data.name if data else "",
+            classes=(found or heads)[0].classes,
+            many=(found or heads)[0].many,
             predictions=tuple(predictions),
             notes=tuple(notes),
         )
     )
 
 
-def spoken(answer: Sequence[str]) -> str:
-    """The classes of an answer as a reader would say them."""
-    return ", ".join(answer) or "none of the classes"
-
-
-def _others(predictions: Sequence[Prediction], most: tuple[str, ...] | None) -> str:
-    rest = [p for p in predictions if p.answer != most]
-    return "; ".join(f"{p.recipe} says {spoken(p.answer)}" for p in rest) + "."
-
-
-def _chosen(recipes: Sequence[Recipe | str], limits: Limits) -> list[Recipe]:
+def _chosen(recipes: Sequence[Recipe | str], limits: Limits) -> list[Recipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
-    chosen = list(dict.fromkeys(resolve(recipe).recipe for recipe in recipes))
+    is_own = [isinstance(recipe, str) and recipe.strip().lower() == OWN for recipe in recipes]
+    asked = (
+        OWN if own else resolve(recipe).recipe for recipe, own in zip(recipes, is_own, strict=True)
+    )
+    chosen = list(dict.fromkeys(asked))
     if not chosen:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
     if len(chosen) > limits.recipes:
@@ -223,14 +215,19 @@ def _token_notes(encoded: Encoded) -> list[str]:
 
 
 def _recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
-    notes = []
+    notes = [
+        f"The head that {backbone.id} came with is random: the checkpoint lacks it. "
+        "Its probabilities mean nothing."
+        for head in heads
+        if head.new
+    ]
     if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
-    lucky = [str(head.recipe) for head in heads if head.scores.low <= head.scores.majority]
+    lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
         is_or_are = "is" if len(lucky) == 1 else "are"
         notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
-    for one, other in combinations(heads, 2):
+    for one, other in combinations([head for head in heads if not head.is_own], 2):
         if same_in_training(one.recipe, other.recipe, backbone):
             notes.append(
                 f"{one.recipe} and {other.recipe} are the same layers under other names: "

@@ -1,13 +1,15 @@
 """What sets two recipes apart, in words, derived from their layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from torch import nn
+
 from heads.parts.menu import Order, resolve
 from heads.parts.registry import head as heads_shelf
+from heads.pipeline.assembly import begun_with
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import pretrained_tensors, sketch
 from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
@@ -18,7 +20,7 @@ CLASSES = 3  # any number: the layers are the same
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that does something: in words, where its weights come from, and when it acts."""
+    """A layer that does something: in words, where its weights come from, if any, and when."""
 
     says: str
     origin: str
@@ -34,12 +36,19 @@ def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> st
     first, second = resolve(one), resolve(other)
     if first.recipe == second.recipe:
         return "They are the same recipe."
-    sentences = []
+    told = [_layers(order, backbone) for order in (first, second)]
+    return " ".join([*reading_difference(first, second), head_difference(first, second, told)])
+
+
+def reading_difference(first: Order, second: Order) -> Iterator[str]:
+    """What two recipes read, a sentence each, where it is not the same."""
     if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
-        sentences += [f"{_reading(order)}: {_says(order)}" for order in (first, second)]
+        yield from (f"{_reading(order)}: {_says(order)}" for order in (first, second))
     elif first.pooling_options != second.pooling_options:
-        sentences.append(f"They read with other options: {first.recipe} and {second.recipe}.")
-    return " ".join([*sentences, _head_difference(first, second, backbone)])
+        yield f"They read with other options: {first.recipe} and {second.recipe}."
+    if first.late != second.late:
+        order = first if first.late else second
+        yield f"{order.recipe} applies its head to every token and pools the logits."
 
 
 def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
@@ -72,13 +81,23 @@ def twins(order: Order, backbone: Backbone) -> Iterator[str]:
 
 def _layers(order: Order, backbone: Backbone) -> list[Layer]:
     with Dice().rolling():
-        chain = sketch(order, Reader(order, backbone).width, CLASSES)
-    from_base = pretrained_tensors(order, backbone, chain)
+        chain = order.sketch(Reader(order, backbone).width, CLASSES)
+    begun = begun_with(order, backbone, chain)
+    there = backbone.pooler if order.head.from_base else "pretrained"
+    return layers(chain, lambda name: there if f"{name}.weight" in begun else "new")
+
+
+def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[Layer]:
+    """The layers of a head that ever do something.
+
+    Args:
+        origin: Where the weights of the layer of that name come from.
+    """
     last = last_linear(chain)
     return [
         Layer(
             says=words(layer, is_last=name == last),
-            origin=backbone.pooler if f"{name}.weight" in from_base else "new",
+            origin=origin(name) if layer.state_dict() else "",
             in_use=not acts_in_training_only(layer),
         )
         for name, layer in leaves(chain)
@@ -86,11 +105,19 @@ def _layers(order: Order, backbone: Backbone) -> list[Layer]:
     ]
 
 
-def _head_difference(first: Order, second: Order, backbone: Backbone) -> str:
-    a, b = (f"'{_head(order)}'" for order in (first, second))
-    if a == b:
-        return f"Both have the head {a}."
-    one, other = _layers(first, backbone), _layers(second, backbone)
+def head_difference(
+    first: Order, second: Order, told: Sequence[list[Layer]], names: tuple[str, str] = ("", "")
+) -> str:
+    """What sets two heads apart, in a sentence or two.
+
+    Args:
+        told: The layers of each.
+        names: What to call them; the heads' own names if not given.
+    """
+    a, b = (name or f"'{_head(order)}'" for name, order in zip(names, (first, second), strict=True))
+    one, other = told
+    if _head(first) == _head(second):
+        return f"Both have the head '{_head(first)}'."
     ways = [_way(order) for order in (first, second)]
     changes = [*_changes([x.says for x in one], [x.says for x in other]), *_origins(one, other, a)]
     if ways[0] != ways[1]:
@@ -149,4 +176,4 @@ def _reading(order: Order) -> str:
 
 
 def _says(order: Order) -> str:
-    return " ".join(order.says[:-1])
+    return " ".join(order.says[: 1 + bool(order.recipe.layers)])

@@ -11,33 +11,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from heads.parts.blocks import Neighbours
-from heads.parts.menu import Order, resolve
+from heads.parts.bases import base_of
+from heads.parts.menu import resolve
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import Classifier, pretrained_tensors, sketch
+from heads.pipeline.catalogue import equals
 from heads.pipeline.dice import Dice
 from heads.pipeline.differences import twins
 from heads.pipeline.features import Reader
 from heads.pipeline.notation import formula, last_linear, leaves, size_after, words
+from heads.pipeline.provenance import Provenance, TensorFact, provenance
 from heads.recipe import Recipe
-
-Origin = Literal["pretrained", "untrained", "random", "new", "stored"]
-ORIGINS: dict[Origin, str] = {
-    "pretrained": "pretrained, from the base model",
-    "untrained": "in the base model's checkpoint, but never trained",
-    "random": "random: the base model's checkpoint lacks it",
-    "new": "new, learned from the data",
-    "stored": "the training texts themselves",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFact:
-    """One tensor: its name in the Transformers checkpoint, its shape, where it comes from."""
-
-    name: str
-    shape: tuple[str | int, ...]
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +56,7 @@ class Explanation:
         steps: From tokens to logits.
         parameters: How many numbers are learned, the base model's not among them.
         reads: Each token of the text with the share of the pooled vector that it gave.
+        equals: The class of Transformers that the recipe equals, and its file and line.
         twins: Heads that are the same layers under other names.
         notes: What one should know, a sentence each.
     """
@@ -85,6 +70,7 @@ class Explanation:
     steps: tuple[Step, ...]
     parameters: int
     reads: tuple[tuple[str, float], ...]
+    equals: str
     twins: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -100,7 +86,7 @@ def explain(
     classes: int,
     text: str = "",
     pair: str = "",
-    module: Classifier | None = None,
+    head: TrainedHead | None = None,
 ) -> Explanation:
     """Takes a recipe apart on a base model; see `heads.explain`.
 
@@ -108,18 +94,16 @@ def explain(
         classes: How many classes the logits have.
         text: A gated text, to show which tokens are read.
         pair: Its second text.
-        module: The trained classifier; a learned pooling reads evenly before it is trained.
+        head: The trained head; a learned pooling reads evenly before it is trained.
     """
     order = resolve(recipe)
     with Dice().rolling():
-        reader = module.reader if module else Reader(order, backbone)
-    chain = sketch(order, reader.width, classes)
+        reader = head.module.reader if head else Reader(order, backbone)
+    chain = order.sketch(reader.width, classes)
     parts = [part for part in (order.pooling, order.layers, order.head) if part]
     options = {**order.pooling_options, **order.head_options}
-    steps = (
-        *_reading_steps(order, backbone, reader),
-        *_head_steps(order, backbone, chain, reader.width),
-    )
+    facts = provenance(order, backbone, chain, head)
+    steps = (*_base_steps(backbone), *_steps(facts, reader, chain))
     return Explanation(
         recipe=order.recipe,
         model=backbone.id,
@@ -133,12 +117,13 @@ def explain(
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
         reads=_reads(backbone, reader, text, pair) if text else (),
+        equals=equals(order.recipe, backbone.model_type),
         twins=tuple(twins(order, backbone)),
-        notes=tuple(_notes(order, backbone, chain, module)),
+        notes=tuple(_notes(facts, head)),
     )
 
 
-def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator[Step]:
+def _base_steps(backbone: Backbone) -> Iterator[Step]:
     yield Step(kind="text", name="tokens", does="the text in pieces", shape=("t",))
     yield Step(
         kind="base",
@@ -147,6 +132,21 @@ def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator
         shape=("t", backbone.width),
         parameters=backbone.parameters,
     )
+
+
+def _steps(facts: Provenance, reader: Reader, chain: nn.Sequential) -> Iterator[Step]:
+    """Reading, then the head; or the head on every token first, whose logits are then read."""
+    reading = list(_reading_steps(facts, reader))
+    head = list(_head_steps(facts, chain, reader.width))
+    if not facts.order.late:
+        yield from (*reading, *head)
+    else:
+        yield from (*reading[:-1], *head, replace(reading[-1], shape=head[-1].shape[1:]))
+    yield Step(kind="logits", name="logits", does="one number a class", shape=head[-1].shape[-1:])
+
+
+def _reading_steps(facts: Provenance, reader: Reader) -> Iterator[Step]:
+    order = facts.order
     if order.recipe.layers:
         does = order.layers.says if order.layers else f"The states of layer {order.layer}."
         yield _reading_step(
@@ -154,7 +154,8 @@ def _reading_steps(order: Order, backbone: Backbone, reader: Reader) -> Iterator
         )
     does = order.says[0]
     step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
-    yield replace(step, tensors=_pooler_facts(backbone)) if "pooler" in order.pooling.asks else step
+    asks_pooler = "pooler" in order.pooling.asks
+    yield replace(step, tensors=tuple(facts.of_pooler())) if asks_pooler else step
 
 
 def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: object) -> Step:
@@ -170,52 +171,18 @@ def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: obje
     )
 
 
-def _pooler_facts(backbone: Backbone) -> tuple[TensorFact, ...]:
-    """The base model's own pooler: frozen like the rest of it, and random where it came without."""
-    origin: Origin = "random" if backbone.pooler == "new" else _in_checkpoint(backbone)
-    own = ((n, t) for n, t in backbone.model.named_parameters() if n.startswith("pooler."))
-    return tuple(TensorFact(name=n, shape=tuple(t.shape), origin=origin) for n, t in own)
-
-
-def _head_steps(
-    order: Order, backbone: Backbone, chain: nn.Sequential, size: int
-) -> Iterator[Step]:
-    pretrained = pretrained_tensors(order, backbone, chain)
-    layers = leaves(chain)
-    for name, layer in layers:
+def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[Step]:
+    prefix = facts.order.head.prefix
+    for name, layer in leaves(chain):
         size = size_after(layer, size)
-        facts = [
-            TensorFact(
-                name=f"{order.head.prefix}{name}.{key}",
-                shape=_shape(layer, tensor),
-                origin=_origin(layer, f"{name}.{key}" in pretrained, backbone),
-            )
-            for key, tensor in layer.state_dict().items()
-        ]
         yield Step(
             kind="head",
-            name=f"{order.head.prefix}{name}",
+            name=f"{prefix}{name}",
             does=words(layer, is_last=name == last_linear(chain)),
-            shape=(size,),
+            shape=("t", size) if facts.order.late else (size,),
             parameters=sum(tensor.numel() for tensor in layer.parameters()),
-            tensors=tuple(facts),
+            tensors=tuple(facts.of_layer(name, layer)),
         )
-    yield Step(kind="logits", name="logits", does="one number a class", shape=(size,))
-
-
-def _shape(layer: nn.Module, tensor: Tensor) -> tuple[str | int, ...]:
-    shape = tuple(tensor.shape)
-    return ("rows", *shape[1:]) if isinstance(layer, Neighbours) else shape
-
-
-def _origin(layer: nn.Module, from_base: bool, backbone: Backbone) -> Origin:
-    if isinstance(layer, Neighbours):
-        return "stored"
-    return _in_checkpoint(backbone) if from_base else "new"
-
-
-def _in_checkpoint(backbone: Backbone) -> Origin:
-    return "pretrained" if backbone.pooler == "pretrained" else "untrained"
 
 
 @torch.no_grad()
@@ -228,21 +195,37 @@ def _reads(
     return tuple(zip(backbone.words(encoded[0]), shares.tolist(), strict=True))
 
 
-def _notes(
-    order: Order, backbone: Backbone, chain: nn.Sequential, module: Classifier | None
-) -> Iterator[str]:
-    from_base = pretrained_tensors(order, backbone, chain)
-    if order.pooling.name == "pooler" or from_base:
-        yield {
-            "pretrained": f"The pooler's weights come, pretrained, with {backbone.id}.",
-            "untrained": f"The pooler's weights lie in the checkpoint of {backbone.id}, "
-            "but nothing was ever learned into them: they are random.",
-        }.get(backbone.pooler, f"{backbone.id} has no pooler of its own: its weights are random.")
-    if from_base and str(order.recipe).partition("+")[0] != "cls":
-        yield "A pooler belongs on the last layer's first token; here it reads something else."
-    if order.head.from_base and not from_base:
+def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
+    order, backbone = facts.order, facts.backbone
+    if order.head.from_base:
+        yield from _pooler_notes(facts)
+    elif order.pooling.name == "pooler":
+        yield _on_pooler(backbone)
+    elif facts.begun:
+        yield f"Its dense layer comes, pretrained, with {backbone.id}, as in its own class."
+    if head and head.new:
+        yield f"This head is random: {backbone.id} lacks {len(head.new)} of its tensors."
+    if why := base_of(backbone.model_type).why:
+        yield why
+    if order.learns_to_read and head is None:
+        yield "This is the reading before training, when all count nearly the same."
+
+
+def _pooler_notes(facts: Provenance) -> Iterator[str]:
+    order, backbone = facts.order, facts.backbone
+    if facts.begun:
+        yield _on_pooler(backbone)
+        if str(order.recipe).partition("+")[0] != "cls":
+            yield "A pooler belongs on the last layer's first token; here it reads something else."
+    else:
         has = bool(backbone.pooler_weights)
         why = "the pooled vector has another width" if has else "the checkpoint has none"
         yield f"The {order.head.from_base} layer of '{order.head.name}' is new here: {why}."
-    if order.learns_to_read and module is None:
-        yield "This is the reading before training, when all count nearly the same."
+
+
+def _on_pooler(backbone: Backbone) -> str:
+    return {
+        "pretrained": f"The pooler's weights come, pretrained, with {backbone.id}.",
+        "untrained": f"The pooler's weights lie in the checkpoint of {backbone.id}, "
+        "but nothing was ever learned into them: they are random.",
+    }.get(backbone.pooler, f"{backbone.id} has no pooler of its own: its weights are random.")

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.pipeline import differences, explanation
-from heads.pipeline.backbone import load
+from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
+from heads.pipeline.imported import OWN, own_head
+from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
@@ -35,7 +36,8 @@ def explain(
     to read.
 
     Args:
-        recipe: For example ``"cls+roberta"``.
+        recipe: For example ``"cls+roberta"``; ``"own"`` is the head that a fine-tuned
+            checkpoint came with.
         text: The sentence on which the reading is shown.
         pair: A second sentence.
         model: The bundled base model, a Hub id, or (locally) a folder.
@@ -62,33 +64,43 @@ def explaining(
     """The same as `explain`, as a stream: progress, then the explanation."""
     limits = limits or limits_here()
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
-    order = resolve(recipe)
+    is_own = isinstance(recipe, str) and recipe.strip().lower() == OWN
+    order = None if is_own else resolve(recipe)
     data = sample_for(sample, pair)
     text = gate(text, limits)
     pair = gate(pair, limits, "second sentence") if data.pair else ""
     yield Progress(says=f"Loading {model}", share=0.0)
     backbone = load(model, limits=limits)
-    module = None
-    if order.learns_to_read:
-        heads = yield from trained([order.recipe], data, backbone, limits)
-        module = heads[0].module
+    head = None
+    if order is None:
+        head = own_head(backbone)
+    elif order.learns_to_read:
+        head = (yield from trained([order.recipe], corpus_of(data, limits), backbone, limits))[0]
     yield explanation.explain(
-        order.recipe,
+        head.recipe if order is None and head else recipe,
         backbone,
-        classes=len(corpus_of(data, limits).classes),
+        classes=len(head.classes if head else corpus_of(data, limits).classes),
         text=text,
         pair=pair,
-        module=module,
+        head=head,
     )
 
 
 def difference(
     one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED, limits: Limits | None = None
 ) -> str:
-    """What sets the second recipe apart from the first, in a sentence or two.
+    """What sets the second head apart from the first, in a few sentences.
+
+    Args:
+        one: A recipe, a family of Transformers such as ``"bert"``, or a model.
+        other: The same.
+        model: The base model under two recipes.
 
     Raises:
-        HeadsError: A recipe or the base model does not exist or does not fit.
+        HeadsError: A recipe, a family or a model does not exist or does not fit.
     """
+    limits = limits or limits_here()
+    if any(isinstance(name, str) and "+" not in name for name in (one, other)):
+        return subjects.difference(str(one), str(other), limits)
     first, second = resolve(one).recipe, resolve(other).recipe
-    return differences.difference(first, second, load(model, limits=limits or limits_here()))
+    return differences.difference(first, second, load(model, limits=limits))

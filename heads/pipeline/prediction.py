@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.metrics import Scores, answers, probabilities
 from heads.pipeline.states import States
 from heads.recipe import Recipe
@@ -20,6 +20,9 @@ class Prediction:
 
     Attributes:
         recipe: Which head.
+        name: What it is called beside others: the recipe, or that it came with the checkpoint.
+        classes: The names of its classes, in the order of its logits.
+        many: Whether several may apply.
         logits: One number a class, before softmax or sigmoid.
         probabilities: One number a class, after it.
         answer: The classes it decides for; none or several only where several may apply.
@@ -28,10 +31,14 @@ class Prediction:
         parameters: How many numbers the head has learned.
         trained_on: The name of the data, and on how many of its rows.
         rows: On how many rows.
-        scores: Its scores on the rows held out.
+        scores: Its scores on the rows held out, or None where nobody here knows.
+        new: Those of its tensors that are random, since the checkpoint lacks them.
     """
 
     recipe: Recipe
+    name: str
+    classes: tuple[str, ...]
+    many: bool
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
@@ -39,7 +46,8 @@ class Prediction:
     parameters: int
     trained_on: str
     rows: int
-    scores: Scores
+    scores: Scores | None
+    new: tuple[str, ...]
 
 
 @torch.no_grad()
@@ -51,10 +59,14 @@ def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
         shares = probabilities(logits, many=head.many)[0]
         chosen = answers(logits, many=head.many)[0]
         best = shares.sort(descending=True).values
+        name = f"own ({head.recipe})" if head.is_own else str(head.recipe)
         margin = (shares - 0.5).abs().min() * 2 if head.many else best[0] - best[1]
         found.append(
             Prediction(
                 recipe=head.recipe,
+                name=name,
+                classes=head.classes,
+                many=head.many,
                 logits=tuple(logits[0].tolist()),
                 probabilities=tuple(shares.tolist()),
                 answer=tuple(n for n, yes in zip(head.classes, chosen, strict=True) if yes),
@@ -63,6 +75,7 @@ def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
                 trained_on=head.trained_on,
                 rows=head.rows,
                 scores=head.scores,
+                new=head.new,
             )
         )
     return found

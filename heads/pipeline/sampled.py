@@ -6,8 +6,8 @@ from functools import cache
 from heads.errors import DataError
 from heads.parts.samples import Sample, sample
 from heads.pipeline import runs
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import TrainedHead
 from heads.pipeline.corpus import Corpus, read
 from heads.pipeline.training import Progress, Trained, train
 from heads.recipe import Recipe
@@ -37,9 +37,9 @@ def corpus_of(data: Sample, limits: Limits) -> Corpus:
 
 
 def trained(
-    recipes: Sequence[Recipe], data: Sample, backbone: Backbone, limits: Limits
+    recipes: Sequence[Recipe], corpus: Corpus, backbone: Backbone, limits: Limits
 ) -> Generator[Progress, None, list[TrainedHead]]:
-    """Finds heads that were trained on a sample, and trains those that were not.
+    """Finds heads that were trained on these texts before, and trains those that were not.
 
     Yields:
         Progress while it trains.
@@ -47,7 +47,7 @@ def trained(
     Returns:
         The heads, in the order of the recipes.
     """
-    corpus, settings = corpus_of(data, limits), Training()
+    settings = Training()
     keys = {recipe: runs.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
     recalled = {recipe: runs.recall(key, backbone, limits) for recipe, key in keys.items()}
     found = {recipe: head for recipe, head in recalled.items() if head}

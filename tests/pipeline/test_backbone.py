@@ -25,8 +25,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from heads.errors import HeadsError, RecipeError
 from heads.parts.models import BUNDLED
-from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone, load
+from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
 from heads.pipeline.corpus import gate
+from heads.pipeline.loading import load
 from heads.settings import Limits
 
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice", "zq a")

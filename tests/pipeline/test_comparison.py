@@ -57,6 +57,10 @@ def answers(_own_place: None) -> Callable[[str], Comparison]:
 def predicted(recipe: str, *answer: str) -> Prediction:
     return Prediction(
         recipe=Recipe.parse(recipe),
+        name=recipe,
+        classes=("a", "b"),
+        many=False,
+        new=(),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),
         answer=answer,

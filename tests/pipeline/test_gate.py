@@ -28,7 +28,7 @@ from tiny_models import LIMITS, rewrite, save_tiny, small_tokenizer
 from heads.errors import ModelError
 from heads.parts.models import BUNDLED, MODELS
 from heads.pipeline import gate, hub
-from heads.pipeline.backbone import load
+from heads.pipeline.loading import load
 from heads.settings import PUBLIC, Limits
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "hostile"

@@ -25,7 +25,7 @@ from heads.parts.menu import pooling as poolings_shelf
 from heads.parts.menu import resolve
 from heads.pipeline import checkpoint, runs
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.classifier import TrainedHead
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.corpus import Corpus, build
 from heads.pipeline.training import Trained, train
 from heads.settings import Limits, Training
@@ -33,7 +33,7 @@ from heads.settings import Limits, Training
 FEW = Training(epochs=1)
 EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]
 EVERY_POOLING = [f"{name}+linear" for name in poolings_shelf]
-EVERY_LAYERS = [f"mean@{name}+linear" for name in (*layers_shelf, "0", "1")]
+EVERY_LAYERS = [f"mean@{name}+linear" for name in (*layers_shelf, "0", "1") if name != "decoder"]
 WITH_OPTIONS = [
     "attention+mlp?activation=tanh&dropout=0.2&hidden=7&queries=3",
     "mean@mix+bert",

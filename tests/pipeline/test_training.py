@@ -17,11 +17,12 @@ from torch import Tensor
 from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
-from heads.pipeline.backbone import Backbone, load
-from heads.pipeline.classifier import TrainedHead, assemble
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.corpus import Corpus, build, read, split
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
+from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, probabilities, score, wilson
 from heads.pipeline.training import Progress, Trained, train
 from heads.settings import PUBLIC, Limits, Training

@@ -4,7 +4,7 @@ import gradio as gr
 from gradio.events import api as publish
 
 from heads.interfaces import api
-from heads.interfaces.web import compare, explained
+from heads.interfaces.web import compare, doctor, explained, families
 from heads.interfaces.web.theme import CSS, THEME
 from heads.settings import limits
 
@@ -30,6 +30,10 @@ def build() -> gr.Blocks:
                 asked = compare.build(page)
             with gr.Tab("Heads explained", id="explained") as tab:
                 explained.build(tab, asked)
+            with gr.Tab("Catalogue", id="catalogue") as tab:
+                families.build(tab)
+            with gr.Tab("Padding doctor", id="doctor"):
+                doctor.build()
         gr.Markdown(_mode(), elem_classes="quiet")
         for endpoint in (api.compare, api.explain, api.parts):
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)

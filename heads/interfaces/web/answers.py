@@ -45,9 +45,9 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
             used = place < len(predictions)
             columns.append(gr.update(visible=used))
             prediction = predictions[place if used else 0]
-            names.append(drawings.chart_name(str(prediction.recipe)))
+            names.append(drawings.chart_name(prediction.name, is_random=bool(prediction.new)))
             figure = figures.bars(
-                comparison.classes,
+                prediction.classes,
                 prediction.probabilities if percent else prediction.logits,
                 answer=prediction.answer,
                 colour=figures.COLOURS[place],
@@ -78,10 +78,10 @@ def _plot(figure: figures.Figure) -> PlotData:
 
 def _table(comparison: Comparison) -> list[list[Any]]:
     return [
-        [str(prediction.recipe), name, round(logit, 4), round(chance, 4)]
+        [prediction.name, name, round(logit, 4), round(chance, 4)]
         for prediction in comparison.predictions
         for name, logit, chance in zip(
-            comparison.classes, prediction.logits, prediction.probabilities, strict=True
+            prediction.classes, prediction.logits, prediction.probabilities, strict=True
         )
     ]
 

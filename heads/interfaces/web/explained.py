@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import drawings
+from heads.interfaces import diagrams, drawings
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
@@ -97,13 +97,13 @@ def _details(values: list[Any]) -> list[Any]:
 
 def _drawn(explanation: Explanation, sentence_against: str, data: str) -> list[Any]:
     return [
-        drawings.headline(explanation, SAMPLES[data].title),
-        drawings.difference(sentence_against) if sentence_against else "",
+        diagrams.headline(explanation, SAMPLES[data].title),
+        diagrams.difference(sentence_against) if sentence_against else "",
         gr.update(visible=True),
-        drawings.chain(explanation),
-        drawings.reading(explanation),
-        drawings.facts(explanation),
-        drawings.tensors(explanation),
+        diagrams.chain(explanation),
+        diagrams.reading(explanation),
+        diagrams.facts(explanation),
+        diagrams.tensors(explanation),
     ]
 
 

@@ -1,0 +1,203 @@
+"""What the commands of `heads` do: one call into the pipeline, then a table or JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from heads.errors import DataError, LimitError
+from heads.settings import limits
+
+
+def compare(asked: argparse.Namespace) -> None:
+    """Compares heads on one or two sentences."""
+    from heads.pipeline.comparison import RECIPES, comparing
+
+    text = sys.stdin.read() if asked.text == "-" else asked.text
+    events = comparing(
+        text, asked.pair, recipes=asked.recipe or RECIPES, model=asked.model, sample=asked.sample
+    )
+    found = _last(events).comparison
+    if asked.json:
+        _print_json(found.as_json())
+    else:
+        from heads.interfaces import terminal
+
+        terminal.comparison(found)
+
+
+def explain(asked: argparse.Namespace) -> None:
+    """Takes one or two recipes apart."""
+    from heads.pipeline.inquiry import TEXT, difference, explaining
+
+    if len(asked.recipe) > 2:
+        raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
+    text = asked.text or TEXT
+    settings = {"model": asked.model, "sample": asked.sample}
+    found = [_last(explaining(recipe, text, asked.pair, **settings)) for recipe in asked.recipe]
+    differs = difference(*asked.recipe, model=asked.model) if len(found) == 2 else ""
+    if asked.json and differs:
+        _print_json({"recipes": [item.as_json() for item in found], "difference": differs})
+    elif asked.json:
+        _print_json(found[0].as_json())
+    else:
+        from heads.interfaces import terminal
+
+        terminal.explanations(found, differs)
+
+
+def parts(asked: argparse.Namespace) -> None:
+    """Lists poolings, choices of layers and heads."""
+    from heads.parts import menu
+
+    if asked.json:
+        _print_json(menu.parts())
+    else:
+        from heads.interfaces import terminal
+
+        terminal.parts(menu.parts())
+
+
+def fetch(asked: argparse.Namespace) -> None:
+    """Downloads a base model."""
+    from heads.pipeline.hub import fetch
+    from heads.pipeline.loading import load
+
+    folder = fetch(asked.model, limits(), say=lambda line: print(line, file=sys.stderr))
+    backbone = load(asked.model, limits=limits(), download=False)
+    if asked.json:
+        _print_json({"model": backbone.id, "revision": backbone.revision, "folder": str(folder)})
+    else:
+        print(f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads.")
+
+
+def app(asked: argparse.Namespace) -> None:
+    """Serves the page until it is stopped."""
+    print("Starting. At the very first start the example heads are trained: some seconds.")
+    from heads.interfaces.web import LAUNCH, build
+
+    page = build()
+    settings = {"server_name": asked.host, "server_port": asked.port, "quiet": True}
+    try:
+        _, url, _ = page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
+    except (OSError, OverflowError) as error:
+        raise DataError(
+            f"The page cannot be served there ({str(error).splitlines()[0]}).",
+            "Choose another --port.",
+        ) from None
+    print(f"Head to Head is at {url} (Ctrl+C stops it).", flush=True)
+    page.block_thread()
+
+
+def _last(events: Iterable[Any]) -> Any:
+    """The last of a stream of events; on a terminal, the progress before it is shown."""
+    from rich.console import Console
+
+    from heads.pipeline.training import Progress
+
+    event = None
+    with Console(stderr=True).status("Starting") as status:
+        for event in events:
+            if isinstance(event, Progress):
+                status.update(f"{event.says} ({event.share:.0%})")
+    return event
+
+
+def _print_json(values: object) -> None:
+    print(json.dumps(values, ensure_ascii=False, indent=2))
+
+
+def families(asked: argparse.Namespace) -> None:
+    """Lists the catalogue; with --check, also holds each row to the class itself."""
+    from heads.pipeline.catalogue import catalogue, entry
+
+    entries = [entry(name) for name in asked.family] or list(catalogue())
+    found = _walked([item.model_type for item in entries]) if asked.check else {}
+    if asked.json:
+        _print_json([item.as_json() | found.get(item.model_type, {}) for item in entries])
+    else:
+        from heads.interfaces import terminal
+
+        terminal.families(entries, found)
+    if wrong := [name for name, facts in found.items() if facts["equal"] is False]:
+        what = f"{', '.join(wrong)}: the recipe is not what the class computes."
+        raise DataError(what, "Tell us which version of Transformers this is.")
+
+
+def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
+    from heads.pipeline.training import Progress
+    from heads.pipeline.walk import compare_family
+
+    found: dict[str, dict[str, Any]] = {}
+
+    def steps() -> Iterable[Progress]:
+        for number, model_type in enumerate(model_types):
+            yield Progress(says=f"Building {model_type}", share=number / len(model_types))
+            step = compare_family(model_type)
+            found[model_type] = {"equal": step.equal, "max_difference": step.max_difference}
+
+    _last(steps())
+    return found
+
+
+def diff(asked: argparse.Namespace) -> None:
+    """Says in plain words what sets two heads apart."""
+    from heads.pipeline.inquiry import difference
+
+    says = difference(asked.one, asked.other, model=asked.model)
+    if asked.json:
+        _print_json({"one": asked.one, "other": asked.other, "difference": says})
+    else:
+        print(says)
+
+
+def doctor(asked: argparse.Namespace) -> None:
+    """Tells which changes of the padding change a classifier's logits."""
+    from heads.pipeline.doctor import examine
+
+    found = examine(asked.model)
+    if asked.json:
+        _print_json(found.as_json())
+    else:
+        from heads.interfaces import terminal
+
+        terminal.diagnosis(found)
+
+
+def twin(asked: argparse.Namespace) -> None:
+    """Makes the bundled model as another family, or lists the families that it can be."""
+    from heads.pipeline.twin import TWINS, twin_folder, twin_id
+
+    if not asked.family:
+        listed = {twin_id(name): item.says for name, item in TWINS.items()}
+        if asked.json:
+            _print_json([{"model": name, "says": says} for name, says in listed.items()])
+        else:
+            from heads.interfaces import terminal
+
+            terminal.listing(("model", "what it is"), list(listed.items()))
+        return
+    folder = twin_folder(asked.family)
+    name = twin_id(asked.family)
+    if asked.json:
+        _print_json({"model": name, "folder": str(folder)})
+    else:
+        print(f"{name} is ready: {folder}")
+        print(f'Use it as any base model: heads compare "Not bad at all." --model {name}')
+
+
+def export(asked: argparse.Namespace) -> None:
+    """Trains a head, or takes a checkpoint's own, and writes it."""
+    from heads.pipeline.export import export as write
+    from heads.pipeline.fitting import training
+    from heads.pipeline.onnx import write_onnx
+
+    classifier = _last(training(asked.recipe, asked.data, model=asked.model))
+    found = (write_onnx if asked.onnx else write)(classifier, asked.to)
+    if asked.json:
+        _print_json(found.as_json())
+    else:
+        from heads.interfaces import terminal
+
+        terminal.exported(found, classifier)

@@ -1,0 +1,46 @@
+"""The tab Padding doctor: what padding and truncation do to a classifier's logits."""
+
+from typing import Any
+
+import gradio as gr
+
+from heads.interfaces import diagrams, drawings
+from heads.interfaces.web.compare import CONCURRENCY
+from heads.interfaces.web.guards import sentence
+from heads.parts.families import FAMILIES
+from heads.parts.models import BUNDLED, MODELS
+from heads.pipeline.doctor import examine
+
+SAYS = (
+    "The same text alone, padded on either side, in a batch, cut before its end: which of them "
+    "change the logits, by how much, and what to do. A family's name examines a small random "
+    "model of it, for which nothing needs to be downloaded."
+)
+FIRST = "gpt2"
+
+
+def build() -> None:
+    """Draws the tab; nothing is examined before it is asked for."""
+    gr.Markdown(SAYS)
+    with gr.Row(equal_height=True):
+        model = gr.Dropdown(
+            [*FAMILIES, *(base.id for base in MODELS)],
+            value=FIRST,
+            label="Family or model",
+            info="A family such as xlnet, the bundled model, or any id of the Hub.",
+            allow_custom_value=True,
+            interactive=True,
+            scale=3,
+            min_width=220,
+        )
+        button = gr.Button("Examine", variant="primary", scale=1, min_width=140)
+    found = gr.HTML("", elem_id="diagnosis", padding=False)
+    quiet: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private"}
+    gr.on([button.click, model.input], _examined, model, found, **quiet, **CONCURRENCY)
+
+
+def _examined(model: str) -> str:
+    try:
+        return diagrams.diagnosis(examine(model or BUNDLED))
+    except Exception as error:
+        return drawings.failure(sentence(error))

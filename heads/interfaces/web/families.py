@@ -1,0 +1,91 @@
+"""The tab Catalogue: every classifier of Transformers as a recipe, and what sets two apart."""
+
+from typing import Any
+
+import gradio as gr
+
+from heads.interfaces import diagrams, drawings
+from heads.interfaces.web.compare import CONCURRENCY
+from heads.interfaces.web.guards import guarded, sentence
+from heads.parts.families import FAMILIES
+from heads.parts.menu import menu
+from heads.pipeline.catalogue import catalogue, entry
+from heads.pipeline.inquiry import difference
+
+SAYS = (
+    "Every `XForSequenceClassification` of the installed Transformers, as a recipe of ours. "
+    "`heads families --check` builds each one small and compares its logits with the recipe's."
+)
+HEADERS = ["family", "form", "recipe", "what its head does", "tensors of the head"]
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
+
+def build(tab: gr.Tab) -> None:
+    """Draws the tab; the table is filled when it is first opened, for it takes seconds."""
+    gr.Markdown(SAYS)
+    table = gr.Dataframe(
+        headers=HEADERS,
+        datatype="str",
+        interactive=False,
+        max_height=460,
+        show_label=False,
+        show_search="search",
+        wrap=True,
+        column_widths=["12%", "7%", "24%", "32%", "25%"],
+        buttons=["copy", "fullscreen"],
+        elem_id="families",
+    )
+    chosen = gr.HTML(_one("bert"), elem_id="family", padding=False)
+    table.select(_picked, None, chosen, queue=False, **QUIET)
+    _difference()
+    tab.select(_rows, None, table, **QUIET, **CONCURRENCY)
+
+
+def _difference() -> None:
+    gr.Markdown("### What sets two heads apart")
+    names = [*FAMILIES, *(str(recipe) for recipe in menu())]
+    with gr.Row():
+        one, other = (
+            gr.Dropdown(
+                names,
+                value=value,
+                label=label,
+                info="A family, a recipe, or a model such as roberta-base.",
+                allow_custom_value=True,
+                interactive=True,
+                min_width=200,
+            )
+            for label, value in (("One", "bert"), ("The other", "roberta"))
+        )
+    says = gr.HTML(_apart("bert", "roberta"), elem_id="apart", padding=False)
+    gr.on([one.input, other.input], _apart, [one, other], says, **QUIET, **CONCURRENCY)
+
+
+@guarded
+def _rows() -> list[list[str]]:
+    return [
+        [
+            item.model_type,
+            item.form,
+            item.recipe or "none",
+            item.says if item.recipe else f"{item.says} {item.reason}",
+            ", ".join(item.tensors),
+        ]
+        for item in catalogue()
+    ]
+
+
+@guarded
+def _picked(event: gr.SelectData) -> str:
+    return _one(str(event.row_value[0]))
+
+
+def _one(model_type: str) -> str:
+    return diagrams.family(entry(model_type))
+
+
+def _apart(one: str, other: str) -> str:
+    try:
+        return diagrams.difference(difference(one or "", other or ""))
+    except Exception as error:
+        return drawings.failure(sentence(error))

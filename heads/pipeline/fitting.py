@@ -1,0 +1,83 @@
+"""Training one head on one's own texts, from the outside: by name, in one call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from heads.errors import DataError, LimitError
+from heads.parts.menu import resolve
+from heads.parts.models import BUNDLED
+from heads.parts.samples import SAMPLES
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus, read
+from heads.pipeline.imported import OWN, own_head
+from heads.pipeline.loading import load
+from heads.pipeline.sampled import corpus_of, trained
+from heads.pipeline.training import Progress
+from heads.recipe import Recipe
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+
+def train(
+    recipe: Recipe | str,
+    data: str | Path,
+    *,
+    model: str = BUNDLED,
+    limits: Limits | None = None,
+) -> Classifier:
+    """Trains a head on a frozen base model, or finds it where it was trained before.
+
+    Args:
+        recipe: For example ``"cls+roberta"``.
+        data: A sample (sentiment, intents, pairs, aspects), or a CSV file in UTF-8 with the
+            columns text,label or text_a,text_b,label.
+        model: The bundled base model, a Hub id, or a folder.
+
+    Returns:
+        A classifier, with its scores on a quarter of the rows that were held out.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    for event in training(recipe, data, model=model, limits=limits):
+        if isinstance(event, Classifier):
+            return event
+    raise AssertionError("training ends in its result")
+
+
+def training(
+    recipe: Recipe | str,
+    data: str | Path,
+    *,
+    model: str = BUNDLED,
+    limits: Limits | None = None,
+) -> Iterator[Progress | Classifier]:
+    """The same as `train`, as a stream; the recipe may be "own", which needs no data."""
+    limits = limits or limits_here()
+    own = isinstance(recipe, str) and recipe.strip().lower() == OWN
+    order = None if own else resolve(recipe)
+    corpus = None if own else corpus_named(data, limits)
+    yield Progress(says=f"Loading {model}", share=0.0)
+    backbone = load(model, limits=limits)
+    if order is None or corpus is None:
+        head = own_head(backbone)
+    else:
+        head = (yield from trained([order.recipe], corpus, backbone, limits))[0]
+    yield Classifier(backbone=backbone, head=head)
+
+
+def corpus_named(data: str | Path, limits: Limits) -> Corpus:
+    """The texts of a sample or of a file.
+
+    Raises:
+        DataError: There is neither, or the file cannot be used.
+        LimitError: A file, where only samples are allowed.
+    """
+    if str(data) in SAMPLES:
+        return corpus_of(SAMPLES[str(data)], limits)
+    if limits.public:
+        raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
+    if not Path(data).is_file():
+        what = f"There is no sample and no file called {str(data)[:80]}."
+        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a CSV file.")
+    return read(Path(data), limits)

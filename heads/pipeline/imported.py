@@ -1,0 +1,71 @@
+"""The head that a checkpoint came with, as one of ours: any XForSequenceClassification."""
+
+from heads.errors import CheckpointError, RecipeError
+from heads.parts.families import FAMILIES
+from heads.parts.menu import resolve
+from heads.pipeline.assembly import Assembly, TrainedHead
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.dice import Dice
+from heads.pipeline.loading import load as load_backbone
+from heads.pipeline.native import native_head
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+OWN = "own"  # stands where a recipe may stand, for the head that the checkpoint came with
+
+
+def load(model: str, *, limits: Limits | None = None) -> Classifier:
+    """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
+
+    Args:
+        model: A folder that `save_pretrained` wrote, or an id of the Hub.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        A classifier with the labels of its config, whose logits are those of its own class.
+
+    Raises:
+        ModelError: It cannot be reached, or must not be loaded.
+        CheckpointError: It has no trained head, or tensors are missing or wrong.
+        RecipeError: No recipe expresses its family's head; says why.
+    """
+    backbone = load_backbone(model, limits=limits or limits_here())
+    head = own_head(backbone)
+    if head.new:
+        called = native_head(backbone).names
+        lacking = ", ".join(called[name] for name in head.new[:3])
+        what = f"{backbone.id} has no trained head: it lacks {lacking}"
+        more = f" and {len(head.new) - 3} more." if len(head.new) > 3 else "."
+        raise CheckpointError(what + more, "Train one on it, for example with mean+linear.")
+    return Classifier(backbone=backbone, head=head)
+
+
+def own_head(backbone: Backbone) -> TrainedHead:
+    """The head that a base model's checkpoint came with; random where the checkpoint has none.
+
+    Raises:
+        RecipeError: No recipe expresses its family's head; says why.
+        CheckpointError: Its tensors are not those of its family's head.
+    """
+    if backbone.model_type not in FAMILIES:
+        what = f"Transformers has no classifier for the family '{backbone.model_type}'."
+        raise RecipeError(what, "Take 'own' away, or choose another base model.")
+    native = native_head(backbone)
+    if not native.classes:
+        raise CheckpointError(f"The config of {backbone.id} names no classes.", "Choose another.")
+    with Dice().rolling():
+        module = Assembly(resolve(native.recipe), backbone, len(native.classes))
+    module.head.load_state_dict(dict(native.tensors))
+    return TrainedHead(
+        recipe=native.recipe,
+        model=backbone.id,
+        classes=native.classes,
+        many=native.many,
+        trained_on=backbone.id,
+        rows=0,
+        scores=None,
+        training=None,
+        module=module.eval().requires_grad_(False),
+        new=native.new,
+    )

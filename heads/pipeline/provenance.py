@@ -1,0 +1,130 @@
+"""Where each tensor of a recipe comes from: the checkpoint, and which tensor of it, or nowhere.
+
+Read from Transformers' own loading report, never from a table of models.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from heads.parts.blocks import Neighbours
+from heads.parts.menu import Order
+from heads.pipeline.assembly import TrainedHead, begun_with, native_of
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.native import NativeHead, native_head, sources
+
+Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]
+ORIGINS: dict[Origin, str] = {
+    "pretrained": "pretrained, from the base model",
+    "untrained": "in the base model's checkpoint, but never trained",
+    "random": "random: the base model's checkpoint lacks it",
+    "new": "new, learned from the data",
+    "mismatched": "new, since the checkpoint's has another shape",
+    "stored": "the training texts themselves",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFact:
+    """One tensor.
+
+    Attributes:
+        name: Its name in the Transformers checkpoint.
+        shape: Its lengths; `rows` where they depend on the data.
+        origin: Where its numbers come from, a key of `ORIGINS`.
+        source: The tensor of the checkpoint's files that it comes from, if it does.
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    origin: Origin
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What is known of the tensors of a recipe on a base model.
+
+    Attributes:
+        begun: The tensors of the head that training starts from, as the base model has them.
+        native: The head of the checkpoint's own class, where this is it.
+        is_own: Whether the head is the checkpoint's own one, not one trained here.
+    """
+
+    order: Order
+    backbone: Backbone
+    begun: dict[str, Tensor]
+    native: NativeHead | None
+    is_own: bool
+
+    def of_layer(self, name: str, layer: nn.Module) -> Iterator[TensorFact]:
+        """The facts of one layer of the head."""
+        for key, tensor in layer.state_dict().items():
+            ours = f"{name}.{key}"
+            origin, source = self._origin(ours, tensor, layer)
+            shape = tuple(tensor.shape)
+            yield TensorFact(
+                name=self._called(ours),
+                shape=("rows", *shape[1:]) if isinstance(layer, Neighbours) else shape,
+                origin=origin,
+                source=source,
+            )
+
+    def of_pooler(self) -> Iterator[TensorFact]:
+        """The base model's own pooler: frozen like the rest, and random where it came without."""
+        own = {n: t for n, t in self.backbone.model.named_parameters() if n.startswith("pooler.")}
+        new = self.backbone.pooler == "new"
+        found = {} if new else _sources(self.backbone, own)
+        for name, tensor in own.items():
+            origin: Origin = "random" if new else self._in_checkpoint()
+            source = found.get(name, "")
+            yield TensorFact(name=name, shape=tuple(tensor.shape), origin=origin, source=source)
+
+    def _origin(self, ours: str, tensor: Tensor, layer: nn.Module) -> tuple[Origin, str]:
+        if isinstance(layer, Neighbours):
+            return "stored", ""
+        if self.is_own and self.native:
+            source = self.native.sources.get(ours, "")
+            begun_as = self._in_checkpoint() if ours.startswith("pooler.dense") else "pretrained"
+            return (begun_as, source) if source else ("random", "")
+        if ours in self.begun:
+            if self.native:
+                return "pretrained", self.native.sources.get(ours, "")
+            return self._in_checkpoint(), _sources(self.backbone, self.begun).get(ours, "")
+        there = self.native.tensors.get(ours) if self.native else None
+        if self.native and ours in self.native.sources and there is not None:
+            return ("new" if there.shape == tensor.shape else "mismatched"), ""
+        return "new", ""
+
+    def _called(self, ours: str) -> str:
+        if self.is_own and self.native:
+            return self.native.names[ours]
+        return f"{self.order.head.prefix}{ours}"
+
+    def _in_checkpoint(self) -> Origin:
+        return "pretrained" if self.backbone.pooler == "pretrained" else "untrained"
+
+
+def provenance(
+    order: Order, backbone: Backbone, chain: nn.Sequential, head: TrainedHead | None
+) -> Provenance:
+    """What is known of a recipe's tensors; see `Provenance`.
+
+    Args:
+        chain: The head, on whatever device.
+        head: The trained head, if there is one; it may be the checkpoint's own.
+    """
+    is_own = head is not None and head.is_own
+    return Provenance(
+        order=order,
+        backbone=backbone,
+        begun=begun_with(order, backbone, chain),
+        native=native_head(backbone) if is_own else native_of(order, backbone),
+        is_own=is_own,
+    )
+
+
+def _sources(backbone: Backbone, tensors: dict[str, Tensor]) -> dict[str, str]:
+    return dict(sources(backbone.folder, tensors)) if backbone.folder else {}

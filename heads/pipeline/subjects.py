@@ -1,0 +1,93 @@
+"""What sets two heads apart, whatever they are named by: a recipe, a family, a model, its class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heads.errors import HeadsError, ModelError
+from heads.parts.families import FAMILIES
+from heads.parts.menu import Order, resolve
+from heads.parts.models import MODELS
+from heads.pipeline.catalogue import default_config, entry, place
+from heads.pipeline.differences import head_difference, layers, reading_difference
+from heads.pipeline.gate import Checkpoint, admit
+from heads.settings import Limits
+
+WIDTH, CLASSES = 768, 3  # any numbers: the layers are the same
+IN_BASE, IN_HEAD = "in the base model (its pooler)", "in the head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A head to be compared.
+
+    Attributes:
+        name: What the user calls it.
+        called: Its class in Transformers; empty for a recipe.
+        says: What its head does, in one sentence; empty for a recipe.
+        order: Its recipe.
+    """
+
+    name: str
+    called: str
+    says: str
+    order: Order
+
+
+def difference(one: str, other: str, limits: Limits) -> str:
+    """What sets two heads apart, in plain words, of which at least one is no recipe.
+
+    Raises:
+        HeadsError: One of them is neither a recipe, a family nor a model that is known here.
+    """
+    first, second = (subject(name, limits) for name in (one, other))
+    told = [layers(s.order.sketch(WIDTH, CLASSES), _origins(s.order)) for s in (first, second)]
+    lines = [_introduced(item) for item in (first, second)]
+    if first.order.recipe == second.order.recipe:
+        return " ".join([*lines, f"Both are {first.order.recipe}: the same head."])
+    names = (first.name, second.name)
+    heads = head_difference(first.order, second.order, told, names)
+    return " ".join([*lines, *reading_difference(first.order, second.order), heads])
+
+
+def subject(name: str, limits: Limits) -> Subject:
+    """Finds out what a name stands for."""
+    if "+" in name:
+        return Subject(name=name, called="", says="", order=resolve(name))
+    model_type, config = _family(name.strip(), limits)
+    found = entry(model_type)
+    recipe = FAMILIES[model_type].recipe_for(config) if model_type in FAMILIES else None
+    if recipe is None:
+        raise ModelError(f"{name}: {found.reason}", "Name another family.")
+    return Subject(name=name, called=found.called, says=found.says, order=resolve(recipe))
+
+
+def _family(name: str, limits: Limits) -> tuple[str, object]:
+    """The family of a name and the config of its head: of the checkpoint if it is here."""
+    listed = {key.lower(): base.family for base in MODELS for key in (base.id, base.name)}
+    try:
+        checkpoint = admit(name, limits, download=False)
+    except HeadsError:
+        family = name if name in FAMILIES else listed.get(name.lower(), "")
+        if not family:
+            entry(name)  # says which family was meant, if one was
+        return family, default_config(family)
+    return str(checkpoint.config["model_type"]), _config(checkpoint)
+
+
+def _config(checkpoint: Checkpoint) -> object:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+
+
+def _introduced(item: Subject) -> str:
+    if not item.called:
+        return f"{item.name}: {' '.join(item.order.says)}"
+    return (
+        f"{item.name} is a {item.called} ({place(item.called)}), {item.order.recipe}: {item.says}"
+    )
+
+
+def _origins(order: Order) -> Callable[[str], str]:
+    of_base = f"{order.head.from_base}."
+    return lambda name: IN_BASE if order.head.from_base and name.startswith(of_base) else IN_HEAD

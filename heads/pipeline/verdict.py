@@ -1,0 +1,59 @@
+"""Who agrees on what, in a sentence or two."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from heads.pipeline.prediction import Prediction
+
+
+def verdict(predictions: Sequence[Prediction]) -> str:
+    """Who agrees on what; a random head and one with classes of its own are not counted."""
+    counted = [p for p in predictions if not p.new]
+    if not counted:
+        return f"{predictions[0].name} is a random head: what it says means nothing."
+    first = kinds(next((p for p in counted if p.scores), counted[0]).classes)
+    alike = [p for p in counted if kinds(p.classes) == first]
+    others = [p for p in counted if kinds(p.classes) != first]
+    said = f" Of its own classes, {_each(others)}" if others else ""
+    return _among(alike) + said
+
+
+def is_unanimous(predictions: Sequence[Prediction]) -> bool:
+    """Whether all heads give the same answer."""
+    return len({_key(prediction) for prediction in predictions}) == 1
+
+
+def spoken(answer: Sequence[str]) -> str:
+    """The classes of an answer as a reader would say them."""
+    return ", ".join(answer) or "none of the classes"
+
+
+def kinds(classes: Sequence[str]) -> frozenset[str]:
+    """The classes, however they are written: POSITIVE is positive."""
+    return frozenset(name.casefold() for name in classes)
+
+
+def _among(predictions: Sequence[Prediction]) -> str:
+    count = Counter(_key(prediction) for prediction in predictions)
+    most, votes = count.most_common(1)[0]
+    answer = next(p.answer for p in predictions if _key(p) == most)
+    if len(predictions) == 1:
+        return f"{predictions[0].name} says {spoken(answer)}."
+    if votes == len(predictions):
+        everyone = "Both" if votes == 2 else f"All {votes}"
+        return f"{everyone} heads agree: {spoken(answer)}."
+    if votes == 1:
+        number = "two" if len(predictions) == 2 else f"{len(predictions)}"
+        return f"The {number} heads disagree: {_each(predictions)}"
+    if list(count.values()).count(votes) > 1:
+        return f"The heads are split: {_each(predictions)}"
+    rest = [p for p in predictions if _key(p) != most]
+    return f"{votes} of {len(predictions)} heads agree: {spoken(answer)}. {_each(rest)}"
+
+
+def _key(prediction: Prediction) -> frozenset[str]:
+    return kinds(prediction.answer)
+
+
+def _each(predictions: Sequence[Prediction]) -> str:
+    return "; ".join(f"{p.name} says {spoken(p.answer)}" for p in predictions) + "."
