@@ -1,14 +1,18 @@
-"""Writes the tables of README.md anew from the docstrings of the parts; `make docs`."""
+"""Writes the tables of README.md and docs/catalogue.md anew from the parts; `make docs`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heads.parts.families import FORMS
 from heads.parts.menu import parts
 from heads.parts.models import MODELS
 from heads.parts.samples import SAMPLES
+from heads.parts.twins import TWINS, twin_id
+from heads.pipeline.catalogue import Entry, catalogue
 
 README = Path(__file__).parents[1] / "README.md"
+CATALOGUE = Path(__file__).with_name("catalogue.md")
 
 
 def tables() -> dict[str, str]:
@@ -25,6 +29,18 @@ def tables() -> dict[str, str]:
                 for m in MODELS
             ),
         ),
+        "twins": _table(
+            ("model", "what was done to the bundled model"),
+            ((f"`{twin_id(name)}`", twin.says) for name, twin in TWINS.items()),
+        ),
+        "forms": _table(
+            ("form", "what its head does", "recipe", "families"),
+            (_form(name) for name in dict.fromkeys(form.name for form in FORMS)),
+        ),
+        "families": _table(
+            ("family", "class", "form", "recipe", "tensors of the head"),
+            (_family(entry) for entry in catalogue()),
+        ),
         "samples": _table(
             ("sample", "question"), ((f"`{item.name}`", item.says) for item in SAMPLES.values())
         ),
@@ -32,15 +48,29 @@ def tables() -> dict[str, str]:
 
 
 def fresh(text: str) -> str:
-    """The README with its tables written anew."""
+    """A page with those tables written anew whose markers it has."""
     for name, table in tables().items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(start)
         _, found, after = rest.partition(end)
-        if not found:
-            raise SystemExit(f"README.md has no markers for the table '{name}'.")
-        text = f"{before}{start}{table}{end}{after}"
+        if found:
+            text = f"{before}{start}{table}{end}{after}"
     return text
+
+
+def _form(name: str) -> tuple[str, ...]:
+    forms = [form for form in FORMS if form.name == name]
+    first = forms[0]
+    recipes = [text for form in forms for text in (form.recipe, *form.recipes.values()) if text]
+    families = [family for form in forms for family in form.families]
+    told = ", ".join(f"`{recipe}`" for recipe in dict.fromkeys(recipes)) or first.reason
+    return name, first.says, told, f"{len(families)}: {', '.join(families)}"
+
+
+def _family(entry: Entry) -> tuple[str, ...]:
+    told = f"`{entry.recipe}`" if entry.recipe else f"none: {entry.reason}"
+    tensors = ", ".join(f"`{name}`" for name in entry.tensors)
+    return f"`{entry.model_type}`", entry.called, entry.form, told, tensors
 
 
 def _shelf(shelf: Iterable[Mapping[str, Any]]) -> str:
@@ -58,4 +88,5 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(fresh(README.read_text("utf-8")), "utf-8")
+    for page in (README, CATALOGUE):
+        page.write_text(fresh(page.read_text("utf-8")), "utf-8")

@@ -14,6 +14,13 @@ _HOME = {
     "explain": "heads.pipeline.inquiry",
     "difference": "heads.pipeline.inquiry",
     "Explanation": "heads.pipeline.explanation",
+    "train": "heads.pipeline.fitting",
+    "load": "heads.pipeline.imported",
+    "Classifier": "heads.pipeline.classifier",
+    "export": "heads.pipeline.export",
+    "export_onnx": "heads.pipeline.onnx",
+    "catalogue": "heads.pipeline.catalogue",
+    "examine": "heads.pipeline.doctor",
     "pooling": "heads.parts.menu",
     "head": "heads.parts.menu",
     "Pooled": "heads.parts.poolings",
@@ -30,9 +37,16 @@ if TYPE_CHECKING:
     from heads.parts.blocks import chain
     from heads.parts.menu import head, pooling
     from heads.parts.poolings import Pooled
+    from heads.pipeline.catalogue import catalogue
+    from heads.pipeline.classifier import Classifier
     from heads.pipeline.comparison import Comparison, compare
+    from heads.pipeline.doctor import examine
     from heads.pipeline.explanation import Explanation
+    from heads.pipeline.export import export
+    from heads.pipeline.fitting import train
+    from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
+    from heads.pipeline.onnx import export_onnx
     from heads.recipe import Recipe
     from heads.settings import Limits
 

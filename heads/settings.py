@@ -54,6 +54,7 @@ class Limits:
     model_labels: int = 100_000
     model_parameters: int = 20_000_000_000
     download_bytes: int = 40_000_000_000
+    export_bytes: int = 100_000_000_000
 
 
 PUBLIC = Limits(
@@ -68,6 +69,7 @@ PUBLIC = Limits(
     model_labels=1_000,
     model_parameters=500_000_000,
     download_bytes=2_000_000_000,
+    export_bytes=200_000_000,
 )
 
 

@@ -1,6 +1,7 @@
 """The shape of the house: who may import whom, what is light, what is public, how long it is."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,7 @@ ORDER = [
     "heads.pipeline.assembly",
     "heads.pipeline.walk",
     "heads.pipeline.classifier",
+    "heads.pipeline.headfile",
     "heads.pipeline.imported",
     "heads.pipeline.training",
     "heads.pipeline.checkpoint",
@@ -82,6 +84,7 @@ ORDER = [
     "heads.interfaces.web.question",
     "heads.interfaces.web.answers",
     "heads.interfaces.web.recipes",
+    "heads.interfaces.web.take",
     "heads.interfaces.web.compare",
     "heads.interfaces.web.explained",
     "heads.interfaces.web.families",
@@ -167,8 +170,11 @@ def test_the_readme_tables_are_fresh():
         import tables
     finally:
         sys.path.pop(0)
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert tables.fresh(text) == text, "run: make docs"
+    for page in (tables.README, tables.CATALOGUE):
+        text = page.read_text("utf-8")
+        assert tables.fresh(text) == text, "run: make docs"
+        for name in re.findall(r"<!-- /(\w+) -->", text):
+            assert name in tables.tables()
 
 
 def test_requirements_pin_what_the_package_asks_for():

@@ -9,6 +9,8 @@ from heads.interfaces.web.guards import guarded
 from heads.parts import menu
 from heads.parts.models import BUNDLED
 from heads.pipeline import comparison, inquiry
+from heads.pipeline.catalogue import catalogue
+from heads.pipeline.doctor import examine
 
 
 @guarded
@@ -55,6 +57,44 @@ def explain(
         The steps from tokens to logits with their tensors, and each token's share.
     """
     return inquiry.explain(recipe, text, pair, model=model, sample=sample).as_json()
+
+
+@guarded
+def families() -> list[dict[str, Any]]:
+    """List every XForSequenceClassification of Transformers with the recipe that equals it.
+
+    Returns:
+        The family, its class, its form, its recipe, and the reason where there is none.
+    """
+    return [entry.as_json() for entry in catalogue()]
+
+
+@guarded
+def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
+    """Say in plain words what sets two classification heads apart.
+
+    Args:
+        one: A recipe such as cls+bert, a family such as roberta, or a model.
+        other: The same.
+        model: The base model under two recipes.
+
+    Returns:
+        The two names and the difference, a few sentences.
+    """
+    return {"one": one, "other": other, "difference": inquiry.difference(one, other, model=model)}
+
+
+@guarded
+def doctor(model: str) -> dict[str, Any]:
+    """Find which changes of padding and truncation change a classifier's logits, and why.
+
+    Args:
+        model: A family such as gpt2, the bundled model, or a Hub id.
+
+    Returns:
+        Each change with the largest difference of two logits, the reason and what to do.
+    """
+    return examine(model).as_json()
 
 
 @guarded

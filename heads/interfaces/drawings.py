@@ -47,8 +47,7 @@ def effect(finding: Finding) -> str:
         return "not applicable"
     if finding.error:
         return "none: it stops"
-    size = f"{finding.difference:.2g}"
-    return f"change by {size}" if finding.changes else f"stay (within {size})"
+    return f"change by {finding.difference:.2g}" if finding.changes else "stay the same"
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
@@ -62,6 +61,20 @@ def progress(event: Progress) -> Markup:
         '<div class="verdict busy" role="status">{}…'
         '<progress max="1" value="{:.3f}" aria-label="Progress"></progress></div>'
     ).format(event.says, event.share)
+
+
+def busy(says: str) -> Markup:
+    """What is under way, where nobody knows how far it is."""
+    return Markup('<div class="verdict busy" role="status">{}…</div>').format(says)
+
+
+def exported(lines: Iterable[str]) -> Markup:
+    """What was written, and what one should know of it."""
+    first, *rest = lines
+    told = joined(Markup("<p>{}</p>").format(line) for line in rest)
+    return Markup(
+        '<div class="verdict agree" role="status"><p><strong>{}</strong></p>{}</div>'
+    ).format(first, told)
 
 
 def failure(what: str) -> Markup:

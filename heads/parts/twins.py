@@ -33,6 +33,7 @@ class Twin:
 
     Attributes:
         family: The model_type of Transformers.
+        name: How people write it.
         done: What was done to the weights, for the user.
         settings: Values of its config that are not the bundled model's.
         renames: BERT's names of modules and this family's; * stands for the layer's number.
@@ -44,6 +45,7 @@ class Twin:
     """
 
     family: str
+    name: str
     done: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     renames: Renames = ()
@@ -52,6 +54,11 @@ class Twin:
     segments: bool = True
     new: Mapping[str, Literal["zeros", "identity"]] = field(default_factory=dict)
     difference: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """What the page calls it."""
+        return f"{BUNDLED} as {self.name}"
 
     @property
     def says(self) -> str:
@@ -76,6 +83,7 @@ def _layers(prefix: str, names: str) -> Renames:
 
 _ROBERTA = Twin(
     family="roberta",
+    name="RoBERTa",
     done="An empty row put before the position embeddings, since these are counted from pad + 1",
     settings={"max_position_embeddings": 513},
     rows=1,
@@ -84,6 +92,7 @@ _ROWS = (
     _ROBERTA,
     Twin(
         family="distilbert",
+        name="DistilBERT",
         done="Tensors renamed, and the first segment's embedding added to the words'",
         settings={"hidden_dim": 1536},
         renames=_layers(
@@ -95,11 +104,13 @@ _ROWS = (
     ),
     Twin(
         family="electra",
+        name="ELECTRA",
         done="As it is, but for the pooler that ELECTRA does not have",
         settings={"embedding_size": 384},
     ),
     Twin(
         family="deberta-v2",
+        name="DeBERTa-v2",
         done="Tensors renamed, with relative attention off and absolute positions on",
         settings={"relative_attention": False, "position_biased_input": True},
         renames=_layers(
@@ -112,6 +123,7 @@ _ROWS = (
     ),
     Twin(
         family="mpnet",
+        name="MPNet",
         done="Tensors renamed, two empty rows before the position embeddings, relative bias 0, "
         "and the first segment's embedding added to the words'",
         settings={"max_position_embeddings": 514},
@@ -127,6 +139,7 @@ _ROWS = (
     ),
     Twin(
         family="albert",
+        name="ALBERT",
         done="Tensors renamed, a group for each layer so that none is shared, and the identity "
         "between embeddings and layers",
         settings={"embedding_size": 384, "num_hidden_groups": 6},
@@ -146,6 +159,7 @@ _ROWS = (
     ),
     Twin(
         family="xlm",
+        name="XLM",
         done="Tensors renamed, language embeddings off, and the first segment's embedding added "
         "to the words'",
         settings={"use_lang_emb": False, "unk_index": 100, "mask_index": 103},
@@ -162,10 +176,12 @@ _ROWS = (
         segments=False,
         difference=1e-5,
     ),
-    Twin(family="ernie", done="As it is, without ERNIE's task embeddings", pooled=True),
-    replace(_ROBERTA, family="xlm-roberta"),
-    replace(_ROBERTA, family="camembert"),
-    replace(_ROBERTA, family="data2vec-text"),
+    Twin(
+        family="ernie", name="ERNIE", done="As it is, without ERNIE's task embeddings", pooled=True
+    ),
+    replace(_ROBERTA, family="xlm-roberta", name="XLM-RoBERTa"),
+    replace(_ROBERTA, family="camembert", name="CamemBERT"),
+    replace(_ROBERTA, family="data2vec-text", name="Data2Vec-text"),
 )
 TWINS: Mapping[str, Twin] = {twin.family: twin for twin in _ROWS}
 

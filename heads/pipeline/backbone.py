@@ -127,11 +127,15 @@ class Backbone:
         )
 
     def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
-        """The decoder's states (n, t, d), and where they are read: as the text, or one further."""
-        further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
-        read = torch.maximum(mask, further) if self.shifted else mask
+        """The decoder's states, 0 where they are not read, and where they are."""
+        read = self._decoder_mask(mask)
         states = output.last_hidden_state.masked_fill((read == 0)[..., None], 0.0)
         return {"decoder": states, "decoder_mask": read.float()}
+
+    def _decoder_mask(self, mask: Tensor) -> Tensor:
+        """(n, t), where the decoder is read: as the text stands, or one place further on."""
+        further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
+        return torch.maximum(mask, further) if self.shifted else mask
 
     def filled(self, batch: Sequence[Encoded], side: Side = "right") -> dict[str, Tensor]:
         """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""

@@ -16,6 +16,7 @@ from heads.parts.families import FAMILIES, family
 from heads.parts.forms import Form
 from heads.parts.menu import LATE, resolve
 from heads.pipeline.notation import formula
+from heads.pipeline.tiny import quiet
 from heads.recipe import Recipe
 
 SOURCE = (
@@ -126,7 +127,8 @@ def default_config(model_type: str) -> Any:
     """The config that a family has before anything is set."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[model_type]()
+    with quiet():  # some defaults of Transformers' own make it warn
+        return CONFIG_MAPPING[model_type]()
 
 
 def _entry(model_type: str, called: str) -> Entry:

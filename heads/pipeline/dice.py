@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # one piece of work may begin another within it
 
 
 class Dice:

@@ -220,7 +220,7 @@ def _verified(classifier: Classifier, path: Path) -> float:
         what = f"What was written does not load whole: {odd[0]}."
         raise CheckpointError(what, "Export another recipe, and tell us of this one.")
     tokenizer = AutoTokenizer.from_pretrained(path)
-    ours = classifier.logits(TEXTS)
+    ours = torch.cat([classifier.logits([text]) for text in TEXTS])
     with torch.inference_mode():
         theirs = torch.cat(
             [

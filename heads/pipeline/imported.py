@@ -1,25 +1,40 @@
 """The head that a checkpoint came with, as one of ours: any XForSequenceClassification."""
 
+from pathlib import Path
+
 from heads.errors import CheckpointError, RecipeError
 from heads.parts.families import FAMILIES
 from heads.parts.menu import resolve
+from heads.parts.models import BUNDLED
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
+from heads.pipeline.headfile import load_head
 from heads.pipeline.loading import load as load_backbone
 from heads.pipeline.native import native_head
+from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
 OWN = "own"  # stands where a recipe may stand, for the head that the checkpoint came with
 
 
-def load(model: str, *, limits: Limits | None = None) -> Classifier:
+def load(
+    model: str | Path,
+    *,
+    base: str = BUNDLED,
+    recipe: Recipe | str = "mean+linear",
+    limits: Limits | None = None,
+) -> Classifier:
     """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
 
     Args:
-        model: A folder that `save_pretrained` wrote, or an id of the Hub.
+        model: A folder that `save_pretrained` wrote, or an id of the Hub; or a safetensors file
+            that holds a head alone.
+        base: The base model of a head alone.
+        recipe: The recipe of a head alone.
         limits: What is allowed; this place's limits if not given.
 
     Returns:
@@ -30,7 +45,14 @@ def load(model: str, *, limits: Limits | None = None) -> Classifier:
         CheckpointError: It has no trained head, or tensors are missing or wrong.
         RecipeError: No recipe expresses its family's head; says why.
     """
-    backbone = load_backbone(model, limits=limits or limits_here())
+    limits = limits or limits_here()
+    if str(model).endswith(".safetensors"):
+        if limits.public or not Path(model).is_file():
+            raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")
+        backbone = load_backbone(base, limits=limits)
+        head = load_head(Path(model), recipe, backbone, limits)
+        return Classifier(backbone=backbone, head=head)
+    backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
     if head.new:
         called = native_head(backbone).names

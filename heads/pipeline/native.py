@@ -67,10 +67,13 @@ def native_head(backbone: Backbone) -> NativeHead:
         CheckpointError: Its tensors are not those of its family's head.
     """
     key = (backbone.id, backbone.revision)
-    with _finding:
-        if key not in _found:
-            _found[key] = _loaded(backbone)
-        return _found[key]
+    if key not in _found:
+        # What the checkpoint lacks is random, but the same at every start. The dice come first:
+        # who asks within a roll of its own has them already, and two locks need one order.
+        with Dice().rolling(), _finding:
+            if key not in _found:
+                _found[key] = _loaded(backbone)
+    return _found[key]
 
 
 def _loaded(backbone: Backbone) -> NativeHead:
@@ -81,16 +84,14 @@ def _loaded(backbone: Backbone) -> NativeHead:
     if backbone.folder is None:
         raise CheckpointError(f"{backbone.id} is no checkpoint on disk.", CHOOSE)
     try:
-        # What the checkpoint lacks is random, but the same at every start.
-        with Dice().rolling():
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                backbone.folder,
-                trust_remote_code=False,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            backbone.folder,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
     except (RuntimeError, ValueError, TypeError) as error:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import zipfile
 
 import pytest
 
@@ -31,6 +32,15 @@ def ask(page, text):
     page.wait_for_function("old => document.querySelector('#cards').innerText !== old", arg=before)
 
 
+def turn_to(page, name):
+    """Opens a tab; on a narrow screen the last ones stand in a menu."""
+    tab = page.get_by_role("tab", name=name)
+    if tab.count() == 0:
+        page.get_by_label("More tabs").click()
+        tab = page.locator(".overflow-dropdown").get_by_role("button", name=name)
+    tab.click()
+
+
 def recipes(page):
     return page.locator(".card h4").all_inner_texts()
 
@@ -51,7 +61,7 @@ def test_opens_on_a_finished_example(tab, look, theme, width):
     assert page.locator("h1").inner_text() == "Head to Head"
     fits(page)
     look(page, f"compare-{theme}-{width}")
-    page.get_by_role("tab", name="Heads explained").click()
+    page.get_by_role("tab", name="Explained").click()
     page.locator("#chain li").first.wait_for()
     fits(page)
     look(page, f"explained-{theme}-{width}")
@@ -168,7 +178,7 @@ def test_hostile_text_stays_text(tab):
         '<img src=x onerror="window.xss=1"> ![x](http://evil.example/a.png) <script>xss=1</script>'
     )
     ask(page, hostile)
-    page.get_by_role("tab", name="Heads explained").click()
+    page.get_by_role("tab", name="Explained").click()
     page.locator("#reading .read", has_text="evil").wait_for()
     assert page.evaluate("window.xss") is None
 
@@ -176,7 +186,7 @@ def test_hostile_text_stays_text(tab):
 def test_explains_a_recipe_and_what_sets_two_apart(tab, look):
     page = tab()
     ask(page, "Every word counts here.")
-    page.get_by_role("tab", name="Heads explained").click()
+    page.get_by_role("tab", name="Explained").click()
     page.locator("#reading .read", has_text="every").wait_for()
     assert "never trained" in page.locator("#against").inner_text()
     choose(page, "Recipe", "attention+linear")
@@ -209,3 +219,49 @@ def test_asks_only_for_font_weights_that_are_whole(tab):
         ".map(e => getComputedStyle(e).fontWeight))]"
     )
     assert set(weights) <= {"400", "700"}
+
+
+def test_a_random_head_says_so_wherever_its_numbers_stand(tab, look):
+    page = tab("?text=Not+bad+at+all.&recipes=own,mean%2Blinear")
+    page.locator(".card h4", has_text="own (cls+bert)").wait_for()
+    assert "is random" in page.locator("#verdict").inner_text()
+    assert page.locator(".card", has_text="own").locator(".random").count() == 1
+    marks = page.locator(".chart-name .random")
+    assert [marks.nth(n).is_visible() for n in range(marks.count())].count(True) == 2
+    look(page, "own-random")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_catalogue_is_searched_and_two_heads_are_set_apart(tab, look, width):
+    page = tab(width=width)
+    turn_to(page, "Catalogue")
+    table = page.locator("#families")
+    table.get_by_text("albert", exact=True).first.wait_for()
+    search = table.get_by_placeholder("Search")
+    search.fill("modernbert-decoder")
+    table.get_by_text("modernbert-decoder", exact=True).first.click()
+    page.locator("#family", has_text="ModernBertDecoderForSequenceClassification").wait_for()
+    choose(page, "The other", "distilbert")
+    page.locator("#apart", has_text="DistilBertForSequenceClassification").wait_for()
+    look(page, f"catalogue-{width}")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_doctor_examines_a_family(tab, look, width):
+    page = tab(width=width)
+    turn_to(page, "Doctor")
+    page.get_by_role("button", name="Examine").click()
+    page.locator("#diagnosis", has_text="GPT2ForSequenceClassification").wait_for()
+    look(page, f"doctor-{width}")
+
+
+def test_a_head_is_taken_away_as_a_folder(tab, look):
+    page = tab()
+    page.get_by_text("Take a head with you").click()
+    page.get_by_role("button", name="Prepare the file").click()
+    page.locator("#taken", has_text="see load.py in it").wait_for(timeout=60_000)
+    look(page, "taken")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download", exact=True).click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert {"cls-linear/load.py", "cls-linear/README.md"} <= set(archive.namelist())

@@ -57,6 +57,114 @@ def test_explain_one_recipe_and_what_sets_two_apart(capsys):
     assert [item["recipe"] for item in found["recipes"]] == ["cls+bert", "cls+roberta"]
 
 
+def test_families_lists_the_whole_mapping_in_the_documented_form(capsys):
+    code, out, _ = run(capsys, "families", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {frozenset(item) for item in found} == {
+        frozenset(("model_type", "class", "form", "recipe", "reason"))
+    }
+    rows = {item["model_type"]: item for item in found}
+    assert len(rows) == len(found)
+    assert rows["bert"]["class"] == "BertForSequenceClassification"
+    assert (rows["bert"]["form"], rows["bert"]["recipe"]) == ("F2", "cls+bert")
+    assert [name for name, item in rows.items() if item["reason"]] == ["layoutlmv2", "perceiver"]
+    code, out, _ = run(capsys, "families")
+    assert code == 0
+    assert "RobertaForSequenceClassification" in out.replace("\n", "")
+
+
+def test_families_are_checked_against_their_classes(capsys):
+    code, out, _ = run(capsys, "families", "gpt2", "eurobert", "perceiver", "--check", "--json")
+    rows = {item["model_type"]: item for item in json.loads(out)}
+    assert code == 0
+    assert (rows["gpt2"]["equal"], rows["gpt2"]["max_difference"]) == (True, 0.0)
+    assert rows["eurobert"]["equal"]
+    assert 0 < rows["eurobert"]["max_difference"] < 1e-6
+    assert (rows["perceiver"]["equal"], rows["perceiver"]["max_difference"]) == (None, None)
+    code, out, _ = run(capsys, "families", "gpt2", "--check")
+    assert "to the bit" in out
+
+
+def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, capsys):
+    from heads.pipeline import walk
+
+    wrong = walk.Step(model_type="bert", equal=False, max_difference=0.5, exact=False, reason="")
+    monkeypatch.setattr(walk, "compare_family", lambda name: wrong)
+    code, out, err = run(capsys, "families", "bert", "--check")
+    assert code == 2
+    assert "NO" in out
+    assert "bert: the recipe is not what the class computes" in err
+
+
+def test_diff_says_what_sets_two_families_apart(capsys):
+    code, out, _ = run(capsys, "diff", "bert-base-uncased", "roberta-base")
+    assert code == 0
+    assert "adds a dropout (0.1) before the dense layer" in out
+    assert "in the base model (its pooler)" in out
+    code, out, _ = run(capsys, "diff", "cls+bert", "distilbert", "--json")
+    assert set(json.loads(out)) == {"one", "other", "difference"}
+
+
+def test_doctor_examines_a_family_and_the_bundled_model(capsys):
+    code, out, _ = run(capsys, "doctor", "gpt2")
+    assert code == 0
+    assert "GPT2ForSequenceClassification" in out
+    code, out, _ = run(capsys, "doctor", "all-MiniLM-L6-v2", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert next(f for f in found["findings"] if f["case"] == "left_padded")["changes"]
+    assert not next(f for f in found["findings"] if f["case"] == "right_padded")["changes"]
+
+
+def test_a_twin_is_made_and_used_like_any_base_model(capsys):
+    code, out, _ = run(capsys, "twin")
+    assert code == 0
+    assert "all-MiniLM-L6-v2-as-roberta" in out.replace("\n", "")
+    code, out, _ = run(capsys, "twin", "roberta", "--json")
+    name = json.loads(out)["model"]
+    code, out, _ = run(capsys, "explain", "own", "--model", name)
+    assert code == 0
+    assert "classifier.out_proj" in out
+    assert "This head is random" in out.replace("\n", " ")
+
+
+def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
+    folder = str(tmp_path / "mine")
+    code, out, _ = run(capsys, "export", "cls+bert", folder, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["called"], found["native"]) == ("BertForSequenceClassification", True)
+    asked = ["compare", "Not bad at all.", "-r", "own", "-r", "mean+linear", "--json"]
+    code, out, _ = run(capsys, *asked, "--model", folder)
+    own, other = json.loads(out)["recipes"]
+    assert code == 0
+    assert (own["recipe"], own["name"]) == ("cls+bert", "own (cls+bert)")
+    assert own["classes"] == other["classes"] == ["negative", "neutral", "positive"]
+    assert (own["held_out"], own["random"]) == (None, [])
+    code, _, err = run(capsys, "export", "cls+bert", folder)
+    assert code == 2
+    assert "There is something in" in err
+
+
+def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
+    code, out, _ = run(capsys, "export", "mean+linear", str(tmp_path / "mine"))
+    assert code == 0
+    told = " ".join(out.split())
+    assert "No class of Transformers is mean+linear" in told
+    assert "The nearest that is one: cls+bert." in told
+
+
+def test_a_head_is_exported_as_one_onnx_file(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    file = tmp_path / "mine.onnx"
+    code, out, _ = run(capsys, "export", "mean+linear", str(file), "--onnx", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["difference"] < 1e-4
+    assert file.stat().st_size > 50_000_000
+
+
 def test_parts_lists_everything_with_a_sentence(capsys):
     code, out, _ = run(capsys, "parts", "--json")
     shelves = json.loads(out)
@@ -86,6 +194,16 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["compare", "x", "-r", "flatten+roberta"], "would have"),
         (["fetch", "google-bert/bert-base-uncased"], "offline"),
         (["parts", "--with", "/nowhere.py"], "There is no file"),
+        (["families", "rberta"], "Did you mean 'roberta'?"),
+        (["diff", "rberta", "bert"], "Did you mean 'roberta'?"),
+        (["diff", "perceiver", "bert"], "attention decoder"),
+        (["doctor", "nothing-of-the-kind"], "nothing-of-the-kind"),
+        (["doctor", "layoutlmv2"], "detectron2"),
+        (["twin", "robert"], "Did you mean 'roberta'?"),
+        (["explain", "own", "--model", "/nowhere"], "There is no folder /nowhere"),
+        (["export", "own", "/tmp/never-written"], "is random"),
+        (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no sample and no"),
+        (["export", "mean+robert", "/tmp/never-written"], "Did you mean 'roberta'?"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):

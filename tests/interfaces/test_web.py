@@ -29,6 +29,23 @@ def test_compare_needs_only_a_text(client):
     assert len(found["recipes"]) == 4
 
 
+def test_families_difference_and_doctor_answer(client):
+    rows = {row["model_type"]: row for row in client.predict(api_name="/families")}
+    assert rows["bert"]["recipe"] == "cls+bert"
+    found = client.predict("bert", "roberta", api_name="/difference")
+    assert "adds a dropout" in found["difference"]
+    found = client.predict("xlnet", api_name="/doctor")
+    assert next(f for f in found["findings"] if f["case"] == "right_padded")["changes"]
+
+
+def test_the_checkpoints_own_head_is_marked_where_it_is_random(client):
+    found = client.predict("Not bad.", "", ["own", "mean+linear"], api_name="/compare")
+    own, other = found["recipes"]
+    assert own["random"]
+    assert not other["random"]
+    assert "is random" in found["notes"][0]
+
+
 def test_explain_and_parts_answer(client):
     explained = client.predict("cls+roberta", api_name="/explain")
     assert explained["parameters"] == 148_995
@@ -52,9 +69,10 @@ def test_bad_input_is_a_sentence(client, arguments, sentence):
         client.predict(*arguments, api_name="/compare")
 
 
-def test_only_the_three_endpoints_are_public(client):
+def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(named) == {"/compare", "/explain", "/parts"}
+    typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
+    assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]
     assert parameters["recipes"]["parameter_has_default"]

@@ -19,23 +19,26 @@ LAUNCH = {
     "run_history": False,
     "ssr_mode": False,
 }
+ENDPOINTS = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
 
 
 def build() -> gr.Blocks:
     """Builds the page with a finished example in each tab; trains its heads at first."""
-    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=False) as page:
+    with gr.Blocks(
+        title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
+    ) as page:
         gr.Markdown(f"# {TITLE}\n{SAYS}")
         with gr.Tabs():
             with gr.Tab("Compare", id="compare"):
                 asked = compare.build(page)
-            with gr.Tab("Heads explained", id="explained") as tab:
+            with gr.Tab("Explained", id="explained") as tab:
                 explained.build(tab, asked)
             with gr.Tab("Catalogue", id="catalogue") as tab:
                 families.build(tab)
-            with gr.Tab("Padding doctor", id="doctor"):
+            with gr.Tab("Doctor", id="doctor"):
                 doctor.build()
         gr.Markdown(_mode(), elem_classes="quiet")
-        for endpoint in (api.compare, api.explain, api.parts):
+        for endpoint in ENDPOINTS:
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
     return page.queue(max_size=32)
 

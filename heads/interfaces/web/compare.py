@@ -6,12 +6,13 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces.web import recipes
+from heads.interfaces.web import recipes, take
 from heads.interfaces.web.answers import BLANK, PLACES, answered, chips, shown
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
 from heads.parts.models import BUNDLED, MODELS
 from heads.parts.samples import SAMPLES
+from heads.parts.twins import TWINS, twin_id
 from heads.pipeline.comparison import Comparison, compare
 from heads.pipeline.hub import cached_folder
 
@@ -79,6 +80,7 @@ def build(page: gr.Blocks) -> Inputs:
     button = gr.Button("Compare", variant="primary", size="lg")
     inputs = Inputs(text=text, pair=pair, model=model, sample=data, recipes=chosen, second=second)
     outputs = _results(opening)
+    take.build(chosen, model, data, pair)
     _wire(page, inputs, outputs, button, tries)
     return inputs
 
@@ -244,4 +246,5 @@ def _model_choices() -> list[tuple[str, str]]:
         fetched = base.id != BUNDLED and cached_folder(base.id) is not None
         state = "bundled" if base.id == BUNDLED else "on this machine" if fetched else "not fetched"
         choices.append((f"{base.name} ({base.millions}M parameters, {state})", base.id))
-    return choices
+    twins = [(twin.title, twin_id(family)) for family, twin in TWINS.items()]
+    return [*choices[:1], *twins, *choices[1:]]

@@ -1,4 +1,4 @@
-"""The tab Padding doctor: what padding and truncation do to a classifier's logits."""
+"""The tab Doctor: what padding and truncation do to a classifier's logits."""
 
 from typing import Any
 
@@ -22,18 +22,15 @@ FIRST = "gpt2"
 def build() -> None:
     """Draws the tab; nothing is examined before it is asked for."""
     gr.Markdown(SAYS)
-    with gr.Row(equal_height=True):
-        model = gr.Dropdown(
-            [*FAMILIES, *(base.id for base in MODELS)],
-            value=FIRST,
-            label="Family or model",
-            info="A family such as xlnet, the bundled model, or any id of the Hub.",
-            allow_custom_value=True,
-            interactive=True,
-            scale=3,
-            min_width=220,
-        )
-        button = gr.Button("Examine", variant="primary", scale=1, min_width=140)
+    model = gr.Dropdown(
+        [*FAMILIES, *(base.id for base in MODELS)],
+        value=FIRST,
+        label="Family or model",
+        info="A family such as xlnet, the bundled model, or any id of the Hub.",
+        allow_custom_value=True,
+        interactive=True,
+    )
+    button = gr.Button("Examine", variant="primary")
     found = gr.HTML("", elem_id="diagnosis", padding=False)
     quiet: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private"}
     gr.on([button.click, model.input], _examined, model, found, **quiet, **CONCURRENCY)

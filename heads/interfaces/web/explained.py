@@ -1,4 +1,4 @@
-"""The tab Heads explained: a recipe from tokens to logits, and against another one."""
+"""The tab Explained: a recipe from tokens to logits, and against another one."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -8,6 +8,7 @@ from heads.interfaces.web.answers import PLACES
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import OPENING
 from heads.parts.menu import head, layers, menu, pooling, resolve
+from heads.pipeline.imported import OWN
 
 LAST = "the last layer"
 
@@ -16,8 +17,9 @@ def build() -> gr.Dropdown:
     """Draws the menu with the opening recipes, their sentences and the workbench."""
     recipes = gr.Dropdown(
         label="Recipes, up to four",
-        info="pooling+head: type to search, or write your own, such as mean@3+linear.",
-        choices=[str(recipe) for recipe in menu()],
+        info="pooling+head: type to search, or write your own, such as mean@3+linear. "
+        "A fine-tuned model's own head is called own.",
+        choices=[OWN, *(str(recipe) for recipe in menu())],
         value=list(OPENING.recipes),
         multiselect=True,
         max_choices=PLACES,
@@ -78,6 +80,9 @@ def _added(recipes: list[str], reads: str, of: str, top: str) -> list[str]:
 def _legend(recipes: list[str]) -> str:
     lines = []
     for recipe in recipes:
+        if recipe.strip().lower() == OWN:
+            lines.append((OWN, "The head that the checkpoint came with; random if it has none."))
+            continue
         try:
             order = resolve(recipe)
             lines.append((str(order.recipe), " ".join(order.says)))

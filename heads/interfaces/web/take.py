@@ -1,0 +1,100 @@
+"""The export of a head from the tab Compare: a Transformers folder, or one ONNX file."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gradio as gr
+
+from heads.errors import LimitError
+from heads.interfaces import drawings
+from heads.interfaces.web.guards import sentence, throttled
+from heads.interfaces.web.question import OPENING, Question
+from heads.parts.models import BUNDLED
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.export import export
+from heads.pipeline.fitting import training
+from heads.pipeline.onnx import write_onnx
+from heads.settings import limits
+
+FOLDER, ONNX = "Transformers folder (zip)", "ONNX file"
+SAYS = (
+    "The head with its base model, for use without this app: as a class of Transformers where "
+    "there is one that computes the same, else with a short loader of its own."
+)
+ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "export", "concurrency_limit": 1}
+
+
+def build(recipes: gr.Dropdown, model: gr.Dropdown, sample: gr.Dropdown, pair: gr.Textbox) -> None:
+    """Draws the panel; it exports what is chosen above."""
+    with gr.Accordion("Take a head with you", open=False, elem_id="take"):
+        gr.Markdown(SAYS)
+        with gr.Row(equal_height=True):
+            recipe = gr.Dropdown(
+                list(OPENING.recipes),
+                value=OPENING.recipes[0],
+                label="Head",
+                info="One of the recipes above.",
+                interactive=True,
+                min_width=200,
+            )
+            form = gr.Radio([FOLDER, ONNX], value=FOLDER, label="As", min_width=200)
+        button = gr.Button("Prepare the file", size="sm")
+        told = gr.HTML("", elem_id="taken", padding=False)
+        file = gr.DownloadButton("Download", visible=False, variant="primary", size="sm")
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    recipes.change(_offered, recipes, recipe, queue=False, **quiet)
+    asked = [recipe, form, model, sample, pair]
+    button.click(_prepared, asked, [told, file], **quiet, **ONE_AT_A_TIME)
+
+
+def _offered(recipes: list[str]) -> Any:
+    return gr.update(choices=recipes, value=recipes[0] if recipes else None)
+
+
+def _prepared(
+    recipe: str, form: str, model: str, sample: str, pair: str
+) -> Iterator[tuple[str, Any]]:
+    """Trains the head if need be, writes and verifies it, and hands the file over."""
+    hidden = gr.update(visible=False)
+    with TemporaryDirectory(prefix="head-to-head-") as place:
+        try:
+            asked = Question(text="", pair=pair or "", model=model or BUNDLED, sample=sample)
+            data = asked.suited().sample
+            classifier = None
+            for event in throttled(training(recipe or "", data, model=asked.model)):
+                if isinstance(event, Classifier):
+                    classifier = event
+                else:
+                    yield drawings.progress(event), hidden
+            assert classifier is not None
+            yield drawings.busy("Writing and checking the file"), hidden
+            path, says = _written(classifier, form, Path(place))
+            yield drawings.exported(says), gr.update(visible=True, value=str(path))
+        except Exception as error:
+            yield drawings.failure(sentence(error)), hidden
+
+
+def _written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list[str]]:
+    most = limits().export_bytes
+    size = classifier.backbone.parameters * 4
+    if size > most:
+        what = f"{classifier.backbone.id} would be a file of {size / 1e6:,.0f} MB; "
+        raise LimitError(
+            what + f"this place allows {most / 1e6:,.0f} MB.", "Export it on your own machine."
+        )
+    name = "".join(c if c.isalnum() else "-" for c in str(classifier.recipe)).strip("-")[:60]
+    exact = "Loaded anew, its logits differ from the page's by at most {:.1g}."
+    if form == ONNX:
+        path = place / f"{name}.onnx"
+        report = write_onnx(classifier, path)
+        return path, [f"{path.name}: one file.", exact.format(report.difference)]
+    found = export(classifier, place / name)
+    path = place / f"{name}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in found.files:
+            archive.write(found.folder / file, f"{name}/{file}")
+    what = f"{path.name}: a {found.called}." if found.native else f"{path.name}: see load.py in it."
+    return path, [what, exact.format(found.difference), *found.notes]

@@ -1,0 +1,145 @@
+"""A head that somebody saved as a safetensors file of its own, put onto a base model.
+
+The file is foreign: what it holds is judged from its header before any tensor is read, and
+nothing that it names is ever opened or fetched.
+"""
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from heads.errors import CheckpointError
+from heads.pipeline.assembly import Assembly, TrainedHead, assemble
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.config import shown
+from heads.pipeline.dice import Dice
+from heads.recipe import Recipe
+from heads.settings import Limits
+
+HEADER_BYTES = 64_000
+ANOTHER = "Choose another file."
+
+
+def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limits) -> TrainedHead:
+    """Reads the tensors of a head and puts them onto a base model.
+
+    Args:
+        path: A file with the tensors of the recipe's head, in float32 and under their names in
+            our chain or in a Transformers checkpoint, and `labels`, a JSON list, as metadata.
+
+    Raises:
+        CheckpointError: It is no such file, or does not fit the recipe or the base model.
+    """
+    try:
+        header = _header(path)
+        labels = _labels(header.pop("__metadata__", {}), path, backbone)
+        with Dice().rolling():
+            module = assemble(recipe, backbone, len(labels), many=False, limits=limits)
+        named = _fitting(header, module, path, len(labels))
+        tensors = load_file(path)
+    except (OSError, SafetensorError, struct.error) as error:
+        raise _unreadable(path) from error
+    for name in named.values():
+        if not tensors[name].isfinite().all():
+            raise CheckpointError(f"{path.name}: its weights ({name}) hold NaN or Inf.", ANOTHER)
+    module.head.load_state_dict({ours: tensors[name] for ours, name in named.items()})
+    return TrainedHead(
+        recipe=module.reader.order.recipe,
+        model=backbone.id,
+        classes=labels,
+        many=False,
+        trained_on=path.name,
+        rows=0,
+        scores=None,
+        training=None,
+        module=module.eval().requires_grad_(False),
+    )
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The tensors that the file says it holds, and its metadata; refuses what is no such file."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > HEADER_BYTES:
+            if path.stat().st_size < length + 8:
+                raise _unreadable(path)
+            what = f"{path.name}: its header is over {HEADER_BYTES // 1000} kB, so it holds "
+            raise CheckpointError(what + "unexpected tensors.", ANOTHER)
+        raw = file.read(length)
+    try:
+        pairs: list[tuple[str, Any]] = json.loads(raw, object_pairs_hook=list)
+        header = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise _unreadable(path) from None
+    if not isinstance(header, dict):
+        raise _unreadable(path)
+    twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+    if twice:
+        raise CheckpointError(f"{path.name} names {shown(twice[0])} twice.", ANOTHER)
+    return header
+
+
+def _labels(metadata: Any, path: Path, backbone: Backbone) -> tuple[str, ...]:
+    """The names of the classes; the base model that the file names is only compared."""
+    facts = metadata if isinstance(metadata, Mapping) else {}
+    base = facts.get("base_model")
+    if base is not None and base != backbone.id:
+        what = f"{path.name} says that it was made for '{shown(base, 80)}', not for {backbone.id}."
+        raise CheckpointError(what, "Give that base model yourself, if you trust it.")
+    try:
+        labels = json.loads(facts["labels"])
+    except KeyError:
+        what = f"{path.name} does not name its labels."
+        raise CheckpointError(what, "Save it with the metadata labels, a JSON list.") from None
+    except (ValueError, TypeError, RecursionError):
+        labels = None
+    if not isinstance(labels, list) or not all(isinstance(name, str) for name in labels):
+        raise CheckpointError(f"{path.name}: its labels are no JSON list of names.", ANOTHER)
+    if len(labels) < 2:
+        raise CheckpointError(f"{path.name} names fewer than two labels.", ANOTHER)
+    return tuple(labels)
+
+
+def _fitting(
+    header: Mapping[str, Any], module: Assembly, path: Path, labels: int
+) -> dict[str, str]:
+    """Our names of the head's tensors, and theirs in the file, which must be these and no more."""
+    order, own = module.reader.order, module.head.state_dict()
+    named = {name: name if name in header else order.head.prefix + name for name in own}
+    for ours, name in named.items():
+        if name not in header:
+            what = f"{path.name} lacks the tensor {name} of {order.recipe}."
+            raise CheckpointError(what, "Name the recipe that it was trained as.")
+        facts = header[name] if isinstance(header[name], Mapping) else {}
+        if facts.get("dtype") != "F32":
+            raise CheckpointError(f"{path.name}: {name} is not in float32.", "Save it so.")
+        _check_shape(facts.get("shape"), list(own[ours].shape), (name, path.name), labels)
+    extra = [name for name in header if name not in named.values()]
+    if extra:
+        what = f"{path.name} holds unexpected tensors, {shown(extra[0], 60)} among them."
+        raise CheckpointError(what, ANOTHER)
+    return named
+
+
+def _check_shape(found: Any, wanted: list[int], names: tuple[str, str], labels: int) -> None:
+    """Says what a shape that does not fit means."""
+    if found == wanted:
+        return
+    tensor, file = names
+    if isinstance(found, list) and len(found) == len(wanted) == 2 and found[1] != wanted[1]:
+        what = f"{file}: this head needs hidden size {found[1]}; the chosen model has {wanted[1]}."
+        raise CheckpointError(what, "Choose the base model that it was trained on.")
+    if isinstance(found, list) and found[1:] == wanted[1:]:
+        what = f"{file}: {tensor} has {found[0]} rows, and the file names {labels} labels."
+        raise CheckpointError(what, ANOTHER)
+    raise CheckpointError(f"{file}: {tensor} has another shape than the recipe's.", ANOTHER)
+
+
+def _unreadable(path: Path) -> CheckpointError:
+    return CheckpointError(f"{path.name} is not a safetensors file.", ANOTHER)

@@ -1,0 +1,209 @@
+"""A classifier as a folder that works without this package: base model, head, one page of Python.
+
+::
+
+    backbone/          the base model and its tokenizer, as Transformers saves them
+    head.safetensors   the tensors of the head, and of a pooling or layers that learned
+    head.json          the recipe, the classes and what is known of the training
+    load.py            texts to labels; needs torch, transformers and safetensors
+    README.md          the model card
+"""
+
+import contextlib
+import copy
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from heads.errors import CheckpointError, DataError, HeadsError
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.card import base_name, formulas, model_card, versions
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.loader import source
+from heads.pipeline.notation import last_linear, leaves, words
+
+FORMAT = "head-to-head portable"
+VERSION = 1
+FILES = ("README.md", "backbone", "head.json", "head.safetensors", "load.py")
+MOST_DIFFERENCE = 1e-5
+TEXTS = (
+    "no",
+    "The flight was late.",
+    "Ça va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
+    " ".join(["We sat at the gate for two hours, and nobody told us why."] * 20),
+)
+PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
+USAGE = """\
+from load import load  # the load.py of this folder
+
+classify = load()
+classify(["a text", "another text"])
+classify.logits(["a text"])
+"""
+
+
+def write_portable(classifier: Classifier, folder: Path, *, why: str) -> list[str]:
+    """Writes a classifier as a folder that works without this package, and checks it.
+
+    Args:
+        folder: One that is not there yet, is empty, or was written by this function.
+        why: Why it is no plain checkpoint of Transformers, in one sentence.
+
+    Returns:
+        The names of its files.
+
+    Raises:
+        DataError: The folder cannot stand there.
+        RecipeError: The source of a part is not to be had.
+        CheckpointError: The folder does not give our logits; nothing is left of it.
+    """
+    folder = folder.expanduser().absolute()
+    _check_place(folder)
+    page = source(classifier)  # before anything is written: this may fail
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+            draft = Path(place) / "new"
+            _write(classifier, draft, page, why)
+            _verify(classifier, draft)
+            _publish(draft, folder, Path(place) / "old")
+    except OSError as error:
+        what = f"{folder.name} cannot be written ({error.strerror or type(error).__name__})."
+        raise DataError(what, "Choose another place.") from error
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuses a folder that holds anything but an older export."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise DataError(f"{folder.name} is no folder.", "Choose another name.")
+    held = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(held - {*FILES, "__pycache__"})
+    if foreign or (held and not _is_export(folder)):
+        found = foreign[0] if foreign else "files of another kind"
+        what = f"{folder.name} is not empty: it holds {found}."
+        raise DataError(what, "Choose a folder that is empty or not there yet.")
+
+
+def _is_export(folder: Path) -> bool:
+    try:
+        return json.loads((folder / "head.json").read_text("utf-8"))["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _write(classifier: Classifier, folder: Path, page: str, why: str) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    _save_base(classifier.backbone, folder / "backbone")
+    tensors = classifier.head.module.state_dict()
+    save_file({n: t.clone().contiguous() for n, t in tensors.items()}, folder / "head.safetensors")
+    facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2)
+    notes = [why, "Its `load.py` holds the source of what is read and of the head, to be read."]
+    texts = {
+        "head.json": facts + "\n",
+        "load.py": page,
+        "README.md": model_card(classifier, USAGE, notes, library="head-to-head"),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8", newline="\n")
+
+
+def _save_base(backbone: Backbone, folder: Path) -> None:
+    """The base model and its tokenizer, without chat templates or anything that names code."""
+    backbone.model.save_pretrained(folder)
+    tokenizer = copy.deepcopy(backbone.tokenizer)
+    tokenizer.chat_template = None
+    if tokenizer.is_fast:  # how the last text was cut is not the tokenizer's own
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)
+    for path in folder.glob("*config.json"):
+        values = json.loads(path.read_text("utf-8"))
+        kept = {name: value for name, value in values.items() if name not in ("auto_map",)}
+        path.write_text(json.dumps(kept, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+def _facts(classifier: Classifier) -> dict[str, Any]:
+    """What `head.json` says."""
+    head, backbone = classifier.head, classifier.backbone
+    chain = head.module.head
+    last = last_linear(chain)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "recipe": str(head.recipe),
+        "classes": head.classes,
+        "many": head.many,
+        "says": head.module.reader.order.says,
+        "formula": formulas(classifier),
+        "layers": {name: words(layer, is_last=name == last) for name, layer in leaves(chain)},
+        "base_model": base_name(backbone),
+        "base_revision": backbone.revision,
+        "tokens": backbone.tokens,
+        "trained_on": head.trained_on,
+        "rows": head.rows,
+        "scores": asdict(head.scores) if head.scores else None,
+        "training": asdict(head.training) if head.training else None,
+        "versions": versions(),
+    }
+
+
+def _verify(classifier: Classifier, folder: Path) -> None:
+    """Loads the folder as a user would, and compares its logits with ours."""
+    try:
+        with _module(folder / "load.py") as page:
+            loaded = page.load(folder)
+            difference = max(
+                float((loaded.logits(texts, pairs) - classifier.logits(texts, pairs)).abs().max())
+                for texts, pairs in _trials()
+            )
+            if len(loaded(TEXTS)) != len(TEXTS):
+                raise ValueError("it does not answer every text")
+    except HeadsError:
+        raise
+    except Exception as error:
+        first = str(error).strip().split("\n", 1)[0][:160]
+        what = f"The folder of {classifier.recipe} does not load ({type(error).__name__}: {first})."
+        raise CheckpointError(what, "It was not kept.") from error
+    if not difference <= MOST_DIFFERENCE:  # NaN is no small number
+        what = f"The folder of {classifier.recipe} gives logits that differ by {difference:.2g}."
+        raise CheckpointError(what, "It was not kept.")
+
+
+def _trials() -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    yield from (([text], ()) for text in TEXTS)
+    yield TEXTS, ()
+    yield TEXTS, PAIRS
+
+
+@contextlib.contextmanager
+def _module(path: Path) -> Iterator[Any]:
+    """A file of Python as a module, for a while; nothing is written beside it."""
+    module = ModuleType(f"_{path.parent.parent.name.strip('.')}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # where dataclasses look for their module
+    try:
+        exec(compile(path.read_text("utf-8"), path, "exec"), vars(module))
+        yield module
+    finally:
+        del sys.modules[module.__name__]
+
+
+def _publish(draft: Path, folder: Path, old: Path) -> None:
+    """Puts the new folder into its place, and the one before aside."""
+    if folder.exists():
+        folder.rename(old)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise

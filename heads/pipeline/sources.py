@@ -1,0 +1,266 @@
+"""The source of parts, gathered with all that it needs, so that it runs where they are not.
+
+What pip has installed is imported there; everything else is written out: a pooling of ours, a
+layer of a user's own, and the functions, classes and constants of their files that they name.
+"""
+
+import ast
+import builtins
+import inspect
+import linecache
+import re
+import symtable
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from types import ModuleType
+from typing import Any
+
+from heads.errors import RecipeError
+from heads.parts.registry import Shelf
+
+Definition = ast.FunctionDef | ast.ClassDef
+RENAME = "Give one of them another name."
+
+
+class File:
+    """A file of Python: what its names are bound by, and what they stand for."""
+
+    def __init__(self, name: str, values: Mapping[str, Any]) -> None:
+        self.values = values
+        linecache.checkcache(name)
+        self.lines = linecache.getlines(name, dict(values))
+        self.bound: dict[str, ast.stmt] = {}
+        for statement in ast.parse("".join(self.lines)).body:
+            self.bound |= dict.fromkeys(_names_bound(statement), statement)
+
+    def value(self, node: ast.expr) -> Any:
+        """What a dotted name in this file stands for, or None."""
+        if isinstance(node, ast.Name):
+            return self.values.get(node.id)
+        if isinstance(node, ast.Attribute):
+            return getattr(self.value(node.value), node.attr, None)
+        return None
+
+
+class Sources:
+    """Definitions that stand alone, in the order of need, and the imports before them.
+
+    Attributes:
+        imports: For each name that is imported its module, and its name there or nothing.
+        pieces: The source of each name that is written out.
+    """
+
+    def __init__(self) -> None:
+        self.imports: dict[str, tuple[str, str]] = {}
+        self.pieces: dict[str, str] = {}
+        self._owners: dict[str, object] = {}
+        self._builtins: set[str] = set()
+
+    def add(self, made: Callable[..., Any]) -> str:
+        """Adds a function or class with all that it needs, and says under which name.
+
+        Raises:
+            RecipeError: Its source is not to be had, or does not stand alone.
+        """
+        name = made.__name__
+        if is_installed(made.__module__):
+            self.imported(name, made.__module__, name)
+        else:
+            self._take(name, _file_of(made))
+        for taken in sorted(self._builtins & {*self.pieces, *self.imports}):
+            what = f"The source of {name} uses Python's own {taken} beside another {taken}."
+            raise RecipeError(what, RENAME)
+        return name
+
+    def text(self) -> str:
+        """The definitions, two empty lines between them."""
+        return "\n\n\n".join(self.pieces.values())
+
+    def _take(self, name: str, file: File) -> None:
+        """Adds what a name stands for in a file."""
+        statement = file.bound.get(name)
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            self._follow(name, statement, file)
+        elif statement is not None:
+            if self._is_new(name, (file.lines, statement.lineno)):
+                self._write(name, statement, file)
+        elif name not in file.values:
+            self._builtins |= {name} & set(dir(builtins))
+        elif not name.startswith("__"):
+            self._value(name, file.values[name])
+
+    def _follow(self, name: str, statement: ast.Import | ast.ImportFrom, file: File) -> None:
+        """Adds what a name that a file imports stands for."""
+        alias = next(one for one in statement.names if (one.asname or _first(one.name)) == name)
+        if isinstance(statement, ast.Import):
+            if is_installed(alias.name):
+                self.imported(alias.asname or alias.name, alias.name, "")
+        elif is_installed(statement.module or "") and not statement.level:
+            self.imported(name, statement.module or "", alias.name)
+        else:
+            self._value(name, file.values[name])
+
+    def _value(self, name: str, value: Any) -> None:
+        """Adds a value of another file, under the name that it has in this one."""
+        if isinstance(value, ModuleType):
+            return  # its members are written out where they are named
+        if not (inspect.isfunction(value) or inspect.isclass(value)):
+            if self._is_new(name, value):
+                self.pieces[name] = f"{name} = {literal(value, name)}"
+            return
+        called = self.add(value)
+        if called != name and self._is_new(name, value):
+            self.pieces[name] = f"{name} = {called}"
+
+    def _write(self, name: str, statement: ast.stmt, file: File) -> None:
+        """Adds a definition of a file, and first what it needs."""
+        text = "".join(file.lines[statement.lineno - 1 : statement.end_lineno]).rstrip()
+        if isinstance(statement, Definition):
+            kept = [one for one in statement.decorator_list if not _is_shelf(one, file)]
+            text = "\n".join([*(f"@{ast.unparse(one)}" for one in kept), text])
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import | ast.ImportFrom) and not _is_known(node):
+                what = f"The source of {name} imports within itself what is not installed."
+                raise RecipeError(what, "Move that import to the top of its file.")
+            if isinstance(node, ast.Attribute):
+                text = self._shortened(text, node, file)
+        for used in sorted(globals_of(text) - {name}):
+            self._take(used, file)
+        if "from __future__ import annotations\n" in file.lines:
+            self.imports["annotations"] = ("__future__", "annotations")
+        self.pieces[name] = text
+
+    def _shortened(self, text: str, node: ast.Attribute, file: File) -> str:
+        """Writes `Pooled` where the source says `heads.Pooled`, and adds it."""
+        module, value = file.value(node.value), file.value(node)
+        if not isinstance(module, ModuleType) or is_installed(module.__name__):
+            return text
+        if isinstance(value, ModuleType | Shelf):
+            return text
+        self._value(node.attr, value)
+        return re.sub(rf"\b{re.escape(ast.unparse(node))}\b", node.attr, text)
+
+    def imported(self, name: str, module: str, member: str) -> None:
+        meant = (module, member)
+        if name in self._owners or self.imports.setdefault(name, meant) != meant:
+            raise RecipeError(f"Two things in this recipe are called {name}.", RENAME)
+
+    def _is_new(self, name: str, owner: object) -> bool:
+        """Whether a name is met for the first time; it must not stand for two things."""
+        is_new = name not in self._owners
+        if name in self.imports or self._owners.setdefault(name, owner) != owner:
+            raise RecipeError(f"Two things in this recipe are called {name}.", RENAME)
+        return is_new
+
+
+def import_lines(imports: Mapping[str, tuple[str, str]]) -> str:
+    """Import statements, one a module, the standard library's first.
+
+    >>> print(import_lines({"nn": ("torch", "nn"), "np": ("numpy", ""), "re": ("re", "")}))
+    import re
+    <BLANKLINE>
+    import numpy as np
+    from torch import nn
+    """
+    members: dict[tuple[bool, bool, str], list[str]] = {}
+    for name, (module, member) in imports.items():
+        alias = f" as {name}" if name != (member or module) else ""
+        key = (_first(module) not in sys.stdlib_module_names, bool(member), module)
+        members.setdefault(key, []).append((member or module) + alias)
+    groups: dict[bool, list[str]] = {False: [], True: []}
+    for (installed, is_member, module), names in sorted(members.items()):
+        start = f"from {module} import" if is_member else "import"
+        groups[installed].append(f"{start} {', '.join(sorted(names))}")
+    return "\n\n".join("\n".join(lines) for lines in groups.values() if lines)
+
+
+def globals_of(source: str) -> set[str]:
+    """The names that a piece of source looks up outside itself."""
+
+    def of(table: symtable.SymbolTable) -> Iterator[str]:
+        outermost = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (outermost or symbol.is_global()):
+                yield symbol.get_name()
+        for inner in table.get_children():
+            yield from of(inner)
+
+    return set(of(symtable.symtable(source, "source", "exec")))
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported wherever the same packages are installed; ours is not."""
+    package = _first(module)
+    return package != "heads" and (package in sys.stdlib_module_names or package in _distributed())
+
+
+def literal(value: Any, name: str) -> str:
+    """A plain value as Python writes it.
+
+    Raises:
+        RecipeError: It is none.
+    """
+    text = repr(value)
+    try:
+        if ast.literal_eval(text) == value:
+            return text
+    except (ValueError, SyntaxError):
+        pass
+    what = f"The value of {name} cannot be written into a file."
+    raise RecipeError(what, "Use a number, a word or a tuple of them.")
+
+
+@cache
+def _distributed() -> frozenset[str]:
+    return frozenset(packages_distributions())
+
+
+def _first(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _names_bound(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [alias.asname or _first(alias.name) for alias in statement.names]
+    if isinstance(statement, Definition):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _is_shelf(decorator: ast.expr, file: File) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(file.value(called), Shelf)
+
+
+def _is_known(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.Import):
+        return all(is_installed(alias.name) for alias in node.names)
+    return is_installed(node.module or "") and not node.level
+
+
+def _file_of(made: Callable[..., Any]) -> File:
+    """The file of a function or class.
+
+    Raises:
+        RecipeError: It was not made at the top of a file, or the file is gone.
+    """
+    if "<locals>" in made.__qualname__:
+        what = f"{made.__name__} is made within a function, so its source does not stand alone."
+        raise RecipeError(what, "Move it to the top of its file.")
+    module = sys.modules.get(made.__module__)
+    if inspect.isclass(made):
+        own = next(filter(inspect.isfunction, vars(made).values()), None)
+        name = getattr(module, "__file__", None) or (own.__code__.co_filename if own else "")
+        values = vars(module) if module else own.__globals__ if own else {}
+    else:
+        code = inspect.unwrap(made)
+        name, values = code.__code__.co_filename, code.__globals__
+    file = File(name, values)
+    if made.__name__ not in file.bound:
+        what = f"The source of {made.__name__} cannot be found."
+        raise RecipeError(what, "Keep it in a file of its own, under that name.")
+    return file
