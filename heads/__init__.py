@@ -18,7 +18,7 @@ _HOME = {
     "load": "heads.pipeline.imported",
     "Classifier": "heads.pipeline.classifier",
     "export": "heads.pipeline.export",
-    "export_onnx": "heads.pipeline.onnx",
+    "export_onnx": "heads.pipeline.export",
     "catalogue": "heads.pipeline.catalogue",
     "examine": "heads.pipeline.doctor",
     "pooling": "heads.parts.menu",
@@ -42,11 +42,10 @@ if TYPE_CHECKING:
     from heads.pipeline.comparison import Comparison, compare
     from heads.pipeline.doctor import examine
     from heads.pipeline.explanation import Explanation
-    from heads.pipeline.export import export
+    from heads.pipeline.export import export, export_onnx
     from heads.pipeline.fitting import train
     from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
-    from heads.pipeline.onnx import export_onnx
     from heads.recipe import Recipe
     from heads.settings import Limits
 

@@ -15,6 +15,7 @@ from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Diagnosis
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.export import Exported
+from heads.pipeline.onnx import OnnxReport
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.provenance import ORIGINS, TensorFact
 from heads.pipeline.verdict import spoken
@@ -120,17 +121,23 @@ def diagnosis(found: Diagnosis) -> None:
     _show(found.verdict, table, f"{found.class_name}{recipe}.".replace("..", "."), *found.notes)
 
 
-def exported(found: Exported, classifier: Classifier) -> None:
+def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     """Where it lies, what it is, how exact it is, what to know."""
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
     scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
     _show(
-        f"{what} ({len(classifier.classes)} classes{scores}) is now {found.called}: {found.folder}",
+        f"{what} ({len(classifier.classes)} classes{scores}) is now {_what(found)}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *found.notes,
-        *(f"  {name}" for name in found.files),
+        *(found.files if isinstance(found, Exported) else found.usage.splitlines()),
     )
+
+
+def _what(found: Exported | OnnxReport) -> str:
+    if isinstance(found, Exported):
+        return f"{found.called}: {found.folder}"
+    return f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -190,11 +190,11 @@ def twin(asked: argparse.Namespace) -> None:
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
     from heads.pipeline.export import export as write
+    from heads.pipeline.export import export_onnx
     from heads.pipeline.fitting import training
-    from heads.pipeline.onnx import write_onnx
 
     classifier = _last(training(asked.recipe, asked.data, model=asked.model))
-    found = (write_onnx if asked.onnx else write)(classifier, asked.to)
+    found = (export_onnx if asked.onnx else write)(classifier, asked.to)
     if asked.json:
         _print_json(found.as_json())
     else:

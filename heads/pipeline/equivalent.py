@@ -51,7 +51,7 @@ def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent
         RecipeError: There is none; says why, and which of its recipes is nearest.
     """
     form = family(backbone.model_type)
-    if backbone.model.config.is_encoder_decoder and not backbone.decoder_width:
+    if _needs_decoder(form) and not backbone.decoder_width:
         what = "Its own class needs the decoder, which this checkpoint lacks."
         raise RecipeError(what, "Take a checkpoint with both halves.")
     known: list[Recipe] = []
@@ -68,6 +68,10 @@ def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent
                 differs=_training_difference(resolve(recipe), module.reader.order),
             )
     raise _nothing(module.reader.order.recipe, list(dict.fromkeys(known)), backbone)
+
+
+def _needs_decoder(form: Form) -> bool:
+    return any("@decoder" in text for text in (form.recipe, *form.recipes.values()))
 
 
 def _configs(form: Form, config: Any, order: Order) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from heads.errors import CheckpointError, RecipeError
 from heads.pipeline.card import model_card
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import Equivalent, equivalent
+from heads.pipeline.onnx import OnnxReport, write_onnx
 from heads.pipeline.portable import write_portable
 from heads.recipe import Recipe
 
@@ -70,16 +71,47 @@ def export(classifier: Classifier, folder: str | Path) -> Exported:
             written does not answer as this classifier does (it is deleted then).
     """
     folder = Path(folder).expanduser()
-    if classifier.head.new:
-        what = f"The head that {classifier.head.model} came with is random."
-        raise CheckpointError(what, "Train one first.")
+    _check_trained(classifier)
     try:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
         why = str(error)
     else:
         return in_new_folder(folder, lambda path: _write_native(classifier, native, path, folder))
-    return in_new_folder(folder, lambda path: _write_portable(classifier, why, path, folder))
+    difference = write_portable(classifier, folder, why=why)
+    return Exported(
+        folder=folder,
+        native=False,
+        called="load.py",
+        recipe=classifier.recipe,
+        difference=difference,
+        notes=(why, "So the folder carries its own loader: see load.py in it."),
+        files=_files(folder),
+    )
+
+
+def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
+    """Writes base model, pooling and head as one ONNX file, and checks it with onnxruntime.
+
+    Args:
+        classifier: From `heads.train` or `heads.load`.
+        path: A new file whose name ends in .onnx.
+
+    Raises:
+        HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
+            answer as this classifier does (it is deleted then).
+    """
+    path = Path(path).expanduser()
+    _check_trained(classifier)
+    if path.exists():
+        raise CheckpointError(f"There is something at {path} already.", "Name a new file.")
+    return write_onnx(classifier, path)
+
+
+def _check_trained(classifier: Classifier) -> None:
+    if classifier.head.new:
+        what = f"The head that {classifier.head.model} came with is random."
+        raise CheckpointError(what, "Train one first.")
 
 
 def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
@@ -105,19 +137,6 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
         what = f"{folder} cannot be written ({error.strerror or type(error).__name__})."
         raise CheckpointError(what, "Name another folder, or make room.") from error
     return written
-
-
-def _write_portable(classifier: Classifier, why: str, path: Path, folder: Path) -> Exported:
-    difference = write_portable(classifier, path, why=why)
-    return Exported(
-        folder=folder,
-        native=False,
-        called="load.py",
-        recipe=classifier.recipe,
-        difference=difference,
-        notes=(why, "So the folder carries its own loader: see load.py in it."),
-        files=_files(path),
-    )
 
 
 def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder: Path) -> Exported:

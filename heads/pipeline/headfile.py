@@ -1,7 +1,7 @@
-"""A head that somebody saved as a safetensors file of its own, put onto a base model.
+"""Heads in files of their own, put onto a base model: a safetensors file, or a folder of ours.
 
-The file is foreign: what it holds is judged from its header before any tensor is read, and
-nothing that it names is ever opened or fetched.
+Both are foreign: what they hold is judged before any tensor is read, and nothing that they name
+is ever opened or fetched.
 """
 
 import json
@@ -19,10 +19,14 @@ from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
+from heads.pipeline.metrics import Scores
 from heads.recipe import Recipe
-from heads.settings import Limits
+from heads.settings import Limits, Training
 
 HEADER_BYTES = 64_000
+FACTS_BYTES = 1_000_000
+FACTS, TENSORS = "head.json", "head.safetensors"  # of an exported folder
+MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 ANOTHER = "Choose another file."
 
 
@@ -60,6 +64,52 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
         training=None,
         module=module.eval().requires_grad_(False),
     )
+
+
+def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
+    """Reads the head of a folder that `heads.export` wrote with a loader of its own.
+
+    Args:
+        backbone: The base model that lies in it.
+
+    Raises:
+        CheckpointError: The folder is broken.
+    """
+    try:
+        facts = _facts(folder / FACTS)
+        with Dice().rolling():
+            module = assemble(
+                facts["recipe"], backbone, len(facts["classes"]), many=facts["many"], limits=limits
+            )
+        tensors = load_file(folder / TENSORS)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise ValueError("a weight is no number")
+        module.load_state_dict(tensors)
+        scores, training = facts["scores"], facts["training"]
+        return TrainedHead(
+            recipe=module.reader.order.recipe,
+            model=backbone.id,
+            classes=tuple(facts["classes"]),
+            many=facts["many"],
+            trained_on=str(facts["trained_on"]),
+            rows=int(facts["rows"]),
+            scores=Scores(**scores) if scores else None,
+            training=Training(**training) if training else None,
+            module=module.eval().requires_grad_(False),
+        )
+    except (OSError, SafetensorError, *MALFORMED) as error:
+        what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
+        raise CheckpointError(what, "Export the head again.") from error
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > FACTS_BYTES:
+        raise ValueError("too large")
+    facts = json.loads(path.read_text("utf-8"))
+    classes = facts["classes"]
+    if not (isinstance(facts["many"], bool) and all(isinstance(name, str) for name in classes)):
+        raise ValueError("not the facts of a head")
+    return facts
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
-from heads.pipeline.headfile import load_head
+from heads.pipeline.headfile import FACTS, load_exported, load_head
 from heads.pipeline.loading import load as load_backbone
 from heads.pipeline.native import native_head
 from heads.recipe import Recipe
@@ -31,8 +31,8 @@ def load(
     """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
 
     Args:
-        model: A folder that `save_pretrained` wrote, or an id of the Hub; or a safetensors file
-            that holds a head alone.
+        model: A folder that `save_pretrained` or `heads.export` wrote, or an id of the Hub; or
+            a safetensors file that holds a head alone.
         base: The base model of a head alone.
         recipe: The recipe of a head alone.
         limits: What is allowed; this place's limits if not given.
@@ -52,6 +52,9 @@ def load(
         backbone = load_backbone(base, limits=limits)
         head = load_head(Path(model), recipe, backbone, limits)
         return Classifier(backbone=backbone, head=head)
+    if not limits.public and (Path(model) / FACTS).is_file():
+        backbone = load_backbone(str(Path(model) / "backbone"), limits=limits)
+        return Classifier(backbone=backbone, head=load_exported(Path(model), backbone, limits))
     backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
     if head.new:

@@ -17,6 +17,7 @@ from heads.pipeline.gate import Checkpoint, admit
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.states import Encoded
 from heads.pipeline.weights import (
+    has_both,
     has_separator,
     model_of,
     pooler_of,
@@ -73,7 +74,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=False, split_special_tokens=True
     )
-    if model.config.is_encoder_decoder and any(name.startswith("decoder.") for name in missing):
+    if has_both(model) and any(name.startswith("decoder.") for name in missing):
         model = model.get_encoder()
     backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
     pad = tokenizer.pad_token_id
@@ -107,7 +108,7 @@ def around(model: Any, *, id: str, revision: str, missing: list[str]) -> Backbon
         model_type=config.model_type,
         width=0,
         layers=0,
-        decoder_width=int(config.is_encoder_decoder and hasattr(model, "decoder")),
+        decoder_width=int(has_both(model)),
         shifted=config.model_type in FAMILIES and FAMILIES[config.model_type].shifted,
         parameters=sum(tensor.numel() for tensor in model.parameters()),
         pooler=pooler,

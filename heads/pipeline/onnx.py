@@ -6,44 +6,35 @@ Legend: n texts, t tokens, c classes.
 
 import importlib.util
 import json
-import logging
-import os
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
-from heads.pipeline.card import base_name
+from heads.pipeline.card import base_name, hub_id
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.states import Encoded, States, layers_of
+from heads.pipeline.trials import TEXTS, first_line, tried
+from heads.pipeline.whole import Whole, asks_content, exported, inputs
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_BYTES = 2_000_000_000  # what one protobuf file can hold
 MOST_DIFFERENCE = 1e-4
 INSTEAD = "Write the self-contained folder instead."
-TEXTS = (
-    "no",
-    "The flight was late.",
-    "It was late, and then it was cancelled; nobody told us why!",
-    "We sat at the gate for two hours. " * 20,
-)
-PAIRS = ("yes", "It was cancelled twice, which is rare.", "a", "The dog ran home.")
 USAGE = """\
 import onnxruntime
 from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained({tokenizer!r}, split_special_tokens=True)
 session = onnxruntime.InferenceSession({file!r})
-texts = {texts}
-tokens = tokenizer(texts, truncation=True, max_length={tokens}, {padding}{special}
-                   return_tensors="np")
+tokens = tokenizer(
+    {texts},
+    {arguments},
+)
 given = {{one.name: tokens[one.name] for one in session.get_inputs()}}
 [logits] = session.run(["logits"], given)  # (texts, {classes})
 """
@@ -58,7 +49,7 @@ class OnnxReport:
         size_bytes: Its size.
         inputs: The names of what it takes, (n, t) whole numbers each.
         texts: How many texts it was checked on, alone and in batches.
-        largest_difference: The most by which one of its logits differed from ours.
+        difference: The most by which one of its logits differed from ours.
         usage: Python that runs it, without this package.
         notes: What one should know, a sentence each.
     """
@@ -67,50 +58,35 @@ class OnnxReport:
     size_bytes: int
     inputs: tuple[str, ...]
     texts: int
-    largest_difference: float
+    difference: float
     usage: str
     notes: tuple[str, ...]
 
+    @property
+    def folder(self) -> Path:
+        """The same, as other exports call it."""
+        return self.path
 
-class Whole(nn.Module):
-    """A classifier from token numbers (n, t) to logits (n, c), as the file holds it."""
+    @property
+    def called(self) -> str:
+        """What it is."""
+        return f"one ONNX file of {self.size_bytes / 1e6:,.0f} MB"
 
-    def __init__(self, classifier: Classifier, mask_type: torch.dtype) -> None:
-        super().__init__()
-        self.backbone = classifier.backbone
-        self.model: nn.Module = classifier.backbone.model
-        self.assembly = classifier.head.module
-        self.mask_type = mask_type
-        self.register_buffer("ends", torch.tensor(sorted(classifier.backbone.ends)))
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of what was written."""
+        return (self.path.name,)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        token_type_ids: Tensor | None = None,
-        special_tokens_mask: Tensor | None = None,
-    ) -> Tensor:
-        given = {"input_ids": input_ids, "attention_mask": attention_mask.to(self.mask_type)}
-        if token_type_ids is not None:
-            given["token_type_ids"] = token_type_ids
-        output = self.backbone.run(given)
-        mask = attention_mask.float()
-        special = torch.zeros_like(mask) if special_tokens_mask is None else special_tokens_mask
-        decodes = bool(self.backbone.decoder_width)
-        states = States(
-            mask=mask,
-            content=mask * (special == 0),
-            hidden=layers_of(output, attention_mask),
-            pooler=getattr(output, "pooler_output", None),
-            eos=(input_ids[..., None] == self.ends).any(dim=-1).float(),
-            decoder=output.last_hidden_state if decodes else None,
-            decoder_mask=self.backbone._decoder_mask(mask) if decodes else None,
-        )
-        return self.assembly(states)
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values: the answer of `heads export --onnx --json`."""
+        return asdict(self) | {"path": str(self.path)}
 
 
-def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
+def write_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
     """Writes a classifier as one ONNX file, in 32-bit floats, for any number of texts and tokens.
+
+    Args:
+        path: A file that ends in .onnx; one that is there already is replaced.
 
     Raises:
         HeadsError: A package is missing, or the file cannot stand there.
@@ -118,39 +94,45 @@ def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
         ModelError: The base model or a part does something that ONNX does not know.
         CheckpointError: onnxruntime gives other logits than we do; nothing is left of the file.
     """
+    path = Path(path).expanduser()
     _check(classifier, path)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
             draft = Path(folder) / path.name
             _write(classifier, draft)
-            inputs, texts, difference = _verified(classifier, draft)
-            os.replace(draft, path)  # noqa: PTH105  replaces an older file on every system
+            names, texts, difference = _verified(classifier, draft)
+            draft.replace(path)
     except OSError as error:
-        what = f"{path} cannot be written ({error.strerror})."
-        raise DataError(what, "Choose another place.") from None
+        what = f"{path} cannot be written ({error.strerror or type(error).__name__})."
+        raise DataError(what, "Choose another place.") from error
     return OnnxReport(
         path=path,
         size_bytes=path.stat().st_size,
-        inputs=inputs,
+        inputs=names,
         texts=texts,
-        largest_difference=difference,
+        difference=difference,
         usage=usage(classifier, path.name),
         notes=tuple(_notes(classifier)),
     )
 
 
+export_onnx = write_onnx  # its name in `heads`
+
+
 def usage(classifier: Classifier, file: str) -> str:
     """A few lines of Python that run the file with onnxruntime and the base model's tokenizer."""
     backbone = classifier.backbone
+    given = ["truncation=True", f"max_length={backbone.tokens}", 'return_tensors="np"']
+    if asks_content(classifier):
+        given.append("return_special_tokens_mask=True")
     filled = backbone.tokenizer.pad_token_id is not None and not backbone.reads_padding
-    special = " return_special_tokens_mask=True," if _asks_content(classifier) else ""
+    if filled:
+        given += ["padding=True", 'padding_side="right"']
     return USAGE.format(
-        tokenizer=base_name(backbone),
+        tokenizer=hub_id(backbone) or f"path/to/{base_name(backbone)}",
         file=file,
         texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
-        tokens=backbone.tokens,
-        padding='padding=True, padding_side="right",' if filled else "",
-        special=special,
+        arguments=",\n    ".join(given),
         classes=len(classifier.classes),
     )
 
@@ -163,8 +145,9 @@ def _check(classifier: Classifier, path: Path) -> None:
         raise HeadsError(what, f"Run: pip install {' '.join(PACKAGES)}")
     if path.suffix != ".onnx" or path.is_dir():
         raise DataError(f"{path} is no name for an ONNX file.", "Let it end in .onnx.")
-    if not path.parent.is_dir():
-        raise DataError(f"There is no folder {path.parent}.", "Make it first.")
+    if classifier.head.new:
+        what = f"The head that {classifier.head.model} came with is random."
+        raise CheckpointError(what, "Train one first.")
     parts = (classifier.backbone.model, classifier.head.module)
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:
@@ -173,46 +156,20 @@ def _check(classifier: Classifier, path: Path) -> None:
 
 
 def _write(classifier: Classifier, path: Path) -> None:
-    inputs = _inputs(classifier, TEXTS[1:3])
+    example = inputs(classifier, TEXTS[1:3])
     try:
         try:
-            program = _exported(Whole(classifier, torch.long), inputs)
+            program = exported(Whole(classifier, torch.long), example)
         except Exception:
             # XLNet takes its mask from 1.0, which the exporter understands of floats only.
-            program = _exported(Whole(classifier, torch.float32), inputs)
+            program = exported(Whole(classifier, torch.float32), example)
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
     except Exception as error:
-        said = str(error.__cause__ or error).strip().split("\n", 1)[0][:160].strip()
+        said = first_line(error.__cause__ or error)
         name, recipe = base_name(classifier.backbone), classifier.recipe
         what = f"{recipe} on {name} cannot be written as ONNX ({said})."
         raise ModelError(what, INSTEAD) from error
-
-
-def _exported(whole: Whole, inputs: dict[str, Tensor]) -> Any:
-    with _quiet(), torch.no_grad():
-        return torch.onnx.export(
-            whole.eval(),
-            kwargs=inputs,
-            dynamic_shapes={name: {0: "texts", 1: "tokens"} for name in inputs},
-            output_names=["logits"],
-            dynamo=True,
-            verbose=False,
-        )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Within it, the exporter says nothing of what torch itself will change."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 def _metadata(classifier: Classifier) -> dict[str, str]:
@@ -228,58 +185,24 @@ def _metadata(classifier: Classifier) -> dict[str, str]:
 
 
 def _verified(classifier: Classifier, path: Path) -> tuple[tuple[str, ...], int, float]:
-    """Its inputs, how many texts it was run on, and the largest difference from our logits."""
+    """Its inputs, how many texts it was tried on, and the largest difference from our logits."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 3  # errors
+    settings.log_severity_level = 4  # what fails is said by us
     try:
         session = onnxruntime.InferenceSession(path, settings, ["CPUExecutionProvider"])
-        count, largest = 0, 0.0
-        for texts, pairs in _trials(classifier):
-            ours = classifier.logits(texts, pairs)
-            given = {n: t.numpy() for n, t in _inputs(classifier, texts, pairs).items()}
-            theirs = torch.from_numpy(session.run(["logits"], given)[0])
-            difference = float((theirs - ours).abs().max() / ours.abs().max().clamp(min=1))
-            if not difference <= MOST_DIFFERENCE:  # NaN is no number either
-                raise ValueError(f"its logits differ from ours by {difference:.2g}")
-            count, largest = count + len(texts), max(largest, float((theirs - ours).abs().max()))
-    except HeadsError:
-        raise
     except Exception as error:
-        said = str(error).strip().split("\n", 1)[0][:160]
-        what = f"The ONNX file of {classifier.recipe} did not pass its check: {said}."
+        what = f"onnxruntime does not take the file ({first_line(error)})."
         raise CheckpointError(what, INSTEAD) from error
-    return tuple(one.name for one in session.get_inputs()), count, largest
 
+    def logits(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
+        given = {name: one.numpy() for name, one in inputs(classifier, texts, pairs).items()}
+        return torch.from_numpy(session.run(["logits"], given)[0])
 
-def _trials(classifier: Classifier) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs."""
-    for text, pair in zip(TEXTS, PAIRS, strict=True):
-        yield [text], ()
-        yield [text] * 3, [pair] * 3
-    if not classifier.backbone.reads_padding:
-        yield from ((TEXTS[:2], ()), (TEXTS, ()), (TEXTS * 2, PAIRS * 2))
-
-
-def _inputs(
-    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str] = ()
-) -> dict[str, Tensor]:
-    """What the file takes, for texts filled up to the longest of them."""
-    encoded = classifier.backbone.encode([text.strip() for text in texts], pairs)
-    inputs = classifier.backbone.filled(encoded)
-    return inputs | (
-        {"special_tokens_mask": _special(encoded)} if _asks_content(classifier) else {}
-    )
-
-
-def _special(encoded: Sequence[Encoded]) -> Tensor:
-    rows = [torch.tensor(text.special) for text in encoded]
-    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
-
-
-def _asks_content(classifier: Classifier) -> bool:
-    return "content" in classifier.head.module.reader.order.pooling.asks
+    padded = not classifier.backbone.reads_padding
+    count, difference = tried(classifier, logits, most=MOST_DIFFERENCE, padded=padded)
+    return tuple(one.name for one in session.get_inputs()), count, difference
 
 
 def _notes(classifier: Classifier) -> Iterator[str]:
@@ -287,8 +210,8 @@ def _notes(classifier: Classifier) -> Iterator[str]:
     if backbone.reads_padding:
         yield "This base model reads padding: give it texts of one length at a time."
     elif backbone.tokenizer.pad_token_id is None:
-        yield f"Its tokenizer fills nothing up: give one text at a time, or fill up with {backbone.pad}."
+        yield f"Its tokenizer has no padding token: one text at a time, or pad with {backbone.pad}."
     if backbone.stubborn:
-        yield "Words that look like its special tokens count as such here; our own reading does not."
+        yield "What looks like a special token in a text counts as one here, unlike in our reading."
     if not backbone.separates:
         yield "A second text comes after the first one and a line break."

@@ -14,30 +14,24 @@ import copy
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heads.errors import CheckpointError, DataError, HeadsError
+from heads.errors import CheckpointError, DataError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import base_name, formulas, model_card, versions
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.loader import source
 from heads.pipeline.notation import last_linear, leaves, words
+from heads.pipeline.standalone import source
+from heads.pipeline.trials import TEXTS, first_line, tried
 
 FORMAT = "head-to-head portable"
 VERSION = 1
 FILES = ("README.md", "backbone", "head.json", "head.safetensors", "load.py")
 MOST_DIFFERENCE = 1e-5
-TEXTS = (
-    "no",
-    "The flight was late.",
-    "Ça va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
-    " ".join(["We sat at the gate for two hours, and nobody told us why."] * 20),
-)
-PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
 USAGE = """\
 from load import load  # the load.py of this folder
 
@@ -47,7 +41,7 @@ classify.logits(["a text"])
 """
 
 
-def write_portable(classifier: Classifier, folder: Path, *, why: str) -> list[str]:
+def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
     """Writes a classifier as a folder that works without this package, and checks it.
 
     Args:
@@ -55,7 +49,7 @@ def write_portable(classifier: Classifier, folder: Path, *, why: str) -> list[st
         why: Why it is no plain checkpoint of Transformers, in one sentence.
 
     Returns:
-        The names of its files.
+        The largest difference of two logits between the folder, loaded anew, and us.
 
     Raises:
         DataError: The folder cannot stand there.
@@ -70,13 +64,12 @@ def write_portable(classifier: Classifier, folder: Path, *, why: str) -> list[st
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
             draft = Path(place) / "new"
             _write(classifier, draft, page, why)
-            _verify(classifier, draft)
+            difference = _verify(classifier, draft)
             _publish(draft, folder, Path(place) / "old")
     except OSError as error:
         what = f"{folder.name} cannot be written ({error.strerror or type(error).__name__})."
         raise DataError(what, "Choose another place.") from error
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path.relative_to(folder).as_posix() for path in files)
+    return difference
 
 
 def _check_place(folder: Path) -> None:
@@ -156,32 +149,17 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
     }
 
 
-def _verify(classifier: Classifier, folder: Path) -> None:
-    """Loads the folder as a user would, and compares its logits with ours."""
-    try:
-        with _module(folder / "load.py") as page:
+def _verify(classifier: Classifier, folder: Path) -> float:
+    """Loads the folder as a user would; by how much its logits differ from ours at most."""
+    with _module(folder / "load.py") as page:
+        try:
             loaded = page.load(folder)
-            difference = max(
-                float((loaded.logits(texts, pairs) - classifier.logits(texts, pairs)).abs().max())
-                for texts, pairs in _trials()
-            )
-            if len(loaded(TEXTS)) != len(TEXTS):
-                raise ValueError("it does not answer every text")
-    except HeadsError:
-        raise
-    except Exception as error:
-        first = str(error).strip().split("\n", 1)[0][:160]
-        what = f"The folder of {classifier.recipe} does not load ({type(error).__name__}: {first})."
-        raise CheckpointError(what, "It was not kept.") from error
-    if not difference <= MOST_DIFFERENCE:  # NaN is no small number
-        what = f"The folder of {classifier.recipe} gives logits that differ by {difference:.2g}."
-        raise CheckpointError(what, "It was not kept.")
-
-
-def _trials() -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    yield from (([text], ()) for text in TEXTS)
-    yield TEXTS, ()
-    yield TEXTS, PAIRS
+            loaded(TEXTS[2:3])
+        except Exception as error:
+            said = f"{type(error).__name__}: {first_line(error)}"
+            what = f"The folder of {classifier.recipe} does not load ({said})."
+            raise CheckpointError(what, "It was not kept.") from error
+        return tried(classifier, loaded.logits, most=MOST_DIFFERENCE)[1]
 
 
 @contextlib.contextmanager

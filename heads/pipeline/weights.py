@@ -46,12 +46,17 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
             **arguments,
         )
     missing = sorted(report["missing_keys"])
-    unread = ("decoder.",) if model.config.is_encoder_decoder else ()
+    unread = ("decoder.",) if has_both(model) else ()
     lost = [name for name in missing if "pooler" not in name and not name.startswith(unread)]
     if lost:
         what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
         raise ModelError(what, CHOOSE_ANOTHER)
     return model, missing
+
+
+def has_both(model: Any) -> bool:
+    """Whether a model is an encoder with a decoder on it."""
+    return hasattr(model, "encoder") and hasattr(model, "decoder")
 
 
 def base_class(config: Any) -> tuple[Any, dict[str, Any]]:

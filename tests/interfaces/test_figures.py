@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heads.interfaces import drawings, figures
+from heads.interfaces import diagrams, drawings, figures
 from heads.pipeline.comparison import compare
 from heads.pipeline.inquiry import explain
 
@@ -73,14 +73,14 @@ def test_hostile_labels_and_words_are_escaped_in_every_drawing(comparison):
     hostile = '<img src=x onerror="x">'
     explanation = explain("mean+linear", hostile)
     for drawing in (
-        drawings.reading(explanation),
+        diagrams.reading(explanation),
         drawings.failure(hostile),
         drawings.legend([(hostile, hostile)]),
-        drawings.difference(hostile),
+        diagrams.difference(hostile),
         drawings.chart_name(hostile),
     ):
         assert "<img" not in drawing
-    assert "&lt;" in drawings.reading(explanation)
+    assert "&lt;" in diagrams.reading(explanation)
 
 
 def test_cards_show_the_held_out_accuracy_that_the_shell_prints(comparison):

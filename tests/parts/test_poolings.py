@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from dataclasses import replace
 
 import pytest
 import torch

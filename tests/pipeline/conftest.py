@@ -12,8 +12,7 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
-from heads.pipeline import loading
-from heads.pipeline import runs
+from heads.pipeline import loading, runs
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
 

@@ -14,12 +14,12 @@ from heads.errors import HeadsError, RecipeError
 from heads.parts.menu import head as heads_shelf
 from heads.parts.menu import menu, resolve
 from heads.pipeline import differences, inquiry
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.assembly import assemble
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.differences import same_in_training
 from heads.pipeline.explanation import Explanation, explain
-from heads.pipeline.provenance import ORIGINS
 from heads.pipeline.loading import load
+from heads.pipeline.provenance import ORIGINS
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 

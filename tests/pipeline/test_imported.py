@@ -13,7 +13,16 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import LIMITS, TINY_VOCABULARY, rewrite, save_tiny, small_tokenizer
+from tiny_models import (
+    FORMS,
+    LIMITS,
+    OTHERS,
+    TINY_VOCABULARY,
+    rewrite,
+    save_tiny,
+    small_tokenizer,
+    write_classifier,
+)
 from torch import Tensor
 
 import heads
@@ -34,39 +43,7 @@ Tensors = dict[str, Tensor]
 Change = Callable[[Tensors], Any]
 Folders = Callable[..., Path]
 
-# One of each form, and others whose base model or tokenizer is unlike the rest: the family, the
-# tokens around a text, and the recipe.
-FORMS = {
-    "gpt2": ("none", "last+gpt2"),
-    "bert": ("segments", "cls+bert"),
-    "roberta": ("around", "cls+roberta"),
-    "electra": ("segments", "cls+electra"),
-    "bart": ("around", "eos@decoder+roberta?dropout=0.0"),
-    "deberta-v2": ("around", "cls+deberta"),
-    "distilbert": ("around", "cls+distilbert"),
-    "funnel": ("segments", "cls+xlnet"),
-    "xlnet": ("behind", "last+xlnet"),
-    "xlm": ("around", "cls+linear"),
-    "ultrabert": ("around", "cls+linear?dropout=0.0"),
-    "modernbert": ("around", "cls+modernbert"),
-    "modernbert-decoder": ("around", "last+modernbert?out_bias=false"),
-    "eurobert": ("around", "mean+eurobert?late=true"),
-    "t5gemma": ("after", "last@decoder+linear?dropout=0.0"),
-}
-OTHERS = {
-    "llama": ("none", "last+gpt2"),
-    "opt": ("around", "last+gpt2"),
-    "gemma3": ("around", "last+gpt2"),
-    "albert": ("segments", "cls+bert"),
-    "fnet": ("segments", "cls+bert"),
-    "gte": ("around", "cls+bert"),
-    "nomic_bert": ("around", "cls+bert?dropout=0.0"),
-    "longformer": ("around", "cls+roberta"),
-    "reformer": ("around", "cls+roberta?dropout=0.05&hidden=32"),
-    "t5": ("after", "eos@decoder+roberta?dropout=0.0"),
-    "t5gemma2": ("after", "last@decoder+linear?dropout=0.0"),
-}
-TEMPLATES = {name: template for name, (template, _) in {**FORMS, **OTHERS}.items()}
+CLASSIFIERS = {**FORMS, **OTHERS}
 # None of four tokens: Funnel's class fails where it shortens one to a single state.
 TEXTS = (
     "the cat sat on a mat.",
@@ -86,7 +63,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     def folder(model_type: str = "bert", **settings: Any) -> Path:
         key = f"{model_type} {settings}"
         if key not in made:
-            made[key] = write(
+            made[key] = write_classifier(
                 tmp_path_factory.mktemp("imported") / model_type, model_type, **settings
             )
         return made[key]
@@ -99,7 +76,7 @@ def changed(tmp_path: Path) -> Folders:
     """The folder of a tiny classifier with other tensors and other values in its config."""
 
     def folder(model_type: str = "bert", change: Change | None = None, /, **config: Any) -> Path:
-        place = write(tmp_path / model_type, model_type)
+        place = write_classifier(tmp_path / model_type, model_type)
         if change:
             tensors = load_file(place / "model.safetensors")
             change(tensors)
@@ -107,13 +84,6 @@ def changed(tmp_path: Path) -> Folders:
         rewrite(place / "config.json", **config)
         return place
 
-    return folder
-
-
-def write(folder: Path, model_type: str, template: str = "", **settings: Any) -> Path:
-    usual = {"vocab_size": TINY_VOCABULARY, "pad_token_id": 0}
-    tiny_model(model_type, **usual | settings).save_pretrained(folder)
-    small_tokenizer(template or TEMPLATES[model_type]).save_pretrained(folder)
     return folder
 
 
@@ -177,11 +147,11 @@ def test_there_is_one_of_each_form_that_a_recipe_expresses(model_type: str) -> N
     }
 
 
-@pytest.mark.parametrize("model_type", TEMPLATES)
+@pytest.mark.parametrize("model_type", CLASSIFIERS)
 def test_a_classifier_comes_in_with_its_logits(written: Folders, model_type: str) -> None:
     folder = written(model_type)
     found = load(str(folder), limits=LIMITS)
-    assert str(found.recipe) == {**FORMS, **OTHERS}[model_type][1]
+    assert str(found.recipe) == CLASSIFIERS[model_type][1]
     assert found.head.new == ()
     true = theirs(folder, TEXTS)
     assert true.std(dim=0).max() > 0.001  # it reads what it is given
@@ -233,7 +203,7 @@ def test_any_number_of_classes_comes_in(written: Folders, model_type: str, label
 
 
 def test_weights_of_half_precision_come_in(written: Folders, tmp_path: Path) -> None:
-    model = tiny_model("roberta", vocab_size=TINY_VOCABULARY, pad_token_id=0)
+    model: Any = tiny_model("roberta", vocab_size=TINY_VOCABULARY, pad_token_id=0)
     folder = tmp_path / "half"
     model.to(torch.bfloat16).save_pretrained(folder)
     small_tokenizer("around").save_pretrained(folder)
@@ -304,7 +274,7 @@ def test_several_labels_are_sigmoids(changed: Folders) -> None:
 
 @pytest.mark.parametrize("problem", [None, "regression"])
 def test_one_number_is_no_softmax(written: Folders, tmp_path: Path, problem: str | None) -> None:
-    folder = write(tmp_path / "reward", "llama", labels=1)
+    folder = write_classifier(tmp_path / "reward", "llama", labels=1)
     rewrite(folder / "config.json", problem_type=problem)
     found = load(str(folder), limits=LIMITS)
     assert (found.classes, found.head.many) == (("LABEL_0",), True)
@@ -481,7 +451,7 @@ def test_a_family_without_a_recipe_is_refused_with_the_reason(
     if model_type == "layoutlmv2":  # which cannot be built here
         folder = changed("bert", model_type=model_type)
     else:
-        folder = write(tmp_path / model_type, model_type, "around")
+        folder = write_classifier(tmp_path / model_type, model_type, "around")
     with pytest.raises(HeadsError) as error:
         load(str(folder), limits=LIMITS)
     assert family(model_type).reason in str(error.value)
@@ -490,7 +460,7 @@ def test_a_family_without_a_recipe_is_refused_with_the_reason(
 @pytest.mark.xfail(strict=True, raises=ModelError, reason="it is tried on a text of two words")
 def test_funnel_comes_in_with_a_vocabulary_of_whole_words(written: Folders, tmp_path: Path) -> None:
     """It fails on texts of four tokens, such as "one two" between [CLS] and [SEP]."""
-    folder = write(tmp_path / "funnel", "funnel")
+    folder = write_classifier(tmp_path / "funnel", "funnel")
     path = folder / "tokenizer.json"
     settings = json.loads(path.read_text("utf-8"))
     for word in ("one", "two"):

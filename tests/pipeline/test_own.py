@@ -51,7 +51,8 @@ def labelled(tmp_path: Path) -> Folders:
 
 
 def asked(folder: Path | str, *recipes: str, **more: Any) -> Comparison:
-    return compare(SENTENCE, recipes=recipes, model=str(folder), **{"limits": LIMITS} | more)
+    settings: dict[str, Any] = {"limits": LIMITS, **more}
+    return compare(SENTENCE, recipes=recipes, model=str(folder), **settings)
 
 
 def progress(folder: Path, *recipes: str) -> list[str]:

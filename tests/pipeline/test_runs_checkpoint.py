@@ -24,8 +24,8 @@ from heads.parts.menu import layers as layers_shelf
 from heads.parts.menu import pooling as poolings_shelf
 from heads.parts.menu import resolve
 from heads.pipeline import checkpoint, runs
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.assembly import TrainedHead
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
 from heads.pipeline.training import Trained, train
 from heads.settings import Limits, Training

@@ -17,8 +17,8 @@ from torch import Tensor
 from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.assembly import TrainedHead, assemble
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build, read, split
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain

@@ -8,6 +8,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from heads.pipeline.tiny import tiny_model
 from heads.settings import Limits
 
 LIMITS = Limits(models_in_memory=64)
@@ -141,6 +142,40 @@ TEMPLATES = {
 }
 
 
+# One of each form, and others whose base model or tokenizer is unlike the rest: the family, the
+# tokens around a text, and the recipe.
+FORMS = {
+    "gpt2": ("none", "last+gpt2"),
+    "bert": ("segments", "cls+bert"),
+    "roberta": ("around", "cls+roberta"),
+    "electra": ("segments", "cls+electra"),
+    "bart": ("around", "eos@decoder+roberta?dropout=0.0"),
+    "deberta-v2": ("around", "cls+deberta"),
+    "distilbert": ("around", "cls+distilbert"),
+    "funnel": ("segments", "cls+xlnet"),
+    "xlnet": ("behind", "last+xlnet"),
+    "xlm": ("around", "cls+linear"),
+    "ultrabert": ("around", "cls+linear?dropout=0.0"),
+    "modernbert": ("around", "cls+modernbert"),
+    "modernbert-decoder": ("around", "last+modernbert?out_bias=false"),
+    "eurobert": ("around", "mean+eurobert?late=true"),
+    "t5gemma": ("after", "last@decoder+linear?dropout=0.0"),
+}
+OTHERS = {
+    "llama": ("none", "last+gpt2"),
+    "opt": ("around", "last+gpt2"),
+    "gemma3": ("around", "last+gpt2"),
+    "albert": ("segments", "cls+bert"),
+    "fnet": ("segments", "cls+bert"),
+    "gte": ("around", "cls+bert"),
+    "nomic_bert": ("around", "cls+bert?dropout=0.0"),
+    "longformer": ("around", "cls+roberta"),
+    "reformer": ("around", "cls+roberta?dropout=0.05&hidden=32"),
+    "t5": ("after", "eos@decoder+roberta?dropout=0.0"),
+    "t5gemma2": ("after", "last@decoder+linear?dropout=0.0"),
+}
+
+
 def small_tokenizer(template: str) -> transformers.PreTrainedTokenizerFast:
     """A WordPiece tokenizer of a hundred pieces."""
     numbers = {piece: number for number, piece in enumerate(VOCABULARY)}
@@ -175,6 +210,15 @@ def save_tiny(folder: Path, family: str, kind: str = "Model", **config: Any) -> 
         settings = getattr(transformers, f"{facts.classes}Config")(**facts.config | config)
         getattr(transformers, facts.classes + kind)(settings).save_pretrained(folder)
     small_tokenizer(facts.template).save_pretrained(folder)
+    return folder
+
+
+def write_classifier(folder: Path, model_type: str, template: str = "", **settings: Any) -> Path:
+    """Writes a family's own classifier, small and random all over, and a tokenizer that suits."""
+    usual = {"vocab_size": TINY_VOCABULARY, "pad_token_id": 0}
+    tiny_model(model_type, **usual | settings).save_pretrained(folder)
+    suits = template or {**FORMS, **OTHERS}[model_type][0]
+    small_tokenizer(suits).save_pretrained(folder)
     return folder
 
 

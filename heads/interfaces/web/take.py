@@ -14,9 +14,8 @@ from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.export import export
+from heads.pipeline.export import export, export_onnx
 from heads.pipeline.fitting import training
-from heads.pipeline.onnx import write_onnx
 from heads.settings import limits
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file"
@@ -89,8 +88,8 @@ def _written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list
     exact = "Loaded anew, its logits differ from the page's by at most {:.1g}."
     if form == ONNX:
         path = place / f"{name}.onnx"
-        report = write_onnx(classifier, path)
-        return path, [f"{path.name}: one file.", exact.format(report.difference)]
+        report = export_onnx(classifier, path)
+        return path, [f"{path.name}: one file.", exact.format(report.difference), *report.notes]
     found = export(classifier, place / name)
     path = place / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:

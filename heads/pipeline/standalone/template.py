@@ -67,7 +67,8 @@ $same            left = left[len(batch) :]
         if not texts:
             return []
         given = [[cleaned(text) for text in side] for side in (texts, pairs) if side]
-$joined        cut = self.tokenizer(*given, truncation=True, max_length=$tokens$special)
+$joined        settings = {"truncation": True, "max_length": $tokens$special}
+        cut = self.tokenizer(*given, **settings)
         names = ($names)
         rows = [{name: cut[name][row] for name in names} for row in range(len(texts))]
 $stubborn        return rows
@@ -134,6 +135,8 @@ JOINED = """\
         if pairs:  # the tokenizer puts nothing of its own between two texts
             given = [[f"{a}\\n{b}" for a, b in zip(*given, strict=True)]]
 """
+
+SPECIAL = ', "return_special_tokens_mask": True'
 
 STUBBORN = Template("""\
         for row, numbers in enumerate(rows):

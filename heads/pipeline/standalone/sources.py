@@ -1,11 +1,12 @@
 """The source of parts, gathered with all that it needs, so that it runs where they are not.
 
-What pip has installed is imported there; everything else is written out: a pooling of ours, a
-layer of a user's own, and the functions, classes and constants of their files that they name.
+What pip has installed is imported there; all else is written out: a pooling of ours, a layer of
+a user's own, and the functions, classes and constants that they name.
 """
 
 import ast
 import builtins
+import importlib
 import inspect
 import linecache
 import re
@@ -93,7 +94,7 @@ class Sources:
 
     def _follow(self, name: str, statement: ast.Import | ast.ImportFrom, file: File) -> None:
         """Adds what a name that a file imports stands for."""
-        alias = next(one for one in statement.names if (one.asname or _first(one.name)) == name)
+        alias = next(one for one in statement.names if (one.asname or package_of(one.name)) == name)
         if isinstance(statement, ast.Import):
             if is_installed(alias.name):
                 self.imported(alias.asname or alias.name, alias.name, "")
@@ -143,8 +144,9 @@ class Sources:
         return re.sub(rf"\b{re.escape(ast.unparse(node))}\b", node.attr, text)
 
     def imported(self, name: str, module: str, member: str) -> None:
-        meant = (module, member)
-        if name in self._owners or self.imports.setdefault(name, meant) != meant:
+        """Adds an import; the same thing may come from two modules, as nn does."""
+        known = self.imports.setdefault(name, (module, member))
+        if name in self._owners or _loaded(*known) is not _loaded(module, member):
             raise RecipeError(f"Two things in this recipe are called {name}.", RENAME)
 
     def _is_new(self, name: str, owner: object) -> bool:
@@ -153,27 +155,6 @@ class Sources:
         if name in self.imports or self._owners.setdefault(name, owner) != owner:
             raise RecipeError(f"Two things in this recipe are called {name}.", RENAME)
         return is_new
-
-
-def import_lines(imports: Mapping[str, tuple[str, str]]) -> str:
-    """Import statements, one a module, the standard library's first.
-
-    >>> print(import_lines({"nn": ("torch", "nn"), "np": ("numpy", ""), "re": ("re", "")}))
-    import re
-    <BLANKLINE>
-    import numpy as np
-    from torch import nn
-    """
-    members: dict[tuple[bool, bool, str], list[str]] = {}
-    for name, (module, member) in imports.items():
-        alias = f" as {name}" if name != (member or module) else ""
-        key = (_first(module) not in sys.stdlib_module_names, bool(member), module)
-        members.setdefault(key, []).append((member or module) + alias)
-    groups: dict[bool, list[str]] = {False: [], True: []}
-    for (installed, is_member, module), names in sorted(members.items()):
-        start = f"from {module} import" if is_member else "import"
-        groups[installed].append(f"{start} {', '.join(sorted(names))}")
-    return "\n\n".join("\n".join(lines) for lines in groups.values() if lines)
 
 
 def globals_of(source: str) -> set[str]:
@@ -192,7 +173,7 @@ def globals_of(source: str) -> set[str]:
 
 def is_installed(module: str) -> bool:
     """Whether a module can be imported wherever the same packages are installed; ours is not."""
-    package = _first(module)
+    package = package_of(module)
     return package != "heads" and (package in sys.stdlib_module_names or package in _distributed())
 
 
@@ -217,13 +198,20 @@ def _distributed() -> frozenset[str]:
     return frozenset(packages_distributions())
 
 
-def _first(module: str) -> str:
+def _loaded(module: str, member: str) -> Any:
+    value: Any = importlib.import_module(module)
+    value = getattr(value, member) if member else value
+    return getattr(value, "__origin__", value)  # of typing.Sequence, the one of collections.abc
+
+
+def package_of(module: str) -> str:
+    """The package that a module belongs to."""
     return module.partition(".")[0]
 
 
 def _names_bound(statement: ast.stmt) -> list[str]:
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [alias.asname or _first(alias.name) for alias in statement.names]
+        return [alias.asname or package_of(alias.name) for alias in statement.names]
     if isinstance(statement, Definition):
         return [statement.name]
     targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -243,11 +231,7 @@ def _is_known(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _file_of(made: Callable[..., Any]) -> File:
-    """The file of a function or class.
-
-    Raises:
-        RecipeError: It was not made at the top of a file, or the file is gone.
-    """
+    """The file of a function or class that was made at the top of one."""
     if "<locals>" in made.__qualname__:
         what = f"{made.__name__} is made within a function, so its source does not stand alone."
         raise RecipeError(what, "Move it to the top of its file.")

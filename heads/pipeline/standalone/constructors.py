@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from heads.errors import RecipeError
-from heads.pipeline.sources import Sources, literal
+from heads.pipeline.standalone.sources import Sources, literal
 
 INDENT = "    "
 MISSING = object()

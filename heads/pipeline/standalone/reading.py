@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from heads.parts.bases import base_of
-from heads.pipeline import page
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.standalone import template
 from heads.pipeline.weights import bare
 
 SENTENCE = "The flight was late, and then it was cancelled; nobody at the gate could say why."
@@ -46,7 +46,7 @@ def read_lines(classifier: Classifier) -> list[str]:
     if "states" in wanted or "hidden" in wanted:
         lines += _layers(classifier)
     if "decoder" in wanted:
-        lines += page.FURTHER.splitlines() * backbone.shifted
+        lines += template.FURTHER.splitlines() * backbone.shifted
         lines.append("decoded = output.last_hidden_state.masked_fill((mask == 0)[..., None], 0.0)")
     return [*lines, f"return self.head({arguments(wanted)})"]
 
@@ -57,7 +57,7 @@ def _run(backbone: Backbone, whole: bool) -> list[str]:
     if "use_cache" in inspect.signature(model.forward).parameters:
         given.append("use_cache=False")
     if base_of(backbone.model_type).marks_first:
-        lines += page.FIRST.splitlines()
+        lines += template.FIRST.splitlines()
         given.append("global_attention_mask=first")
     shifts = ("_shift_right", "prepare_decoder_input_ids_from_labels")
     shift = next((name for name in shifts if hasattr(model, name)), "")
@@ -107,11 +107,11 @@ def arguments(asks: Iterable[str]) -> str:
 
 def base_class(backbone: Backbone) -> tuple[str, str]:
     """The module and the name of the class that loads the base model."""
-    model: Any = backbone.model
+    kind: Any = type(backbone.model)
     if base_of(backbone.model_type).built_as:
-        return "transformers", type(model).__name__
+        return "transformers", kind.__name__
     with torch.device("meta"):
-        usual = type(bare(model.config)) is type(model)
-    return (
-        ("transformers", "AutoModel") if usual else (type(model).__module__, type(model).__name__)
-    )
+        config = copy.deepcopy(backbone.model.config)  # building sets its attention
+        if type(bare(config)) is kind:
+            return "transformers", "AutoModel"
+    return kind.__module__, kind.__name__

@@ -6,7 +6,7 @@ as they stand here, its head as a chain of calls, and how its base model is read
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -16,16 +16,23 @@ from torch import Tensor
 from heads import __version__
 from heads.errors import RecipeError
 from heads.parts.bases import base_of
-from heads.pipeline import page
 from heads.pipeline.backbone import TOKENS_A_BATCH
 from heads.pipeline.card import base_name, formulas
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.constructors import INDENT, call, constructor
-from heads.pipeline.reading import CALLED, SENTENCE, arguments, asked, base_class, read_lines
-from heads.pipeline.sources import Sources, globals_of, import_lines
+from heads.pipeline.standalone import template
+from heads.pipeline.standalone.constructors import INDENT, call, constructor
+from heads.pipeline.standalone.reading import (
+    CALLED,
+    SENTENCE,
+    arguments,
+    asked,
+    base_class,
+    read_lines,
+)
+from heads.pipeline.standalone.sources import Sources, globals_of, package_of
 from heads.settings import limits as limits_here
 
-TAKEN = {*CALLED.values(), "self", "weights", "vectors", "Head", "Classifier"}
+TAKEN = {*CALLED.values(), "self", "weights", "vectors", "Head", "Classifier", "load"}
 IMPORTS = {
     "json": ("json", ""),
     "unicodedata": ("unicodedata", ""),
@@ -62,8 +69,8 @@ def source(classifier: Classifier) -> str:
 
 def _start(classifier: Classifier, sources: Sources) -> str:
     label = '{"label": …, "score": …}'
-    packages = {module.partition(".")[0] for module, _ in sources.imports.values()}
-    return page.START.substitute(
+    packages = {package_of(module) for module, _ in sources.imports.values()}
+    return template.START.substitute(
         title=_quoted(f"{classifier.recipe} on {base_name(classifier.backbone)}"),
         shape=f"[[{label}, …], …]" if classifier.head.many else f"[{label}, …]",
         squash=_squash(classifier),
@@ -86,7 +93,7 @@ def _head(classifier: Classifier, sources: Sources) -> str:
     made = f"self.reader = nn.ModuleDict({{{', '.join(learned)}}})\n" if learned else ""
     inputs = [f"{CALLED[name]}: {_kind(name)}" for name in asked(classifier)]
     says = "\n".join([str(order.recipe), "", *order.says, "", *formulas(classifier), ""])
-    return page.HEAD.substitute(
+    return template.HEAD.substitute(
         says=indent(_quoted(says), INDENT).lstrip() + INDENT,
         reader=indent(made, INDENT * 2),
         chain=constructor(classifier.head.module.head, sources, depth=2),
@@ -129,23 +136,23 @@ def _loader(classifier: Classifier, base: str) -> str:
     fillings.append('"attention_mask": filled([[1] * len(row["input_ids"]) for row in rows], 0),')
     content = "content" in asked(classifier)
     kept = [*names, *["special_tokens_mask"] * content]
-    stubborn = page.STUBBORN.substitute(
+    stubborn = template.STUBBORN.substitute(
         special=_tuple(sorted(backbone.stubborn)),
         unknown=backbone.tokenizer.unk_token_id or 0,
-        mark=page.MARK if content else "",
+        mark=template.MARK if content else "",
     )
     given = [f", {n}={v!r}" for n, v in base_of(backbone.model_type).arguments.items()]
-    return page.LOADER.substitute(
+    return template.LOADER.substitute(
         base=base,
         attention=backbone.model.config._attn_implementation,
         arguments="".join(given),
-        answer=page.MANY if classifier.head.many else page.ONE,
+        answer=template.MANY if classifier.head.many else template.ONE,
         squash=_squash(classifier),
         most=TOKENS_A_BATCH,
-        same=page.SAME if backbone.reads_padding else "",
-        joined="" if backbone.separates else page.JOINED,
+        same=template.SAME if backbone.reads_padding else "",
+        joined="" if backbone.separates else template.JOINED,
         tokens=backbone.tokens,
-        special=", return_special_tokens_mask=True" if content else "",
+        special=template.SPECIAL if content else "",
         names=_tuple(kept),
         stubborn=stubborn if backbone.stubborn else "",
         fillings=_block(fillings, 3),
@@ -178,3 +185,25 @@ def _squash(classifier: Classifier) -> str:
 def _quoted(text: str) -> str:
     """A text as it may stand within a docstring."""
     return text.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def import_lines(imports: Mapping[str, tuple[str, str]]) -> str:
+    """Import statements, one a module, the standard library's first.
+
+    >>> print(import_lines({"nn": ("torch", "nn"), "np": ("numpy", ""), "re": ("re", "")}))
+    import re
+    <BLANKLINE>
+    import numpy as np
+    from torch import nn
+    """
+    members: dict[tuple[bool, int, str], list[str]] = {}
+    for name, (module, member) in imports.items():
+        alias = f" as {name}" if name != (member or module) else ""
+        kind = 0 if module == "__future__" else 2 if member else 1
+        key = (package_of(module) not in sys.stdlib_module_names, kind, module)
+        members.setdefault(key, []).append((member or module) + alias)
+    groups: dict[bool, list[str]] = {False: [], True: []}
+    for (installed, kind, module), names in sorted(members.items()):
+        start = "import" if kind == 1 else f"from {module} import"
+        groups[installed].append(f"{start} {', '.join(sorted(names))}")
+    return "\n\n".join("\n".join(lines) for lines in groups.values() if lines)

@@ -1,0 +1,83 @@
+"""Texts on which an export is tried before it is offered, with the logits that we give them.
+
+Legend: n texts, c classes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import Tensor
+
+from heads.errors import CheckpointError, HeadsError
+from heads.pipeline.classifier import Classifier
+
+TEXTS = (
+    "no",
+    "The flight was late.",
+    "Ça va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
+    " ".join(["We sat at the gate for two hours, and nobody told us why."] * 20),
+)
+PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
+Batch = tuple[Sequence[str], Sequence[str]]
+Reads = Callable[[Sequence[str], Sequence[str]], Tensor]
+
+
+def tried(
+    classifier: Classifier, theirs: Reads, *, most: float, padded: bool = True
+) -> tuple[int, float]:
+    """How many texts an export was tried on, and by how much its logits differ from ours.
+
+    Args:
+        theirs: Texts and second texts, or none, to the export's logits (n, c).
+        most: The most by which they may differ, where logits are above 1 in proportion to them.
+        padded: Whether texts of different lengths may stand in one batch.
+
+    Raises:
+        CheckpointError: The export fails, or differs by more.
+    """
+    count, largest = 0, 0.0
+    for texts, pairs in _batches(padded):
+        try:
+            ours = classifier.logits(texts, pairs)
+        except (RuntimeError, IndexError):
+            continue  # a base model that cannot read such texts at all: Funnel's a single word
+        difference = (_read(classifier, theirs, (texts, pairs)) - ours).abs()
+        worst = float(difference.max())
+        # Not a number is not small either.
+        if not bool((difference <= most * ours.abs().clamp(min=1)).all()):
+            what = f"The export of {classifier.recipe} gives logits that differ by {worst:.2g}"
+            raise CheckpointError(f"{what} from ours.", "It was not kept.")
+        count, largest = count + len(texts), max(largest, worst)
+    if not count:
+        what = f"{classifier.backbone.id} reads none of the texts to try it on."
+        raise CheckpointError(what, "Choose another base model.")
+    return count, largest
+
+
+def _read(classifier: Classifier, theirs: Reads, batch: Batch) -> Tensor:
+    try:
+        logits = theirs(*batch)
+        if logits.shape != (len(batch[0]), len(classifier.classes)):
+            raise ValueError(f"logits of shape {tuple(logits.shape)}")
+        return logits
+    except HeadsError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        what = f"The export of {classifier.recipe} does not run ({said})."
+        raise CheckpointError(what, "It was not kept.") from error
+
+
+def _batches(padded: bool) -> Iterator[Batch]:
+    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs."""
+    for text, pair in zip(TEXTS, PAIRS, strict=True):
+        yield [text], ()
+        yield [text] * 3, [pair] * 3
+    if padded:
+        yield from ((TEXTS[:2], ()), (TEXTS, ()), (TEXTS * 2, PAIRS * 2))
+
+
+def first_line(error: BaseException, most: int = 160) -> str:
+    """What an error says, as far as it belongs into a sentence."""
+    said = re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().split("\n", 1)[0]  # without colours
+    return "".join(letter for letter in said if letter.isprintable())[:most].rstrip(". ")

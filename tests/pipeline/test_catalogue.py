@@ -1,0 +1,393 @@
+"""The catalogue of the installed version: what it says is where it says, and true of the class."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from tiny_models import LIMITS, rewrite, save_tiny
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as LIVE,
+)
+
+import heads
+from heads.errors import HeadsError, RecipeError
+from heads.parts.families import FAMILIES
+from heads.parts.menu import menu, resolve
+from heads.parts.models import BUNDLED, MODELS
+from heads.pipeline.catalogue import catalogue, classes, entry, equals, link, place
+from heads.recipe import Recipe
+
+SOURCES = Path(transformers.__file__).parent
+INEXPRESSIBLE = {"perceiver", "layoutlmv2"}
+BERT = (
+    "bert is a BertForSequenceClassification ({}), cls+bert: The base model's pooler (first token, "
+    "dense, tanh), then dropout and linear."
+)
+ROBERTA = (
+    "roberta is a RobertaForSequenceClassification ({}), cls+roberta: The first token, then "
+    "dropout, dense, tanh, dropout, linear."
+)
+BERT_ROBERTA = (
+    "Against {0}, the head {1} adds a dropout (0.1) before the dense layer and has its dense layer "
+    "in the head where that of {0} is in the base model (its pooler). Once trained, both are the "
+    "same function with other numbers in it."
+)
+
+Folders = Callable[..., Path]
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """The catalogue is read anew from the mapping, before the test and after it."""
+    for told in (classes, catalogue):
+        told.cache_clear()
+    yield
+    for told in (classes, catalogue):
+        told.cache_clear()
+
+
+def said(one: str | Recipe, other: str | Recipe, **more: Any) -> str:
+    settings: dict[str, Any] = {"limits": LIMITS, **more}
+    found = heads.difference(one, other, **settings)
+    assert "\n" not in found
+    assert "  " not in found
+    assert found.endswith(".")
+    return found
+
+
+def refused(one: Any, other: Any) -> str:
+    with pytest.raises(HeadsError) as error:
+        heads.difference(one, other, limits=LIMITS)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# Entries
+
+
+def test_there_is_an_entry_for_each_class_of_the_installed_version() -> None:
+    assert [(item.model_type, item.called) for item in catalogue()] == list(LIVE.items())
+    for item in catalogue():
+        assert item == entry(item.model_type)
+        assert item.form == FAMILIES[item.model_type].name
+        assert item.says.endswith(".")
+        assert (item.recipe is None) == (item.reason is not None)
+        assert bool(item.tensors) == bool(item.formula) == (item.recipe is not None)
+    assert {item.model_type for item in catalogue() if item.reason} == INEXPRESSIBLE
+
+
+def test_recipes_are_in_their_one_form_and_tensors_are_named_once() -> None:
+    for item in catalogue():
+        if item.recipe is not None:
+            assert str(resolve(item.recipe).recipe) == item.recipe
+        assert len(set(item.tensors)) == len(item.tensors)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "form", "recipe", "tensors", "formula"),
+    [
+        (
+            "bert",
+            "F2",
+            "cls+bert",
+            "bert.pooler.dense.weight bert.pooler.dense.bias classifier.weight classifier.bias",
+            "W₂ drop(tanh(W₁ h + b₁)) + b₂",
+        ),
+        (
+            "albert",
+            "F2",
+            "cls+bert",
+            "albert.pooler.weight albert.pooler.bias classifier.weight classifier.bias",
+            "W₂ drop(tanh(W₁ h + b₁)) + b₂",
+        ),
+        ("gpt2", "F1", "last+gpt2", "score.weight", "W h"),
+        ("ctrl", "F1", "last+gpt2", "classifier.weight", "W h"),
+        ("canine", "F2", "pooler+linear", "classifier.weight classifier.bias", "W drop(h) + b"),
+        (
+            "eurobert",
+            "F14",
+            "mean+eurobert?late=true",
+            "dense.weight dense.bias classifier.weight classifier.bias",
+            "W₂ gelu(W₁ h + b₁) + b₂",
+        ),
+        (
+            "t5gemma",
+            "F15",
+            "last@decoder+linear?dropout=0.0",
+            "score.out_proj.weight score.out_proj.bias",
+            "W h + b",
+        ),
+    ],
+)
+def test_an_entry_says_what_the_head_is(
+    model_type: str, form: str, recipe: str, tensors: str, formula: str
+) -> None:
+    item = entry(model_type)
+    assert (item.form, item.recipe, item.formula) == (form, recipe, formula)
+    assert item.tensors == tuple(tensors.split())
+
+
+def test_an_entry_as_json_has_its_keys_and_no_others() -> None:
+    values = json.loads(json.dumps([item.as_json() for item in catalogue()]))
+    assert all(
+        set(value) == {"model_type", "class", "form", "recipe", "reason"} for value in values
+    )
+    assert values[list(LIVE).index("roberta")] == {
+        "model_type": "roberta",
+        "class": "RobertaForSequenceClassification",
+        "form": "F3",
+        "recipe": "cls+roberta",
+        "reason": None,
+    }
+    assert values[list(LIVE).index("perceiver")] == {
+        "model_type": "perceiver",
+        "class": "PerceiverForSequenceClassification",
+        "form": "F16",
+        "recipe": None,
+        "reason": entry("perceiver").reason,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("robert", "The catalogue knows no family 'robert'. Did you mean 'roberta'?"),
+        ("resnet", "The catalogue knows no family 'resnet'."),
+        ("x" * 200, f"The catalogue knows no family '{'x' * 60}'."),
+    ],
+)
+def test_an_unknown_family_is_refused(name: str, says: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        entry(name)
+    assert str(error.value).startswith(says)
+
+
+def test_a_family_that_this_version_has_not_is_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
+    """As an older Transformers: the catalogue knows more than is installed."""
+    monkeypatch.delitem(LIVE, "bert")
+    assert "bert" not in [item.model_type for item in catalogue()]
+    with pytest.raises(RecipeError, match="installed Transformers has no classifier for 'bert'"):
+        entry("bert")
+    assert not equals(Recipe.parse("cls+bert"), "bert").startswith("BertFor")
+    assert equals(Recipe.parse("cls+bert"), "bert")  # others have the same head
+
+
+# Where a class stands
+
+
+@pytest.mark.parametrize("called", sorted(set(LIVE.values())))
+def test_a_place_is_the_line_where_the_class_begins(called: str) -> None:
+    found = re.fullmatch(r"transformers/(models/[\w/]+\.py):(\d+)", place(called))
+    assert found
+    lines = (SOURCES / found[1]).read_text("utf-8").splitlines()
+    assert re.match(rf"class {called}\b", lines[int(found[2]) - 1])
+    assert link(called) == (
+        "https://github.com/huggingface/transformers/blob/"
+        f"v{version('transformers')}/src/transformers/{found[1]}#L{found[2]}"
+    )
+
+
+def test_the_file_is_the_one_that_python_loads() -> None:
+    for called in ("BertForSequenceClassification", "GPT2ForSequenceClassification"):
+        loaded = getattr(transformers, called).__module__
+        assert place(called).startswith(f"{loaded.replace('.', '/')}.py:")
+
+
+# Which class a recipe equals
+
+
+@pytest.mark.parametrize("model_type", [name for name in LIVE if name not in INEXPRESSIBLE])
+def test_a_familys_recipe_equals_its_class(model_type: str) -> None:
+    recipe = entry(model_type).recipe
+    assert recipe is not None
+    called = LIVE[model_type]
+    assert equals(Recipe.parse(recipe), model_type).startswith(f"{called}, {place(called)}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model_type", "says"),
+    [
+        ("cls+bert", "bert", "BertForSequenceClassification, {}; so are "),
+        ("cls+bert?dropout=0.3", "gpt2", "BertForSequenceClassification, {}; so are "),
+        ("cls+roberta", "bert", "RobertaForSequenceClassification, {}; so are "),
+        ("cls+roberta", "mpnet", "MPNetForSequenceClassification, {}; so are "),
+        ("last+gpt2", "llama", "LlamaForSequenceClassification, {}; so are "),
+        ("cls+gpt2", "gpt2", "CohereCompassTextForSequenceClassification, {}"),
+        ("pooler+linear", "bert", "CanineForSequenceClassification, {}"),
+        ("mean+eurobert?late=true", "bert", "EuroBertForSequenceClassification, {}"),
+        ("mean+eurobert", "bert", "EuroBertForSequenceClassification, {}"),
+    ],
+)
+def test_the_class_that_a_recipe_equals_is_named(recipe: str, model_type: str, says: str) -> None:
+    found = equals(resolve(recipe).recipe, model_type)
+    assert re.search(r"\.py:\d+(; so are \d+ more families)?$", found)
+    assert found.startswith(says.format(place(found.partition(",")[0])))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["mean+mlp", "max+linear", "cls@2+bert", "eos+roberta", "mean+bert", "cls+eurobert?late=true"],
+)
+def test_a_recipe_that_no_class_has_equals_none(recipe: str) -> None:
+    assert equals(resolve(recipe).recipe, "bert") == ""
+
+
+def test_every_head_of_a_class_is_on_the_menu_of_what_equals_it() -> None:
+    """The recipes of the menu that equal a class are the ones that the catalogue names."""
+    named = {str(resolve(item.recipe).recipe) for item in catalogue() if item.recipe}
+    bare = {recipe.partition("?")[0] for recipe in named}
+    found = {str(recipe) for recipe in menu() if equals(recipe, "bert")}
+    assert bare <= found
+    chosen = {text for form in FAMILIES.values() for text in form.recipes.values()}
+    assert found - bare <= {text.partition("?")[0] for text in chosen}
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="options are not looked at")
+@pytest.mark.parametrize(
+    "recipe", ["last+modernbert", "cls+modernbert?out_bias=false", "cls+roberta?hidden=8"]
+)
+def test_a_recipe_with_other_tensors_than_the_class_does_not_equal_it(recipe: str) -> None:
+    """ModernBERT's own has a bias in its last layer, and its decoder's has none by default."""
+    assert equals(resolve(recipe).recipe, "modernbert") == ""
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="one is counted as many")
+def test_one_more_family_is_one() -> None:
+    assert "1 more families" not in equals(Recipe.parse("cls+deberta"), "deberta")
+
+
+# What sets two apart
+
+
+def test_two_families_are_told_apart_in_words() -> None:
+    bert = BERT.format(place("BertForSequenceClassification"))
+    roberta = ROBERTA.format(place("RobertaForSequenceClassification"))
+    assert said("bert", "roberta") == f"{bert} {roberta} {BERT_ROBERTA.format('bert', 'roberta')}"
+    assert said("electra", "roberta").endswith(
+        "Against electra, the head roberta has a tanh in place of a GELU."
+    )
+    assert said("bert", "funnel").endswith(
+        "Against bert, the head funnel has its dense layer in the head where that of bert is in "
+        "the base model (its pooler). Once trained, both are the same function with other numbers "
+        "in it."
+    )
+    assert said("modernbert", "modernbert-decoder").endswith(
+        "cls: The first real token, which is [CLS] or <s> in BERT-like models. last: The last real "
+        "token: all that a decoder has read. Against modernbert, the head modernbert-decoder has a "
+        "linear layer without a bias in place of a linear layer."
+    )
+    assert "mean+eurobert?late=true applies its head to every token" in said("eurobert", "bert")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "recipe"),
+    [
+        ("bert", "ernie", "cls+bert"),
+        ("bert", "bert", "cls+bert"),
+        ("gpt2", "llama", "last+gpt2"),
+        ("t5", "bart", "eos@decoder+roberta?dropout=0.0"),
+        ("bert", "cls+bert", "cls+bert"),
+        ("roberta", "Cls + Roberta", "cls+roberta"),
+    ],
+)
+def test_the_same_head_is_said_to_be_the_same(one: str, other: str, recipe: str) -> None:
+    for pair in ((one, other), (other, one)):
+        assert said(*pair).endswith(f"Both are {recipe}: the same head.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("bert-base-uncased", "roberta-base"), ("all-MiniLM-L6-v2", "roberta")]
+)
+def test_models_are_known_by_their_names(one: str, other: str) -> None:
+    found = said(one, other)
+    assert found.startswith(f"{one} is a BertForSequenceClassification (transformers/models/bert/")
+    assert found.endswith(BERT_ROBERTA.format(one, other))
+    assert said(BUNDLED, "bert").endswith("Both are cls+bert: the same head.")
+
+
+def test_every_listed_model_has_a_family_of_the_catalogue() -> None:
+    for base in MODELS:
+        for name in (base.id, base.name, base.id.upper()):
+            found = said(name, "bert")
+            assert LIVE[base.family] in found
+
+
+def test_a_folder_is_told_by_its_config(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "m", "modernbert", "ForSequenceClassification")
+    assert "cls+modernbert" in said(str(folder), "bert")
+    rewrite(folder / "config.json", classifier_pooling="mean", classifier_bias=True)
+    found = said(str(folder), "modernbert")
+    assert f"{folder} is a ModernBertForSequenceClassification" in found
+    assert "mean+modernbert?bias=true" in found
+
+
+def test_a_recipe_and_a_family_can_be_compared() -> None:
+    found = said("bert", "cls+linear")
+    assert found.endswith("Against bert, the head cls+linear leaves out a dense layer and a tanh.")
+    assert said(Recipe.parse("cls+linear"), "bert").endswith(
+        "Against cls+linear, the head bert adds a dense layer and a tanh before the dropout (0.1)."
+    )
+
+
+def test_two_recipes_are_compared_on_the_base_model(tiny: Folders) -> None:
+    pretrained = said("cls+bert", "cls+xlnet", model=str(tiny("bert", "ForPreTraining")))
+    assert pretrained.startswith("Against 'bert', the head 'xlnet' has its dense layer new where")
+    new = said("cls+bert", "cls+xlnet", model=str(tiny("bert", "ForMaskedLM")))
+    assert new.endswith("any difference in their numbers is chance.")
+    asked = (Recipe.parse("mean+linear"), "mean+linear?dropout=0.1")
+    assert said(*asked, model=str(tiny("bert", "ForMaskedLM"))) == "They are the same recipe."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "says"),
+    [
+        ("robert", "bert", "The catalogue knows no family 'robert'. Did you mean 'roberta'?"),
+        ("bert", "robert", "The catalogue knows no family 'robert'. Did you mean 'roberta'?"),
+        ("bert", "", "The catalogue knows no family ''."),
+        ("bert", "mean+nothing", "There is no head called 'nothing'."),
+        ("mean+linear", "nothing+linear", "There is no pooling called 'nothing'."),
+        ("bert", "bert+", "'bert+' is not a recipe."),
+        ("perceiver", "bert", "A learned query attends over the latents"),
+        ("bert", "layoutlmv2", "The first token beside two averages over the image's patches"),
+        ("some/where", "bert", "The catalogue knows no family 'some/where'."),
+    ],
+)
+def test_what_is_unknown_or_not_expressed_is_refused(one: str, other: str, says: str) -> None:
+    assert refused(one, other).startswith(says)
+    for name in (one, other):
+        if name in INEXPRESSIBLE:
+            assert FAMILIES[name].reason in refused(one, other)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the sentence does not say which")
+@pytest.mark.parametrize("name", sorted(INEXPRESSIBLE))
+def test_a_family_that_is_not_expressed_is_named(name: str) -> None:
+    assert name in refused("bert", name)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="it is taken for an unknown family")
+def test_a_folder_that_is_refused_is_refused_with_the_reason(copied: Folders) -> None:
+    folder = copied(auto_map={"AutoModel": "evil.Model"}, model_type="gone")
+    assert "custom code" in refused(str(folder), "bert")
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="all 127 are listed")
+def test_a_refusal_can_be_read() -> None:
+    assert len(refused("nonsense", "bert")) < 300
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="CANINE's pooler is left out")
+def test_canine_has_the_dense_layer_of_its_pooler_too() -> None:
+    assert "adds a dense layer" not in said("canine", "bert")
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="'a' before a vowel")
+def test_a_class_is_introduced_in_english() -> None:
+    assert "ernie is an ErnieForSequenceClassification" in said("bert", "ernie")

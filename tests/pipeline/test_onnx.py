@@ -1,0 +1,202 @@
+"""One ONNX file gives our logits, runs without this package, and is right or not there at all."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import LIMITS, WORDS
+
+from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
+from heads.parts.samples import sample
+from heads.pipeline import onnx, trials
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.loading import load
+from heads.pipeline.onnx import OnnxReport, write_onnx
+from heads.pipeline.sampled import corpus_of
+from heads.pipeline.training import Trained, train
+from heads.pipeline.whole import Whole, inputs
+from heads.settings import Training
+
+TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 4, 9)]
+SECOND = TEXTS[4:] + TEXTS[:4]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packages() -> None:
+    for name in onnx.PACKAGES:
+        pytest.importorskip(name, reason=f"{name} is not installed (pip install -e .[onnx])")
+
+
+def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
+    events = train([recipe], corpus, backbone, training=Training(epochs=2), limits=LIMITS)
+    [own] = [event.head for event in events if isinstance(event, Trained)]
+    return Classifier(backbone=backbone, head=own)
+
+
+def check(classifier: Classifier, path: Path) -> OnnxReport:
+    """Writes it and compares its logits with ours, on texts that it was not checked on."""
+    import onnxruntime
+
+    report = write_onnx(classifier, path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert report.inputs == tuple(one.name for one in session.get_inputs())
+    assert report.difference <= 1e-5
+    assert report.texts > 20
+    batches = [([text], ()) for text in TEXTS] + [([text], [text]) for text in TEXTS]
+    if not classifier.backbone.reads_padding:
+        batches += [(TEXTS, ()), (TEXTS[:2], SECOND[:2]), (TEXTS * 3, SECOND * 3)]
+    for texts, pairs in batches:
+        given = {n: one.numpy() for n, one in inputs(classifier, texts, pairs).items()}
+        [logits] = session.run(["logits"], given)
+        ours = classifier.logits(texts, pairs)
+        assert (torch.from_numpy(logits) - ours).abs().max() <= 1e-5
+    assert float(classifier.logits(TEXTS).std(dim=0).max()) > 1e-6
+    return report
+
+
+CASES = {
+    ("bert", "flatten+knn?k=3"): ["input_ids", "token_type_ids", "attention_mask"],
+    ("bert", "mean_content@mix+eurobert?late=true"): [
+        *("input_ids", "token_type_ids", "attention_mask", "special_tokens_mask")
+    ],
+    ("gpt2", "eos+bert"): ["input_ids", "attention_mask"],
+    ("bart", "eos@decoder+roberta"): ["input_ids", "attention_mask"],
+}
+
+
+@pytest.mark.parametrize(("family", "recipe"), CASES)
+def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_path):
+    classifier = trained(recipe, rows, load(str(tiny(family)), limits=LIMITS))
+    report = check(classifier, tmp_path / "mine.onnx")
+    assert sorted(report.inputs) == sorted(CASES[family, recipe])
+    assert ("one text at a time" in report.usage) == (family == "gpt2")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
+
+
+ALONE = """
+import json, sys
+
+sys.modules["heads"] = sys.modules["torch"] = None  # they are not here
+import onnxruntime
+
+session = onnxruntime.InferenceSession(sys.argv[1])
+facts = session.get_modelmeta().custom_metadata_map
+usage, folder = sys.argv[2:]
+exec(usage.replace("sentence-transformers/all-MiniLM-L6-v2", folder))
+print(json.dumps([facts, logits.tolist()]))
+"""
+
+
+def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
+    """As its usage says, without us and without torch; on texts of the samples it agrees."""
+    import onnxruntime
+
+    corpus = corpus_of(sample("sentiment"), LIMITS)
+    classifier = trained("mean+linear", corpus, backbone)
+    path = tmp_path / "mine.onnx"
+    report = write_onnx(classifier, path)
+    assert report.size_bytes == path.stat().st_size > 50_000_000
+    told = json.loads(json.dumps(report.as_json()))
+    assert (told["path"], told["difference"]) == (str(path), report.difference)
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, path, report.usage, str(backbone.folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    assert found.returncode == 0, found.stderr
+    facts, logits = json.loads(found.stdout.splitlines()[-1])
+    ours = classifier.logits(["a text", "another, longer text"])
+    assert (torch.tensor(logits) - ours).abs().max() <= 1e-5
+    assert (facts["recipe"], facts["many"], facts["tokens"]) == ("mean+linear", "false", "256")
+    assert json.loads(facts["classes"]) == list(classifier.classes)
+    assert facts["base_model"] == "sentence-transformers/all-MiniLM-L6-v2"
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    texts = corpus.texts[:60]
+    given = {name: one.numpy() for name, one in inputs(classifier, texts).items()}
+    [theirs] = session.run(["logits"], given)
+    assert (theirs.argmax(axis=1) == classifier.logits(texts).argmax(dim=1).numpy()).all()
+
+
+@pytest.fixture(scope="module")
+def fine(small: Backbone, rows: Corpus) -> Classifier:
+    return trained("mean+linear", rows, small)
+
+
+def test_a_missing_package_is_said_with_what_to_do(fine, tmp_path, monkeypatch):
+    find = onnx.importlib.util.find_spec
+    lacking = lambda name: None if name == "onnxscript" else find(name)  # noqa: E731
+    monkeypatch.setattr(onnx.importlib.util, "find_spec", lacking)
+    with pytest.raises(HeadsError, match=r"needs onnxscript, not installed here\. Run: pip"):
+        write_onnx(fine, tmp_path / "mine.onnx")
+
+
+def test_what_cannot_stand_there_is_said_beforehand(fine, tmp_path, monkeypatch):
+    for name in ("mine.bin", "mine", "."):
+        with pytest.raises(DataError, match=r"Let it end in \.onnx"):
+            write_onnx(fine, tmp_path / name)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_onnx(fine, tmp_path / "nowhere" / "mine.onnx")
+    monkeypatch.setattr(onnx, "MOST_BYTES", 1000)
+    with pytest.raises(LimitError, match="one ONNX file holds"):
+        write_onnx(fine, tmp_path / "mine.onnx")
+    own = replace(fine.head, new=("classifier.weight",))
+    with pytest.raises(CheckpointError, match="is random"):
+        write_onnx(Classifier(backbone=fine.backbone, head=own), tmp_path / "mine.onnx")
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_the_exporter_cannot_do_is_one_sentence(fine, tmp_path, monkeypatch):
+    def stuck(whole: Whole, example: object) -> None:
+        raise RuntimeError("\x1b[96mno such operator\x1b[0m\nand a page more")
+
+    monkeypatch.setattr(onnx, "exported", stuck)
+    with pytest.raises(ModelError) as error:
+        write_onnx(fine, tmp_path / "mine.onnx")
+    assert str(error.value) == (
+        "mean+linear on bert-Model cannot be written as ONNX (no such operator). "
+        "Write the self-contained folder instead."
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_that_answers_otherwise_is_not_kept(fine, tmp_path, monkeypatch):
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(b"older")
+    exported = onnx.exported
+
+    class Shifted(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, states: object) -> torch.Tensor:
+            return self.inner(states) + 0.01
+
+    def wrong(whole: Whole, example: dict[str, torch.Tensor]) -> object:
+        setattr(whole, "assembly", Shifted(whole.assembly))  # noqa: B010
+        return exported(whole, example)
+
+    monkeypatch.setattr(onnx, "exported", wrong)
+    with pytest.raises(CheckpointError, match=r"gives logits that differ by 0\.01 from ours"):
+        write_onnx(fine, path)
+    assert path.read_bytes() == b"older"
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.onnx"]
+
+
+def test_texts_that_the_base_model_cannot_read_are_no_trial(fine, monkeypatch):
+    def reads(texts: object, pairs: object = ()) -> torch.Tensor:
+        raise RuntimeError("too short")
+
+    monkeypatch.setattr(Classifier, "logits", lambda self, texts, pairs=(): reads(texts, pairs))
+    with pytest.raises(CheckpointError, match="reads none of the texts"):
+        trials.tried(fine, reads, most=1e-5)

@@ -1,0 +1,551 @@
+"""A folder works without this package, gives the same logits, and is whole or not there at all."""
+
+import copy
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
+
+import heads
+from heads.errors import CheckpointError, DataError, RecipeError
+from heads.parts.menu import head, layers, pooling
+from heads.pipeline import portable, tiny
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.card import model_card, plain
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.loading import load
+from heads.pipeline.metrics import answers
+from heads.pipeline.portable import FILES, write_portable
+from heads.pipeline.training import Trained, train
+from heads.pipeline.weights import bare
+from heads.settings import Training
+
+WHY = "No class of Transformers reads a text like that."
+TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
+SECOND = TEXTS[5:] + TEXTS[:5]
+FEW = Training(epochs=2)
+
+
+def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
+    events = train([recipe], corpus, backbone, training=FEW, limits=LIMITS)
+    [own] = [event.head for event in events if isinstance(event, Trained)]
+    return Classifier(backbone=backbone, head=own)
+
+
+def loaded(folder: Path) -> Any:
+    """What `load()` of the folder's own page gives."""
+    return runpy.run_path(str(folder / "load.py"))["load"](folder)
+
+
+def check(classifier: Classifier, folder: Path) -> str:
+    """Writes it and compares its logits with ours; gives back the page."""
+    assert write_portable(classifier, folder, why=WHY) <= 1e-6
+    theirs = loaded(folder)
+    for pairs in ((), SECOND):
+        ours = classifier.logits(TEXTS, pairs)
+        assert float(ours.std(dim=0).max()) > 1e-6, "every text got the same logits"
+        assert (theirs.logits(TEXTS, pairs) - ours).abs().max() <= 1e-6
+    return (folder / "load.py").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def fine(small: Backbone, rows: Corpus) -> Classifier:
+    return trained("mean+linear", rows, small)
+
+
+RECIPES = [
+    *(f"{name}+{'bert' if name in ('cls', 'last') else 'linear'}" for name in pooling),
+    *(f"mean+{name}" for name in head),
+    *("mean@cat4+mlp", "cls@mean4+bert", "max@max4+ridge", "attention@mix+linear?queries=3"),
+    *("mean@0+linear", "mean@1+knn?k=3", "flatten+linear?length=3", "mean_content@mix+gpt2"),
+    *("mean+eurobert?late=true", "attention+mlp?late=true", "mean@cat4+linear?late=true"),
+    "cls+electra?activation=gelu_new",
+]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_pooling_and_every_head_is_the_same_function(recipe, rows, small, tmp_path):
+    page = check(trained(recipe, rows, small), tmp_path / "mine")
+    compile(page, "load.py", "exec")
+    assert not re.search(r"^\s*(import|from) heads", page, re.MULTILINE)
+    assert max(map(len, page.splitlines())) <= 100
+
+
+FAMILIES = {
+    "roberta": ("cls+roberta", "mean_content@mix+linear"),
+    "distilbert": ("cls+distilbert",),
+    "gpt2": ("last+gpt2", "eos+mlp"),
+    "xlnet": ("last+xlnet",),
+    "deberta-v2": ("cls+deberta",),
+    "modernbert": ("mean+modernbert",),
+    "electra": ("cls+electra",),
+    "bart": ("eos@decoder+roberta", "mean@1+linear"),
+    "t5": ("eos@decoder+roberta", "mean@mix+linear"),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
+    backbone = load(str(tiny(family)), limits=LIMITS)
+    for number, recipe in enumerate(FAMILIES[family]):
+        check(trained(recipe, rows, backbone), tmp_path / str(number))
+
+
+QUIRKS = {
+    "longformer": ("cls+roberta", "global_attention_mask"),
+    "funnel": ("mean+linear", "FunnelBaseModel.from_pretrained"),
+    "fnet": ("mean+linear", "only texts of one length go together"),
+    "t5gemma": ("last@decoder+linear", "one place further on"),
+    "nomic_bert": ("cls+bert", "add_pooling_layer=True"),
+}
+
+
+@pytest.mark.parametrize("family", QUIRKS)
+def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
+    recipe, line = QUIRKS[family]
+    with tiny.quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        bare(tiny.tiny_config(family)).save_pretrained(tmp_path / "base")
+    small_tokenizer("around").save_pretrained(tmp_path / "base")
+    backbone = load(str(tmp_path / "base"), limits=LIMITS)
+    texts = [text for text in TEXTS if len(text.split()) > 2] * 3  # Funnel reads no single word
+    corpus = build("made up", texts, [("x", "y")[row % 2] for row in range(len(texts))])
+    classifier = trained(recipe, corpus, backbone)
+    write_portable(classifier, tmp_path / "mine", why=WHY)
+    assert line in (tmp_path / "mine" / "load.py").read_text("utf-8")
+    ours = classifier.logits(texts)
+    assert (loaded(tmp_path / "mine").logits(texts) - ours).abs().max() <= 1e-6
+    assert float(ours.std(dim=0).max()) > 1e-6
+
+
+def test_an_encoder_whose_decoder_is_missing_is_written_alone(rows, tmp_path):
+    folder = save_tiny(tmp_path / "t5", "t5")
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("decoder.")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    backbone = load(str(folder), limits=LIMITS)
+    assert not backbone.decoder_width
+    assert "T5Stack.from_pretrained" in check(
+        trained("mean+linear", rows, backbone), tmp_path / "mine"
+    )
+
+
+def test_what_looks_like_a_special_token_stays_text(rows, small, tmp_path):
+    cat = small.tokenizer.convert_tokens_to_ids("cat")
+    backbone = replace(small, stubborn=frozenset({cat}))
+    for number, recipe in enumerate(("mean+linear", "mean_content+linear")):
+        classifier = trained(recipe, rows, backbone)
+        page = check(classifier, tmp_path / str(number))
+        assert f"in ({cat},)" in page
+        seen = classifier.logits(["the cat sat"])
+        assert torch.equal(loaded(tmp_path / str(number)).logits(["the cat sat"]), seen)
+        usual = Classifier(backbone=small, head=classifier.head).logits(["the cat sat"])
+        assert not torch.equal(usual, seen)
+
+
+def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, tmp_path):
+    page = check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
+    assert r'f"{a}\n{b}"' in page
+
+
+def test_labels_come_with_their_probabilities(fine, small, tmp_path):
+    write_portable(fine, tmp_path / "one", why=WHY)
+    told = loaded(tmp_path / "one")(TEXTS)
+    assert [row["label"] for row in told] == [one for [one] in fine.predict(TEXTS)]
+    assert [row["score"] for row in told] == pytest.approx(
+        fine.probabilities(TEXTS).amax(dim=1).tolist()
+    )
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(len(TEXTS) * 2)]
+    many = trained("mean+logistic", build("many", TEXTS * 2, labels), small)
+    write_portable(many, tmp_path / "many", why=WHY)
+    told = loaded(tmp_path / "many")(TEXTS)
+    chosen = answers(many.logits(TEXTS), many=True)
+    assert [tuple(one["label"] for one in row) for row in told] == many.predict(TEXTS)
+    assert 0 < int(chosen.sum()) < chosen.numel()
+
+
+def test_the_loader_refuses_what_we_refuse(fine, tmp_path):
+    write_portable(fine, tmp_path / "mine", why=WHY)
+    classify = loaded(tmp_path / "mine")
+    assert classify([]) == []
+    assert classify.logits([]).shape == (0, 3)
+    assert torch.equal(classify.logits(["  cafe\u0301 \x07"]), fine.logits(["café"]))
+    for texts, pairs, sentence in (
+        ("a text", (), "must be a list"),
+        ([" \x07 "], (), "A text is empty"),
+        (["a", "b"], ["c"], "one second text for each"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            classify(texts, pairs)
+
+
+ALONE = """
+import json, sys
+
+class NoHeads:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "heads":
+            raise ImportError("this package is not here")
+
+sys.meta_path.insert(0, NoHeads())
+sys.path.insert(0, sys.argv[1])
+from load import load
+
+classify = load()
+texts = json.loads(sys.argv[2])
+print(json.dumps([classify.logits(texts).tolist(), classify(texts)]))
+assert not any(name.split(".")[0] == "heads" for name in sys.modules)
+"""
+
+
+def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
+    texts = [
+        "Not bad at all.",
+        "I want my money back",
+        "yes",
+        "Ça va? [SEP] 😀",
+        "It rained. " * 90,
+    ]
+    corpus = build("made up", texts * 8, ["good", "bad", "good", "other", "bad"] * 8)
+    classifier = trained("mean_max@cat4+linear", corpus, backbone)
+    write_portable(classifier, tmp_path / "mine", why=WHY)
+    found = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", ALONE, tmp_path / "mine", json.dumps(texts)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert found.returncode == 0, found.stderr
+    logits, told = json.loads(found.stdout)
+    ours = classifier.logits(texts)
+    assert (torch.tensor(logits) - ours).abs().max() <= 1e-6
+    assert [one["label"] for one in told] == [one for [one] in classifier.predict(texts)]
+
+
+OWN = '''
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+import torch.nn as nn
+from torch import Tensor
+from heads.parts.blocks import Scale as Times
+
+import heads
+
+FLOOR = 1e-6
+NAMES = {"gentle": (0.5, FLOOR)}
+
+
+def _shares(mask: Tensor, power: float) -> Tensor:
+    """More for what comes early."""
+    raised = mask / mask.cumsum(dim=1).clamp(min=NAMES["gentle"][1]) ** power
+    return raised / raised.sum(dim=1, keepdim=True)
+
+
+@heads.pooling
+def early(mask: Tensor, states: Tensor, *, power: float = 1.0) -> heads.Pooled:
+    """What comes early counts more."""
+    weights = _shares(mask, power)  # (n, t)
+    return heads.Pooled((weights[:, None] @ states).squeeze(1) * math.sqrt(2), weights)
+
+
+@heads.pooling
+class gated(nn.Module):
+    """A learned gate decides."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, 1)
+
+    def forward(self, mask: Tensor, states: Tensor) -> Tensor:
+        return mask * self.gate(states).squeeze(-1).sigmoid()
+
+
+class Cut(nn.Module):
+    """Cuts off what is large."""
+
+    def __init__(self, most: float, *, twice: bool = False) -> None:
+        super().__init__()
+        self.most, self.twice = most, twice
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return vectors.clamp(-self.most, self.most) * (2 if self.twice else 1)
+
+
+@heads.head
+def careful(width: int, classes: int, *, most: float = 3.0) -> nn.Sequential:
+    """Cuts, then a linear layer."""
+    return heads.chain(
+        ("cut.first", Cut(most, twice=True)),
+        ("cut.norm", nn.BatchNorm1d(width)),
+        ("scale", Times(0.5)),
+        ("classifier", nn.Linear(width, classes)),
+    )
+'''
+
+
+@pytest.fixture
+def shelves() -> Iterator[None]:
+    """Whatever a test puts onto the shelves is taken off again."""
+    before = [dict(shelf._parts) for shelf in (pooling, layers, head)]
+    yield
+    for shelf, parts in zip((pooling, layers, head), before, strict=True):
+        shelf._parts.clear()
+        shelf._parts.update(parts)
+
+
+@pytest.fixture
+def takes(shelves: None, tmp_path: Path) -> Callable[[str], None]:
+    """Runs parts of a user's own, as `--with` does."""
+
+    def take(text: str) -> None:
+        (tmp_path / "own.py").write_text(text, "utf-8")
+        runpy.run_path(str(tmp_path / "own.py"))
+
+    return take
+
+
+@pytest.mark.parametrize("recipe", ["early+careful?most=1.5&power=0.5", "gated+careful"])
+def test_parts_of_ones_own_are_written_out(recipe, takes, rows, small, tmp_path):
+    takes(OWN)
+    page = check(trained(recipe, rows, small), tmp_path / "mine")
+    assert "Cut(" in page
+    assert "nn.BatchNorm1d(32)" in page
+    assert ("FLOOR = 1e-6" in page) == ("early" in recipe)
+    assert ("power=0.5" in page) == ("early" in recipe)
+    assert "heads." not in page
+
+
+REFUSED = {
+    "load": ("load+linear", "load.py needs the name 'load' for itself"),
+    "hidden": ("hidden+linear", "load.py needs the name 'hidden' for itself"),
+    "mine": ("mine+linear", "imports within itself"),
+    "plain": ("plain+linear", "The value of HELD cannot be written"),
+    "silent": ("mean+silent", "The layer shut (Shut) does not say its amount"),
+}
+OWN_REFUSED = '''
+import torch
+from torch import nn
+import heads
+
+HELD, ALSO = torch.ones(2)
+
+@heads.pooling
+def load(mask, states):
+    """Even."""
+    return mask / mask.sum(dim=1, keepdim=True)
+
+@heads.pooling
+def hidden(mask, states):
+    """Even."""
+    return mask / mask.sum(dim=1, keepdim=True)
+
+@heads.pooling
+def mine(mask, states):
+    """Even."""
+    from heads.parts.poolings import mean
+    return mean(mask, states)
+
+@heads.pooling
+def plain(mask, states):
+    """Even."""
+    return mask / mask.sum(dim=1, keepdim=True) * HELD
+
+class Shut(nn.Module):
+    def __init__(self, amount):
+        super().__init__()
+
+    def forward(self, vectors):
+        return vectors
+
+@heads.head
+def silent(width, classes):
+    """Says nothing."""
+    return heads.chain(("shut", Shut(2)), ("out", nn.Linear(width, classes)))
+'''
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_written_out_is_said_in_one_sentence(name, takes, rows, small, tmp_path):
+    takes(OWN_REFUSED)
+    recipe, sentence = REFUSED[name]
+    classifier = trained(recipe, rows, small)
+    with pytest.raises(RecipeError) as error:
+        write_portable(classifier, tmp_path / "mine", why=WHY)
+    assert sentence in str(error.value)
+    assert os.listdir(tmp_path) == ["own.py"]  # noqa: PTH208
+
+
+def test_a_part_made_within_a_function_is_refused(shelves, rows, small, tmp_path):
+    @heads.pooling
+    def inner(mask: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+        """Even."""
+        return mask / mask.sum(dim=1, keepdim=True)
+
+    classifier = trained("inner+linear", rows, small)
+    with pytest.raises(RecipeError, match="inner is made within a function"):
+        write_portable(classifier, tmp_path / "mine", why=WHY)
+
+
+def test_only_an_older_export_is_replaced(fine, rows, small, tmp_path):
+    folder = tmp_path / "in" / "a" / "mine"
+    write_portable(fine, folder, why=WHY)
+    other = trained("max+linear", rows, small)
+    write_portable(other, folder, why=WHY)
+    assert torch.equal(loaded(folder).logits(TEXTS), other.logits(TEXTS))
+    assert sorted(os.listdir(folder)) == sorted(FILES)  # noqa: PTH208
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match=r"mine is not empty: it holds thesis\.txt"):
+        write_portable(fine, folder, why=WHY)
+    (folder / "thesis.txt").unlink()
+    (folder / "head.json").write_text("{}")
+    with pytest.raises(DataError, match="files of another kind"):
+        write_portable(fine, folder, why=WHY)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match="file is no folder"):
+        write_portable(fine, tmp_path / "file", why=WHY)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_portable(fine, tmp_path / "file" / "below", why=WHY)
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+    (tmp_path / "empty").mkdir()
+    write_portable(fine, tmp_path / "empty", why=WHY)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "sentence"),
+    [
+        ("mask.sum(", "mask.add(0.001).sum(", "gives logits that differ by"),
+        ("return self.head(vectors)", "return self.head(vectors) * torch.nan", "differ by nan"),
+        ("return self.head(vectors)", "return self.heads(vectors)", "no attribute 'heads'"),
+        ("AutoTokenizer.from", "AutoTokenizer.of", "does not load"),
+        ("return logits", "return logits[:1]", "does not run"),
+    ],
+)
+def test_a_folder_that_answers_otherwise_is_not_kept(
+    ours, theirs, sentence, fine, tmp_path, monkeypatch
+):
+    page = portable.source(fine)
+    assert ours in page
+    monkeypatch.setattr(portable, "source", lambda _: page.replace(ours, theirs))
+    with pytest.raises(CheckpointError, match=sentence):
+        write_portable(fine, tmp_path / "mine", why=WHY)
+    assert not any(tmp_path.iterdir())
+
+
+def test_nothing_foreign_goes_along(fine, small, tmp_path):
+    tokenizer = copy.deepcopy(small.tokenizer)
+    tokenizer.chat_template = "{{ evil() }}"
+    tokenizer("long " * 50, truncation=True, max_length=5, padding="max_length")
+    config = copy.deepcopy(small.model.config)
+    model = copy.copy(small.model)
+    model.config = config
+    config.auto_map = {"AutoModel": "evil.Model"}
+    backbone = replace(small, tokenizer=tokenizer, model=model)
+    before = dict(vars(config))
+    write_portable(Classifier(backbone=backbone, head=fine.head), tmp_path / "mine", why=WHY)
+    assert dict(vars(config)) == before
+    assert tokenizer.chat_template == "{{ evil() }}"
+    base = tmp_path / "mine" / "backbone"
+    for path in (tmp_path / "mine").rglob("*"):
+        raw = path.read_bytes() if path.is_file() else b""
+        assert b"evil" not in raw, path
+        assert str(small.folder).encode() not in raw, path
+        assert str(tmp_path).encode() not in raw, path
+    cut = json.loads((base / "tokenizer.json").read_text("utf-8"))
+    assert (cut["truncation"], cut["padding"]) == (None, None)
+
+
+def test_the_base_model_stays_as_it_was(fine, small, tmp_path):
+    attention, before = small.model.config._attn_implementation, fine.logits(TEXTS)
+    write_portable(fine, tmp_path / "mine", why=WHY)
+    assert small.model.config._attn_implementation == attention
+    assert torch.equal(fine.logits(TEXTS), before)
+
+
+def test_head_json_says_what_it_is(fine, tmp_path):
+    write_portable(fine, tmp_path / "mine", why=WHY)
+    facts = json.loads((tmp_path / "mine" / "head.json").read_text("utf-8"))
+    assert (facts["recipe"], facts["classes"], facts["many"]) == (
+        "mean+linear",
+        ["x", "y", "z"],
+        False,
+    )
+    assert facts["layers"] == {"dropout": "dropout (0.1)", "classifier": "linear layer"}
+    assert facts["formula"][-1] == "logits = W drop(h) + b"
+    assert facts["scores"]["rows"] == 15
+    assert facts["versions"]["torch"] == torch.__version__
+
+
+HOSTILE = "<script>alert(1)</script>\n---\nlicense: mit\n# `|*[x](http://evil)"
+
+
+def front_matter(card: str) -> dict[str, str]:
+    start, matter, _ = card.split("---\n", 2)
+    assert start == ""
+    return dict(line.split(": ", 1) for line in matter.splitlines() if ": " in line)
+
+
+def test_the_card_shows_names_as_text(fine, small):
+    own = replace(fine.head, classes=(HOSTILE, "b", "c"), trained_on=HOSTILE)
+    backbone = replace(small, id=HOSTILE)
+    card = model_card(Classifier(backbone=backbone, head=own), "load()", ["A note."])
+    assert front_matter(card) == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification",
+    }
+    assert "<script>" not in card.replace("\\<script\\>", "")
+    assert not any(line.startswith(("license", "# `|")) for line in card.splitlines())
+    assert card.count("\n# ") == 1
+    assert "- A note." in card
+    assert plain("a" * 900).endswith("…")
+
+
+def test_the_card_says_how_well_it_does_and_on_what(fine, small, backbone):
+    scores = fine.head.scores
+    assert scores
+    card = model_card(fine, "load()", [])
+    assert f"{scores.accuracy:.1%}" in card
+    assert f"95 % interval {scores.low:.1%} to {scores.high:.1%}" in card
+    assert f"the commonest answer: {scores.majority:.1%}" in card
+    assert "made up, 45 rows" in card
+    assert "3 classes, one of which applies: x, y, z." in card
+    assert "logits = W drop(h) + b" in card
+    assert f"The first {small.tokens} tokens of a text are read" in card
+    own = replace(fine.head, scores=None, training=None, trained_on="org/name", rows=0)
+    card = model_card(Classifier(backbone=small, head=own), "load()", [])
+    assert "Nobody has scored it here" in card
+    assert "%" not in card
+    assert "frozen" not in card
+    card = model_card(Classifier(backbone=backbone, head=fine.head), "load()", [], library="x")
+    assert front_matter(card)["base_model"] == '"sentence-transformers/all-MiniLM-L6-v2"'
+    assert front_matter(card)["library_name"] == "x"
+    many = replace(fine.head, classes=tuple(f"c{n}" for n in range(99)))
+    assert "c49, and 49 more." in model_card(Classifier(backbone=small, head=many), "load()", [])
+
+
+def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(fine, small):
+    def base(id: str, revision: str) -> str | None:
+        backbone = replace(small, id=id, revision=revision)
+        card = model_card(Classifier(backbone=backbone, head=fine.head), "load()", [])
+        assert "/home" not in card
+        return front_matter(card).get("base_model")
+
+    assert base("org/name", "0" * 40) == '"org/name"'
+    assert base("org/name", "local-0123456789ab") is None
+    assert base("/home/me/org/name", "local-0123456789ab") is None
