@@ -61,7 +61,7 @@ def fresh(text: str) -> str:
 def _form(name: str) -> tuple[str, ...]:
     forms = [form for form in FORMS if form.name == name]
     first = forms[0]
-    recipes = [text for form in forms for text in (form.recipe, *form.recipes.values()) if text]
+    recipes = [text for form in forms for text in form.texts]
     families = [family for form in forms for family in form.families]
     told = ", ".join(f"`{recipe}`" for recipe in dict.fromkeys(recipes)) or first.reason
     return name, first.says, told, f"{len(families)}: {', '.join(families)}"

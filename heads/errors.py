@@ -17,6 +17,8 @@ Anything else that escapes is a bug.
 import difflib
 from collections.abc import Iterable
 
+MOST_LISTED = 40
+
 
 class HeadsError(Exception):
     """Something the user can mend: what is wrong, and a hint on what to do.
@@ -70,7 +72,7 @@ class LimitError(HeadsError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Names the nearest known name, or all of them where none is near.
+    """Names the nearest known name, or all of them where none is near and they are few.
 
     >>> did_you_mean("robert", ["linear", "roberta"])
     "Did you mean 'roberta'?"
@@ -79,4 +81,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
+    if near:
+        return f"Did you mean '{near[0]}'?"
+    return f"There are: {', '.join(known)}." if len(known) <= MOST_LISTED else ""

@@ -14,7 +14,7 @@ from heads.pipeline.doctor import Finding
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.training import Progress
-from heads.pipeline.verdict import spoken
+from heads.pipeline.verdict import said
 
 
 def count(number: int) -> str:
@@ -130,7 +130,7 @@ def _card(prediction: Prediction, colour: str) -> Markup:
     ).format(
         colour,
         prediction.name,
-        spoken(prediction.answer),
+        said(prediction),
         shown,
         Markup('<p class="random">This head is random.</p>') if prediction.new else "",
         prediction.margin * 100,

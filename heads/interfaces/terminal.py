@@ -18,7 +18,7 @@ from heads.pipeline.export import Exported
 from heads.pipeline.onnx import OnnxReport
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.provenance import ORIGINS, TensorFact
-from heads.pipeline.verdict import spoken
+from heads.pipeline.verdict import said
 
 
 def comparison(found: Comparison) -> None:
@@ -43,7 +43,7 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
         cells = (f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}" for p in predictions)
         table.add_row(Text(name), *cells)
     table.add_section()
-    table.add_row("answer", *(Text(spoken(p.answer), style="bold") for p in predictions))
+    table.add_row("answer", *(Text(said(p), style="bold") for p in predictions))
     if any(p.new for p in predictions):
         table.add_row("", *("this head is random" if p.new else "" for p in predictions))
     if any(p.scores for p in predictions):

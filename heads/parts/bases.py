@@ -12,7 +12,7 @@ class Base:
 
     Attributes:
         built_as: Its class, where it is not the one that AutoModel gives.
-        settings: Config values that it must have.
+        settings: Config values that it must have, where the config has none.
         arguments: What its class must be told besides.
         marks_first: Whether the first token must be marked for global attention.
         why: One sentence for the user.

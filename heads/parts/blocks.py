@@ -59,7 +59,7 @@ def activated(name: str) -> nn.Module:
 
     if name not in ACT2FN:
         what = f"There is no activation called '{name}'."
-        raise RecipeError(what, did_you_mean(name, [*ACTIVATIONS, *sorted(ACT2FN)]))
+        raise RecipeError(what, did_you_mean(name, dict.fromkeys([*ACTIVATIONS, *sorted(ACT2FN)])))
     return ACT2FN[name]
 
 

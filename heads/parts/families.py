@@ -1,6 +1,6 @@
 """The classification heads of Transformers: each XForSequenceClassification as a recipe of ours.
 
-Transformers has a class of its own for every family, but only seventeen forms among them.
+There is a class for every family, but only seventeen forms among them.
 Source: the modeling files of Transformers 5.23, read family by family; `heads families --check`
 holds every row to the class of the installed version.
 """
@@ -214,7 +214,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         name="F13",
         says="The last token, then dense, GELU, layer norm, dropout, linear without a bias.",
-        recipe="last+modernbert",
+        recipe="last+modernbert?out_bias=false",
         options={**_LIKE_MODERNBERT, "out_bias": ("classifier_bias",)},
         sides=BOTH,
         late=True,
@@ -255,5 +255,6 @@ def family(model_type: str) -> Form:
     """
     if model_type not in FAMILIES:
         what = f"The catalogue knows no family '{model_type[:60]}'."
-        raise RecipeError(what, did_you_mean(model_type, FAMILIES))
+        hint = did_you_mean(model_type, FAMILIES) or "They are listed by: heads families."
+        raise RecipeError(what, hint)
     return FAMILIES[model_type]

@@ -51,6 +51,17 @@ class Form:
     shifted: bool = False
     reason: str = ""
 
+    @property
+    def texts(self) -> Keys:
+        """Every recipe that the form can be, without the options that a config sets."""
+        return tuple(text for text in (self.recipe, *self.recipes.values()) if text)
+
+    def sides_of(self, recipe: Recipe) -> tuple[Side, ...]:
+        """The sides of padding on which the class is defined where it is this recipe."""
+        if recipe.pooling == "cls":
+            return ("right",)
+        return ("left",) if self.choice == "summary_type" else self.sides
+
     def recipe_for(self, config: Any) -> Recipe:
         """The recipe that equals the class under a config, options included.
 

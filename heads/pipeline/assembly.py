@@ -64,6 +64,7 @@ class TrainedHead:
         training: The settings, or None.
         module: The trained module, in evaluation mode.
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
+        numbers: Whether its outputs are numbers (regression), not classes.
     """
 
     recipe: Recipe
@@ -76,6 +77,7 @@ class TrainedHead:
     training: Training | None
     module: Assembly
     new: tuple[str, ...] = ()
+    numbers: bool = False
 
     @property
     def is_own(self) -> bool:
@@ -116,13 +118,18 @@ def native_of(order: Order, backbone: Backbone) -> NativeHead | None:
 
     One that begins in the base model, as BERT's with the pooler, is known from there.
     """
-    if order.head.from_base or backbone.folder is None or backbone.model_type not in FAMILIES:
+    if order.head.from_base or len(order.sketch(8, 2).state_dict()) < 3:
+        return None
+    return family_head(order, backbone)
+
+
+def family_head(order: Order, backbone: Backbone) -> NativeHead | None:
+    """The head that the base model's checkpoint has of its own, if this recipe's is that one."""
+    if backbone.folder is None or backbone.model_type not in FAMILIES:
         return None
     try:
         recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
-        if recipe.head != order.head.name or len(order.sketch(8, 2).state_dict()) < 3:
-            return None
-        return native_head(backbone)
+        return native_head(backbone) if recipe.head == order.head.name else None
     except HeadsError:
         return None
 

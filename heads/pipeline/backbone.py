@@ -45,6 +45,8 @@ class Backbone:
         separates: Whether the tokenizer puts a token of its own between two texts.
         pad: The number of the token that fills a batch up.
         ends: The numbers of the tokens that end a text.
+        skipped: The token that the family's class takes for padding wherever it ends a text,
+            attended to or not; in a GPT-2 whose pad token is the end token, that one.
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
     """
 
@@ -64,6 +66,7 @@ class Backbone:
     separates: bool
     pad: int
     ends: frozenset[int]
+    skipped: int | None
     reads_padding: bool
     model: Any
     tokenizer: Any
@@ -98,8 +101,8 @@ class Backbone:
         for place, side in enumerate(sides):
             if side is not None and numbers[place] in self.stubborn:
                 numbers[place], text.special[place] = self.tokenizer.unk_token_id or 0, 0
-        most = self.model.get_input_embeddings().num_embeddings
-        if max(numbers, default=0) >= most:
+        most = _vocabulary(self.model)
+        if max(numbers, default=0) >= most > 0:
             what = f"The tokenizer of {self.id} knows more tokens than the model has ({most:,})."
             raise ModelError(what, CHOOSE_ANOTHER)
 
@@ -115,16 +118,25 @@ class Backbone:
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
         special = _filled([text.special for text in batch], 1, side)
-        output = self.run(inputs)
+        output = self._answered(inputs)
+        read = self._read(inputs["input_ids"], mask)
         ends = torch.tensor(sorted(self.ends))
         return States(
-            mask=mask.float(),
-            content=(mask * (special == 0)).float(),
-            hidden=layers_of(output, mask),
+            mask=read.float(),
+            content=(read * (special == 0)).float(),
+            hidden=layers_of(output, read),
             pooler=getattr(output, "pooler_output", None),
             eos=torch.isin(inputs["input_ids"], ends).float(),
             **(self._decoded(output, mask) if self.decoder_width else {}),
         )
+
+    def _read(self, numbers: Tensor, mask: Tensor) -> Tensor:
+        """The mask (n, t) less the tokens that the family's class takes for padding."""
+        if self.skipped is None:
+            return mask
+        wanted = mask * (numbers != self.skipped)
+        behind = wanted.flip(1).cumsum(dim=1).flip(1)  # how many wanted ones are still to come
+        return mask * (behind > 0) if wanted.any(dim=1).all() else mask
 
     def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
         """The decoder's states, 0 where they are not read, and where they are."""
@@ -144,6 +156,16 @@ class Backbone:
         filled = {name: _filled(row, fillings.get(name, 0), side) for name, row in rows.items()}
         return filled | {"attention_mask": _filled([[1] * len(text) for text in batch], 0, side)}
 
+    def _answered(self, inputs: dict[str, Tensor]) -> Any:
+        """The model's answer; what it cannot read is no fault of ours, and not of the user's."""
+        try:
+            return self.run(inputs)
+        except Exception as error:
+            tokens = inputs["input_ids"].shape[1]
+            first = str(error).strip().split("\n", 1)[0][:120]
+            what = f"{self.id} cannot read a text of {tokens} tokens ({first})."
+            raise ModelError(what, "Try a longer or a shorter text, or another model.") from error
+
     def run(self, inputs: dict[str, Tensor]) -> Any:
         """The model's own answer, given what its family's classifier gives it besides."""
         given: dict[str, Any] = dict(inputs)
@@ -158,8 +180,6 @@ class Backbone:
         )
         if self.decoder_width and shift is not None:  # BART and its kin do so for themselves
             given["decoder_input_ids"] = shift(inputs["input_ids"])
-        if not base_of(self.model_type).settings:
-            return self.model(**given, output_hidden_states=True)
         with torch.random.fork_rng(devices=[]):  # Reformer seeds torch itself
             return self.model(**given, output_hidden_states=True)
 
@@ -190,3 +210,11 @@ def _filled(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor:
     gaps = [[filling] * (longest - len(row)) for row in rows]
     pairs = zip(rows, gaps, strict=True)
     return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])
+
+
+def _vocabulary(model: Any) -> int:
+    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
+    try:
+        return model.get_input_embeddings().num_embeddings
+    except (NotImplementedError, AttributeError):
+        return 0

@@ -14,7 +14,7 @@ from typing import Any
 from heads.errors import HeadsError, RecipeError
 from heads.parts.families import FAMILIES, family
 from heads.parts.forms import Form
-from heads.parts.menu import LATE, resolve
+from heads.parts.menu import resolve
 from heads.pipeline.notation import formula
 from heads.pipeline.tiny import quiet
 from heads.recipe import Recipe
@@ -90,25 +90,34 @@ def equals(recipe: Recipe, model_type: str) -> str:
     """The class of Transformers that a recipe equals, and where it stands; empty if none does.
 
     Args:
-        recipe: Its options do not count, but for `late`.
+        recipe: Its options must be such that a config can hold them.
         model_type: The family whose class is named first, if it is one of them.
     """
-    body = _body(recipe)
-    same = [name for name, form in FAMILIES.items() if name in classes() and body in _bodies(form)]
+    same = [
+        name
+        for name, form in FAMILIES.items()
+        if name in classes()
+        and any(_is(recipe, text, form) for text in form.texts)
+        and (name == model_type or "hidden" not in dict(recipe.options))  # half of one width only
+    ]
     if not same:
         return ""
     first = min(same, key=lambda name: (name != model_type, name != recipe.head))
-    more = f"; so are {len(same) - 1} more families" if len(same) > 1 else ""
+    others = len(same) - 1
+    more = {0: "", 1: "; so is 1 more family"}.get(others, f"; so are {others} more families")
     return f"{classes()[first]}, {place(classes()[first])}{more}"
 
 
-def _body(recipe: Recipe) -> tuple[str, str, str, bool]:
-    return recipe.pooling, recipe.layers, recipe.head, bool(dict(recipe.options).get(LATE))
-
-
-def _bodies(form: Form) -> set[tuple[str, str, str, bool]]:
-    texts = [form.recipe, *form.recipes.values()]
-    return {_body(Recipe.parse(text)) for text in texts if text}
+def _is(recipe: Recipe, text: str, form: Form) -> bool:
+    """Whether a recipe is one that a form can have under some config; dropouts do not count."""
+    known = Recipe.parse(text)
+    if (recipe.pooling, recipe.layers, recipe.head) != (known.pooling, known.layers, known.head):
+        return False
+    ours, fixed = (
+        {n: v for n, v in r.options if not n.endswith("dropout")} for r in (recipe, known)
+    )
+    free = {name for name in form.options if name not in fixed}
+    return {n: v for n, v in ours.items() if n not in free} == fixed
 
 
 def place(called: str) -> str:

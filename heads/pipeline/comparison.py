@@ -221,6 +221,11 @@ def _recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]
         for head in heads
         if head.new
     ]
+    notes += [
+        f"The head that {backbone.id} came with gives numbers, not classes: read its logits."
+        for head in heads
+        if head.numbers
+    ]
     if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
     lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]

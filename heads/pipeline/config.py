@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from heads.errors import ModelError
+from heads.parts.families import FAMILIES
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.settings import Limits
 
@@ -44,6 +45,10 @@ def check_config(config: Mapping[str, Any], limits: Limits) -> None:
         if "auto_map" in config:
             what = "it needs custom code, which this app never runs."
         raise ModelError(what, CHOOSE_ANOTHER)
+    if model_type in FAMILIES and FAMILIES[model_type].reason:
+        raise ModelError(
+            f"its family has no place here. {FAMILIES[model_type].reason}", CHOOSE_ANOTHER
+        )
     for key, what in REFUSED.items():
         if config.get(key):
             raise ModelError(what, CHOOSE_ANOTHER)

@@ -71,7 +71,7 @@ def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent
 
 
 def _needs_decoder(form: Form) -> bool:
-    return any("@decoder" in text for text in (form.recipe, *form.recipes.values()))
+    return any("@decoder" in text for text in form.texts)
 
 
 def _configs(form: Form, config: Any, order: Order) -> Iterator[Any]:

@@ -17,6 +17,7 @@ TOKENIZERS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
     *("spm.model", "spiece.model", "sentencepiece.bpe.model"),
 )
+OF_CHARACTERS = ("CanineTokenizer", "ByT5Tokenizer")  # they need no file of a vocabulary
 CHOOSE_ANOTHER = "Choose another base model."
 
 
@@ -53,8 +54,14 @@ def cached_folder(model: str) -> Path | None:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether there is a file from which a tokenizer can be made."""
-    return any((folder / name).is_file() for name in TOKENIZERS)
+    """Whether there is a file from which a tokenizer can be made; some need no vocabulary."""
+    if any((folder / name).is_file() for name in TOKENIZERS):
+        return True
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+        return settings.get("tokenizer_class") in OF_CHARACTERS
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _is_whole(folder: Path) -> bool:

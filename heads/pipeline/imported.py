@@ -58,12 +58,20 @@ def load(
     backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
     if head.new:
-        called = native_head(backbone).names
-        lacking = ", ".join(called[name] for name in head.new[:3])
-        what = f"{backbone.id} has no trained head: it lacks {lacking}"
-        more = f" and {len(head.new) - 3} more." if len(head.new) > 3 else "."
-        raise CheckpointError(what + more, "Train one on it, for example with mean+linear.")
+        raise _untrained(backbone)
     return Classifier(backbone=backbone, head=head)
+
+
+def _untrained(backbone: Backbone) -> CheckpointError:
+    native = native_head(backbone)
+    odd = [native.names[name] for name in native.mismatched]
+    if odd:
+        what = f"{backbone.id} has {odd[0]} in another shape than its config says."
+        return CheckpointError(what, "Mend its config, or choose another model.")
+    lacking = ", ".join(native.names[name] for name in native.new[:3])
+    more = f" and {len(native.new) - 3} more" if len(native.new) > 3 else ""
+    what = f"{backbone.id} has no trained head: it lacks {lacking}{more}."
+    return CheckpointError(what, "Train one on it, for example with mean+linear.")
 
 
 def own_head(backbone: Backbone) -> TrainedHead:
@@ -93,4 +101,5 @@ def own_head(backbone: Backbone) -> TrainedHead:
         training=None,
         module=module.eval().requires_grad_(False),
         new=native.new,
+        numbers=native.numbers,
     )

@@ -57,7 +57,7 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     logging.disable_progress_bar()
     try:
         backbone = _assembled(checkpoint, limits)
-        short, long = backbone.encode(["one two", "one two three four five six seven"])
+        short, long = backbone.encode(["one two three", "one two three four five six seven eight"])
         return measured(backbone, short, long)
     except ModelError:
         raise
@@ -74,8 +74,9 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=False, split_special_tokens=True
     )
-    if has_both(model) and any(name.startswith("decoder.") for name in missing):
-        model = model.get_encoder()
+    lacking = any(name.startswith("decoder.") for name in missing)
+    if has_both(model) and (lacking or model.config.model_type not in FAMILIES):
+        model = model.get_encoder()  # how the decoder is fed is known of classifiers only
     backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
     pad = tokenizer.pad_token_id
     return replace(
@@ -118,10 +119,17 @@ def around(model: Any, *, id: str, revision: str, missing: list[str]) -> Backbon
         separates=False,
         pad=setting(config, "pad_token_id") or 0,
         ends=frozenset(ends if isinstance(ends, list) else [ends]) - {None},
+        skipped=setting(config, "pad_token_id") if _picks_by_number(config.model_type) else None,
         reads_padding=False,
         model=model.eval().requires_grad_(False),
         tokenizer=None,
     )
+
+
+def _picks_by_number(model_type: str) -> bool:
+    """Whether the family's class takes for its last token the last one that is not padding."""
+    form = FAMILIES.get(model_type)
+    return form is not None and form.late and form.recipe.startswith("last")
 
 
 def measured(backbone: Backbone, short: Encoded, long: Encoded) -> Backbone:

@@ -20,6 +20,7 @@ from heads.parts.families import family
 from heads.parts.forms import Form
 from heads.parts.menu import Order, resolve
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
 from heads.recipe import Recipe
@@ -38,7 +39,9 @@ class NativeHead:
         many: Whether several may apply: sigmoid instead of softmax.
         tensors: Its tensors, under our names.
         names: Our name of each tensor, and its name in the family's checkpoint.
+        numbers: Whether its outputs are numbers (regression), not classes.
         new: Our names of those that the checkpoint lacks or has in another shape: random.
+        mismatched: Those of them that it has in another shape.
         sources: Our names of the others, and the tensor of the file that each comes from.
     """
 
@@ -46,9 +49,11 @@ class NativeHead:
     recipe: Recipe
     classes: tuple[str, ...]
     many: bool
+    numbers: bool
     tensors: Mapping[str, Tensor]
     names: Mapping[str, str]
     new: tuple[str, ...]
+    mismatched: tuple[str, ...]
     sources: Mapping[str, str]
 
 
@@ -100,7 +105,8 @@ def _loaded(backbone: Backbone) -> NativeHead:
     named = names_of(form, order, chain, model)
     theirs = model.state_dict()
     tensors = {ours: theirs[name].clone() for ours, name in named.items()}
-    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    odd = {name for name, *_ in report["mismatched_keys"]}
+    lacking = {*report["missing_keys"], *odd}
     there = {ours: name for ours, name in named.items() if name not in lacking}
     _check_finite(backbone.id, {named[ours]: tensors[ours] for ours in there})
     return NativeHead(
@@ -108,9 +114,11 @@ def _loaded(backbone: Backbone) -> NativeHead:
         recipe=recipe,
         classes=_classes(model.config),
         many=_answers_many(model.config),
+        numbers=_gives_numbers(model.config),
         tensors=tensors,
         names=named,
         new=tuple(ours for ours in named if ours not in there),
+        mismatched=tuple(ours for ours, name in named.items() if name in odd),
         sources=_by_our_names(backbone.folder, there, tensors),
     )
 
@@ -142,12 +150,24 @@ def names_of(form: Form, order: Order, chain: nn.Sequential, model: Any) -> dict
 
 
 def _classes(config: Any) -> tuple[str, ...]:
-    return tuple(str(config.id2label[number]) for number in range(config.num_labels))
+    """The names of the classes as a reader can tell them apart."""
+    given = config.id2label
+    if sorted(given) != list(range(len(given))):
+        told = ", ".join(str(number) for number in sorted(given)[:5])
+        what = f"Its config numbers its labels {told}, and not from 0 without a gap."
+        raise CheckpointError(what, CHOOSE)
+    names = [shown(str(given[number]), 100) or f"LABEL_{number}" for number in sorted(given)]
+    twice = {name for name in names if names.count(name) > 1}
+    return tuple(f"{n} ({number})" if n in twice else n for number, n in enumerate(names))
 
 
 def _answers_many(config: Any) -> bool:
-    """Several classes may apply, or there is one number only, as of a reward model."""
-    return config.problem_type == "multi_label_classification" or config.num_labels == 1
+    return config.problem_type == "multi_label_classification" or _gives_numbers(config)
+
+
+def _gives_numbers(config: Any) -> bool:
+    """One output, as of a reward model, or a regression."""
+    return config.problem_type == "regression" or config.num_labels == 1
 
 
 def _check_finite(model: str, tensors: Mapping[str, Tensor]) -> None:

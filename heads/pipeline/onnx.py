@@ -29,8 +29,8 @@ USAGE = """\
 import onnxruntime
 from transformers import AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained({tokenizer!r}, split_special_tokens=True)
-session = onnxruntime.InferenceSession({file!r})
+tokenizer = AutoTokenizer.from_pretrained({tokenizer}, split_special_tokens=True)
+session = onnxruntime.InferenceSession({file})
 tokens = tokenizer(
     {texts},
     {arguments},
@@ -129,8 +129,8 @@ def usage(classifier: Classifier, file: str) -> str:
     if filled:
         given += ["padding=True", 'padding_side="right"']
     return USAGE.format(
-        tokenizer=hub_id(backbone) or f"path/to/{base_name(backbone)}",
-        file=file,
+        tokenizer=json.dumps(hub_id(backbone) or f"path/to/{base_name(backbone)}"),
+        file=json.dumps(file),
         texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
         arguments=",\n    ".join(given),
         classes=len(classifier.classes),

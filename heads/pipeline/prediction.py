@@ -23,6 +23,7 @@ class Prediction:
         name: What it is called beside others: the recipe, or that it came with the checkpoint.
         classes: The names of its classes, in the order of its logits.
         many: Whether several may apply.
+        numbers: Whether its outputs are numbers (regression): read its logits.
         logits: One number a class, before softmax or sigmoid.
         probabilities: One number a class, after it.
         answer: The classes it decides for; none or several only where several may apply.
@@ -39,6 +40,7 @@ class Prediction:
     name: str
     classes: tuple[str, ...]
     many: bool
+    numbers: bool
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
@@ -67,6 +69,7 @@ def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
                 name=name,
                 classes=head.classes,
                 many=head.many,
+                numbers=head.numbers,
                 logits=tuple(logits[0].tolist()),
                 probabilities=tuple(shares.tolist()),
                 answer=tuple(n for n, yes in zip(head.classes, chosen, strict=True) if yes),

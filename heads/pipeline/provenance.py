@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heads.parts.blocks import Neighbours
 from heads.parts.menu import Order
-from heads.pipeline.assembly import TrainedHead, begun_with, native_of
+from heads.pipeline.assembly import TrainedHead, begun_with, family_head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import NativeHead, native_head, sources
 
@@ -85,18 +85,17 @@ class Provenance:
     def _origin(self, ours: str, tensor: Tensor, layer: nn.Module) -> tuple[Origin, str]:
         if isinstance(layer, Neighbours):
             return "stored", ""
-        if self.is_own and self.native:
-            source = self.native.sources.get(ours, "")
-            begun_as = self._in_checkpoint() if ours.startswith("pooler.dense") else "pretrained"
-            return (begun_as, source) if source else ("random", "")
+        source = self.native.sources.get(ours, "") if self.native else ""
+        from_base = bool(self.order.head.from_base) and ours.startswith(self.order.head.from_base)
+        kept: Origin = self._in_checkpoint() if from_base else "pretrained"
+        if self.is_own and self.native and ours in self.native.new:
+            return ("mismatched" if ours in self.native.mismatched else "random"), ""
+        if self.is_own:
+            return kept, source
         if ours in self.begun:
-            if self.native:
-                return "pretrained", self.native.sources.get(ours, "")
-            return self._in_checkpoint(), _sources(self.backbone, self.begun).get(ours, "")
-        there = self.native.tensors.get(ours) if self.native else None
-        if self.native and ours in self.native.sources and there is not None:
-            return ("new" if there.shape == tensor.shape else "mismatched"), ""
-        return "new", ""
+            return kept, source or _sources(self.backbone, self.begun).get(ours, "")
+        there = self.native.tensors[ours] if self.native and source else tensor
+        return ("new" if there.shape == tensor.shape else "mismatched"), ""
 
     def _called(self, ours: str) -> str:
         if self.is_own and self.native:
@@ -121,7 +120,7 @@ def provenance(
         order=order,
         backbone=backbone,
         begun=begun_with(order, backbone, chain),
-        native=native_head(backbone) if is_own else native_of(order, backbone),
+        native=native_head(backbone) if is_own else family_head(order, backbone),
         is_own=is_own,
     )
 

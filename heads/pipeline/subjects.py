@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from heads.errors import HeadsError, ModelError
+from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.parts.families import FAMILIES
 from heads.parts.menu import Order, resolve
 from heads.parts.models import MODELS
 from heads.pipeline.catalogue import default_config, entry, place
-from heads.pipeline.differences import head_difference, layers, reading_difference
+from heads.pipeline.config import shown
+from heads.pipeline.differences import Layer, head_difference, layers, reading_difference
 from heads.pipeline.gate import Checkpoint, admit
 from heads.settings import Limits
 
@@ -40,7 +42,7 @@ def difference(one: str, other: str, limits: Limits) -> str:
         HeadsError: One of them is neither a recipe, a family nor a model that is known here.
     """
     first, second = (subject(name, limits) for name in (one, other))
-    told = [layers(s.order.sketch(WIDTH, CLASSES), _origins(s.order)) for s in (first, second)]
+    told = [_layers(item.order) for item in (first, second)]
     lines = [_introduced(item) for item in (first, second)]
     if first.order.recipe == second.order.recipe:
         return " ".join([*lines, f"Both are {first.order.recipe}: the same head."])
@@ -51,13 +53,14 @@ def difference(one: str, other: str, limits: Limits) -> str:
 
 def subject(name: str, limits: Limits) -> Subject:
     """Finds out what a name stands for."""
+    name = name.strip()
     if "+" in name:
         return Subject(name=name, called="", says="", order=resolve(name))
-    model_type, config = _family(name.strip(), limits)
+    model_type, config = _family(name, limits)
     found = entry(model_type)
-    recipe = FAMILIES[model_type].recipe_for(config) if model_type in FAMILIES else None
-    if recipe is None:
-        raise ModelError(f"{name}: {found.reason}", "Name another family.")
+    if model_type not in FAMILIES or FAMILIES[model_type].reason:
+        raise ModelError(f"{name} has no recipe here. {found.reason}", "Name another family.")
+    recipe = FAMILIES[model_type].recipe_for(config)
     return Subject(name=name, called=found.called, says=found.says, order=resolve(recipe))
 
 
@@ -67,9 +70,11 @@ def _family(name: str, limits: Limits) -> tuple[str, object]:
     try:
         checkpoint = admit(name, limits, download=False)
     except HeadsError:
-        family = name if name in FAMILIES else listed.get(name.lower(), "")
+        family = name.lower() if name.lower() in FAMILIES else listed.get(name.lower(), "")
         if not family:
-            entry(name)  # says which family was meant, if one was
+            if "/" in name or (name and not limits.public and Path(name).exists()):
+                raise  # it says what is wrong with that model
+            raise _unknown(name) from None
         return family, default_config(family)
     return str(checkpoint.config["model_type"]), _config(checkpoint)
 
@@ -83,9 +88,23 @@ def _config(checkpoint: Checkpoint) -> object:
 def _introduced(item: Subject) -> str:
     if not item.called:
         return f"{item.name}: {' '.join(item.order.says)}"
-    return (
-        f"{item.name} is a {item.called} ({place(item.called)}), {item.order.recipe}: {item.says}"
-    )
+    article = "an" if item.called[0] in "AEIOU" else "a"
+    where = f"{article} {item.called} ({place(item.called)})"
+    return f"{item.name} is {where}, {item.order.recipe}: {item.says}"
+
+
+def _unknown(name: str) -> ModelError:
+    hint = did_you_mean(name.lower(), FAMILIES) or "The families are listed by: heads families."
+    return ModelError(f"'{shown(name)}' is no recipe, no family and no model here.", hint)
+
+
+def _layers(order: Order) -> list[Layer]:
+    """The layers of a head, those of a pooler that it reads among them."""
+    first = [Layer("dense layer", IN_BASE, True), Layer("tanh", "", True)]
+    return [
+        *(first if order.pooling.name == "pooler" else []),
+        *layers(order.sketch(WIDTH, CLASSES), _origins(order)),
+    ]
 
 
 def _origins(order: Order) -> Callable[[str], str]:

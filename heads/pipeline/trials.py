@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from heads.errors import CheckpointError, HeadsError
+from heads.errors import CheckpointError, HeadsError, ModelError
 from heads.pipeline.classifier import Classifier
 
 TEXTS = (
@@ -39,7 +39,7 @@ def tried(
     for texts, pairs in _batches(padded):
         try:
             ours = classifier.logits(texts, pairs)
-        except (RuntimeError, IndexError):
+        except ModelError:
             continue  # a base model that cannot read such texts at all: Funnel's a single word
         difference = (_read(classifier, theirs, (texts, pairs)) - ours).abs()
         worst = float(difference.max())

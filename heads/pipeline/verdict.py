@@ -8,19 +8,31 @@ from heads.pipeline.prediction import Prediction
 
 def verdict(predictions: Sequence[Prediction]) -> str:
     """Who agrees on what; a random head and one with classes of its own are not counted."""
-    counted = [p for p in predictions if not p.new]
+    counted = _counted(predictions)
     if not counted:
         return f"{predictions[0].name} is a random head: what it says means nothing."
     first = kinds(next((p for p in counted if p.scores), counted[0]).classes)
-    alike = [p for p in counted if kinds(p.classes) == first]
-    others = [p for p in counted if kinds(p.classes) != first]
-    said = f" Of its own classes, {_each(others)}" if others else ""
-    return _among(alike) + said
+    alike = [p for p in counted if kinds(p.classes) == first and not p.numbers] or counted[:1]
+    others = [p for p in counted if p not in alike]
+    told = f" Of its own classes, {_each(others)}" if others else ""
+    return _among(alike) + told
 
 
 def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     """Whether all heads give the same answer."""
-    return len({_key(prediction) for prediction in predictions}) == 1
+    return len({_key(prediction) for prediction in _counted(predictions)}) <= 1
+
+
+def _counted(predictions: Sequence[Prediction]) -> list[Prediction]:
+    return [prediction for prediction in predictions if not prediction.new]
+
+
+def said(prediction: Prediction) -> str:
+    """What a head answers, as a reader would say it: classes, or numbers."""
+    if not prediction.numbers:
+        return spoken(prediction.answer)
+    pairs = zip(prediction.classes, prediction.logits, strict=True)
+    return ", ".join(f"{name} {value:+.2f}" for name, value in pairs)
 
 
 def spoken(answer: Sequence[str]) -> str:
@@ -38,7 +50,7 @@ def _among(predictions: Sequence[Prediction]) -> str:
     most, votes = count.most_common(1)[0]
     answer = next(p.answer for p in predictions if _key(p) == most)
     if len(predictions) == 1:
-        return f"{predictions[0].name} says {spoken(answer)}."
+        return f"{predictions[0].name} says {said(predictions[0])}."
     if votes == len(predictions):
         everyone = "Both" if votes == 2 else f"All {votes}"
         return f"{everyone} heads agree: {spoken(answer)}."
@@ -56,4 +68,4 @@ def _key(prediction: Prediction) -> frozenset[str]:
 
 
 def _each(predictions: Sequence[Prediction]) -> str:
-    return "; ".join(f"{p.name} says {spoken(p.answer)}" for p in predictions) + "."
+    return "; ".join(f"{p.name} says {said(p)}" for p in predictions) + "."

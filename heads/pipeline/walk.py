@@ -23,7 +23,7 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.loading import around, measured
 from heads.pipeline.native import names_of
 from heads.pipeline.states import Encoded
-from heads.pipeline.tiny import NOT_BUILT, tiny_model
+from heads.pipeline.tiny import NOT_BUILT, quiet, tiny_model
 from heads.pipeline.weights import bare
 from heads.recipe import Recipe
 
@@ -68,17 +68,17 @@ def compare_family(model_type: str, **settings: Any) -> Step:
         if form.reason or model_type in NOT_BUILT:
             form.recipe_for(None)
             return _not_built(model_type, NOT_BUILT[model_type])
-        model = tiny_model(model_type, labels=CLASSES, **settings)
-        backbone, module = rebuilt(model, form)
+        with quiet():
+            model = tiny_model(model_type, labels=CLASSES, **settings)
+            backbone, module = rebuilt(model, form)
+            sides: tuple[Side, ...] = form.sides_of(form.recipe_for(model.config))
+            batch = texts(model.config)
+            asked: list[tuple[list[Encoded], Side]] = [(batch, side) for side in sides]
+            asked.insert(0, (batch[:1], sides[0]))
+            theirs = torch.cat([their_logits(model, backbone, *question) for question in asked])
+            ours = torch.cat([our_logits(backbone, module, *question) for question in asked])
     except HeadsError as error:
         return _not_built(model_type, str(error))
-    batch = texts(model.config)
-    asked: list[tuple[list[Encoded], Side]] = [
-        (batch[:1], form.sides[0]),
-        *((batch, side) for side in form.sides),
-    ]
-    theirs = torch.cat([their_logits(model, backbone, *question) for question in asked])
-    ours = torch.cat([our_logits(backbone, module, *question) for question in asked])
     difference = (ours - theirs).abs().max().item()
     return Step(
         model_type=model_type,
@@ -98,7 +98,7 @@ def rebuilt(model: Any, form: Form) -> tuple[Backbone, Assembly]:
     short, long = texts(model.config, (8, 12))
     backbone = measured(found, short, long)
     with Dice().rolling():
-        module = Assembly(resolve(in_their_order(recipe, form)), backbone, CLASSES)
+        module = Assembly(resolve(in_their_order(recipe, form)), backbone, model.config.num_labels)
     theirs = model.state_dict()
     named = names_of(form, module.reader.order, module.head, model)
     module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})

@@ -65,7 +65,8 @@ def base_class(config: Any) -> tuple[Any, dict[str, Any]]:
 
     base = base_of(config.model_type)
     for key, value in base.settings.items():
-        setattr(config, key, value)
+        if getattr(config, key, None) is None:
+            setattr(config, key, value)
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = setting(config, "pad_token_id") or 0  # as T5 begins
     return getattr(transformers, base.built_as or "AutoModel"), dict(base.arguments)

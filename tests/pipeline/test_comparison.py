@@ -60,6 +60,7 @@ def predicted(recipe: str, *answer: str) -> Prediction:
         name=recipe,
         classes=("a", "b"),
         many=False,
+        numbers=False,
         new=(),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),

@@ -73,7 +73,11 @@ CASES = {
 
 @pytest.mark.parametrize(("family", "recipe"), CASES)
 def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_path):
-    classifier = trained(recipe, rows, load(str(tiny(family)), limits=LIMITS))
+    backbone = load(str(tiny(family)), limits=LIMITS)
+    if family == "gpt2":  # and a word that its class would take for padding
+        home = backbone.tokenizer.convert_tokens_to_ids("home")
+        backbone = replace(backbone, skipped=home)
+    classifier = trained(recipe, rows, backbone)
     report = check(classifier, tmp_path / "mine.onnx")
     assert sorted(report.inputs) == sorted(CASES[family, recipe])
     assert ("one text at a time" in report.usage) == (family == "gpt2")
@@ -195,7 +199,7 @@ def test_a_file_that_answers_otherwise_is_not_kept(fine, tmp_path, monkeypatch):
 
 def test_texts_that_the_base_model_cannot_read_are_no_trial(fine, monkeypatch):
     def reads(texts: object, pairs: object = ()) -> torch.Tensor:
-        raise RuntimeError("too short")
+        raise ModelError("too short")
 
     monkeypatch.setattr(Classifier, "logits", lambda self, texts, pairs=(): reads(texts, pairs))
     with pytest.raises(CheckpointError, match="reads none of the texts"):

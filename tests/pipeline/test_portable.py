@@ -155,6 +155,19 @@ def test_what_looks_like_a_special_token_stays_text(rows, small, tmp_path):
         assert not torch.equal(usual, seen)
 
 
+def test_what_a_class_takes_for_padding_is_not_read(rows, tiny, tmp_path):
+    gpt2 = load(str(tiny("gpt2")), limits=LIMITS)
+    home = gpt2.tokenizer.convert_tokens_to_ids("home")
+    backbone = replace(gpt2, skipped=home)
+    classifier = trained("last+gpt2", rows, backbone)
+    page = check(classifier, tmp_path / "mine")
+    assert f"!= {home})" in page
+    ending = ["the cat ran home home"]
+    usual = Classifier(backbone=gpt2, head=classifier.head).logits(ending)
+    assert not torch.equal(classifier.logits(ending), usual)
+    assert torch.equal(loaded(tmp_path / "mine").logits(ending), classifier.logits(ending))
+
+
 def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, tmp_path):
     page = check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
     assert r'f"{a}\n{b}"' in page

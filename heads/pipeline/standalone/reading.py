@@ -35,6 +35,8 @@ def read_lines(classifier: Classifier) -> list[str]:
     order = classifier.head.module.reader.order
     lines = [*_run(backbone, whole="hidden" in wanted or order.layer >= 0)]
     lines.append('mask = inputs["attention_mask"].float()  # (n, t)')
+    if backbone.skipped is not None and "decoder" not in wanted:
+        lines += template.SKIPPED.substitute(skipped=backbone.skipped).splitlines()
     if "content" in wanted:
         lines.append('special = filled([row["special_tokens_mask"] for row in rows], 1)')
         lines.append("content = mask * (special == 0)")

@@ -159,3 +159,9 @@ FURTHER = """\
 further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
 mask = torch.maximum(mask, further)  # the decoder is read one place further on
 """
+
+SKIPPED = Template("""\
+wanted = mask * (inputs["input_ids"] != $skipped)  # at the end of a text, that one is padding
+behind = wanted.flip(1).cumsum(dim=1).flip(1)
+mask = torch.where(wanted.any(dim=1, keepdim=True), mask * (behind > 0), mask)
+""")
