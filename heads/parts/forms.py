@@ -86,7 +86,8 @@ class Form:
         options = dict(recipe.options)
         for name, keys in self.options.items():
             values = [value for key in keys if (value := setting(config, key)) is not None]
-            if name in known and values:
+            acts = not name.endswith("dropout") or (values and 0 <= values[0] < 1)
+            if name in known and values and acts:
                 options[name] = values[0]
         return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe
 

@@ -120,18 +120,21 @@ def native_of(order: Order, backbone: Backbone) -> NativeHead | None:
     """
     if order.head.from_base or len(order.sketch(8, 2).state_dict()) < 3:
         return None
-    return family_head(order, backbone)
-
-
-def family_head(order: Order, backbone: Backbone) -> NativeHead | None:
-    """The head that the base model's checkpoint has of its own, if this recipe's is that one."""
-    if backbone.folder is None or backbone.model_type not in FAMILIES:
-        return None
     try:
-        recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
-        return native_head(backbone) if recipe.head == order.head.name else None
+        return native_head(backbone) if is_familys(order, backbone) else None
     except HeadsError:
         return None
+
+
+def is_familys(order: Order, backbone: Backbone) -> bool:
+    """Whether a recipe's head is the one of the base model's own class."""
+    if backbone.folder is None or backbone.model_type not in FAMILIES:
+        return False
+    try:
+        recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
+    except HeadsError:
+        return False
+    return recipe.head == order.head.name
 
 
 def assemble(

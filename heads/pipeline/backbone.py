@@ -16,6 +16,7 @@ from torch import Tensor
 from heads.errors import ModelError
 from heads.parts.bases import base_of
 from heads.parts.forms import Side
+from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.states import Encoded, States, layers_of
 from heads.pipeline.weights import Pooler
@@ -46,7 +47,7 @@ class Backbone:
         pad: The number of the token that fills a batch up.
         ends: The numbers of the tokens that end a text.
         skipped: The token that the family's class takes for padding wherever it ends a text,
-            attended to or not; in a GPT-2 whose pad token is the end token, that one.
+            so that its last token is another one; in a GPT-2 with pad = eos, the end token.
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
     """
 
@@ -119,24 +120,24 @@ class Backbone:
         mask = inputs["attention_mask"]
         special = _filled([text.special for text in batch], 1, side)
         output = self._answered(inputs)
-        read = self._read(inputs["input_ids"], mask)
         ends = torch.tensor(sorted(self.ends))
         return States(
-            mask=read.float(),
-            content=(read * (special == 0)).float(),
-            hidden=layers_of(output, read),
+            mask=mask.float(),
+            unpadded=self._unpadded(inputs["input_ids"], mask).float(),
+            content=(mask * (special == 0)).float(),
+            hidden=layers_of(output, mask),
             pooler=getattr(output, "pooler_output", None),
             eos=torch.isin(inputs["input_ids"], ends).float(),
             **(self._decoded(output, mask) if self.decoder_width else {}),
         )
 
-    def _read(self, numbers: Tensor, mask: Tensor) -> Tensor:
-        """The mask (n, t) less the tokens that the family's class takes for padding."""
+    def _unpadded(self, numbers: Tensor, mask: Tensor) -> Tensor:
+        """The mask (n, t) less the tokens at a text's end that its class takes for padding."""
         if self.skipped is None:
             return mask
         wanted = mask * (numbers != self.skipped)
         behind = wanted.flip(1).cumsum(dim=1).flip(1)  # how many wanted ones are still to come
-        return mask * (behind > 0) if wanted.any(dim=1).all() else mask
+        return torch.where(wanted.any(dim=1, keepdim=True), mask * (behind > 0), mask)
 
     def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
         """The decoder's states, 0 where they are not read, and where they are."""
@@ -160,11 +161,11 @@ class Backbone:
         """The model's answer; what it cannot read is no fault of ours, and not of the user's."""
         try:
             return self.run(inputs)
-        except Exception as error:
+        except (RuntimeError, IndexError, ValueError) as error:
             tokens = inputs["input_ids"].shape[1]
             first = str(error).strip().split("\n", 1)[0][:120]
             what = f"{self.id} cannot read a text of {tokens} tokens ({first})."
-            raise ModelError(what, "Try a longer or a shorter text, or another model.") from error
+            raise ModelError(what, "Try another text, or another base model.") from error
 
     def run(self, inputs: dict[str, Tensor]) -> Any:
         """The model's own answer, given what its family's classifier gives it besides."""
@@ -180,7 +181,9 @@ class Backbone:
         )
         if self.decoder_width and shift is not None:  # BART and its kin do so for themselves
             given["decoder_input_ids"] = shift(inputs["input_ids"])
-        with torch.random.fork_rng(devices=[]):  # Reformer seeds torch itself
+        if not base_of(self.model_type).settings:
+            return self.model(**given, output_hidden_states=True)
+        with Dice().rolling():  # Reformer seeds torch itself
             return self.model(**given, output_hidden_states=True)
 
     def passes(

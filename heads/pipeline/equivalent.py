@@ -17,6 +17,7 @@ from heads.parts.forms import Form
 from heads.parts.menu import LATE, Order, resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.card import base_name
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.pipeline.weights import pooler_weights
 from heads.recipe import Recipe
@@ -170,7 +171,7 @@ def _nothing(recipe: Recipe, known: list[Recipe], backbone: Backbone) -> RecipeE
         why = f"the class of {backbone.model_type} reads {reads}, and this head another pooling"
     else:
         why = f"the class of {backbone.model_type} has other layers than {recipe.head}"
-    what = f"No class of Transformers is {recipe} on {backbone.id}: {why}."
+    what = f"No class of Transformers is {recipe} on {base_name(backbone)}: {why}."
     return RecipeError(what, f"The nearest that is one: {nearest}.")
 
 

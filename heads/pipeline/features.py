@@ -17,6 +17,8 @@ from heads.parts.registry import Pooling
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.states import States
 
+LAST = "last"  # a family's class may take another token for a text's last than a reader would
+
 
 class Reader(nn.Module):
     """The layers and the pooling of a recipe on a base model: `States` to `Pooled`.
@@ -54,8 +56,9 @@ class Reader(nn.Module):
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""
         decoder = self.order.layers is not None and "decoder" in self.order.layers.asks
+        real = states.unpadded if self.order.pooling.name == LAST else states.mask
         inputs = {
-            "mask": states.decoder_mask if decoder else states.mask,
+            "mask": states.decoder_mask if decoder else real,
             "content": states.content,
             "states": self.chosen(states) if "states" in self.order.pooling.asks else None,
             "pooler": states.pooler,
@@ -115,6 +118,7 @@ def _nothing(backbone: Backbone) -> States:
     zeros = torch.zeros(1, 2, backbone.width)
     return States(
         mask=torch.ones(1, 2),
+        unpadded=torch.ones(1, 2),
         content=torch.ones(1, 2),
         hidden=(zeros,) * (backbone.layers + 1),
         pooler=zeros[:, 0],

@@ -68,7 +68,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     elif twin := family_of(model):
         folder, model = twin_folder(twin), twin_id(twin)
         revision = folder.name
-    elif not limits.public and _is_folder(model):
+    elif is_folder(model, limits):
         folder = _local_folder(model)
         revision = _local_revision(folder)
     else:
@@ -84,7 +84,10 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     return Checkpoint(id=model, folder=folder, revision=revision, config=config)
 
 
-def _is_folder(model: str) -> bool:
+def is_folder(model: str, limits: Limits) -> bool:
+    """Whether a name stands for a folder, there or not; in public none does."""
+    if limits.public:
+        return False
     try:
         looks_local = model.startswith((".", "/", "~", "\\")) or not HUB_ID.fullmatch(model)
         return bool(model) and (looks_local or Path(model).is_dir())

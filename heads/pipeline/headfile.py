@@ -25,6 +25,7 @@ from heads.settings import Limits, Training
 
 HEADER_BYTES = 64_000
 FACTS_BYTES = 1_000_000
+VERSION = 1  # of an exported folder
 FACTS, TENSORS = "head.json", "head.safetensors"  # of an exported folder
 MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 ANOTHER = "Choose another file."
@@ -106,9 +107,14 @@ def _facts(path: Path) -> dict[str, Any]:
     if path.stat().st_size > FACTS_BYTES:
         raise ValueError("too large")
     facts = json.loads(path.read_text("utf-8"))
-    classes = facts["classes"]
-    if not (isinstance(facts["many"], bool) and all(isinstance(name, str) for name in classes)):
+    classes, rows = facts["classes"], facts["rows"]
+    named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+    numbers = [*(facts["scores"] or {}).values(), *(facts["training"] or {}).values(), rows]
+    counted = all(isinstance(number, int | float) and number >= 0 for number in numbers)
+    if not (named and len(set(classes)) == len(classes) > 0 and counted):
         raise ValueError("not the facts of a head")
+    if facts["version"] != VERSION or not isinstance(facts["many"], bool):
+        raise ValueError("of another version")
     return facts
 
 

@@ -46,20 +46,30 @@ def load(
         RecipeError: No recipe expresses its family's head; says why.
     """
     limits = limits or limits_here()
+    place = None if limits.public else _place(model)
     if str(model).endswith(".safetensors"):
-        if limits.public or not Path(model).is_file():
+        if place is None or not place.is_file():
             raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")
         backbone = load_backbone(base, limits=limits)
-        head = load_head(Path(model), recipe, backbone, limits)
+        head = load_head(place, recipe, backbone, limits)
         return Classifier(backbone=backbone, head=head)
-    if not limits.public and (Path(model) / FACTS).is_file():
-        backbone = load_backbone(str(Path(model) / "backbone"), limits=limits)
-        return Classifier(backbone=backbone, head=load_exported(Path(model), backbone, limits))
+    if place and (place / FACTS).is_file():
+        backbone = load_backbone(str(place / "backbone"), limits=limits)
+        return Classifier(backbone=backbone, head=load_exported(place, backbone, limits))
     backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
     if head.new:
         raise _untrained(backbone)
     return Classifier(backbone=backbone, head=head)
+
+
+def _place(model: str | Path) -> Path | None:
+    """Where something of that name lies on this machine, if it does."""
+    try:
+        place = Path(model).expanduser()
+        return place if place.exists() else None
+    except (OSError, ValueError, RuntimeError):
+        return None  # a null byte, a name too long, the home of a user who does not exist
 
 
 def _untrained(backbone: Backbone) -> CheckpointError:
@@ -81,7 +91,11 @@ def own_head(backbone: Backbone) -> TrainedHead:
         RecipeError: No recipe expresses its family's head; says why.
         CheckpointError: Its tensors are not those of its family's head.
     """
-    if backbone.model_type not in FAMILIES:
+    form = FAMILIES.get(backbone.model_type)
+    if form and not backbone.decoder_width and any("@decoder" in text for text in form.texts):
+        what = f"{backbone.id} holds an encoder without its decoder, so it is no classifier."
+        raise CheckpointError(what, "Train a head on it, for example mean+linear.")
+    if form is None:
         what = f"Transformers has no classifier for the family '{backbone.model_type}'."
         raise RecipeError(what, "Take 'own' away, or choose another base model.")
     native = native_head(backbone)

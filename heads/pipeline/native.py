@@ -15,7 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from heads.errors import CheckpointError
+from heads.errors import CheckpointError, HeadsError
 from heads.parts.families import family
 from heads.parts.forms import Form
 from heads.parts.menu import Order, resolve
@@ -57,7 +57,9 @@ class NativeHead:
     sources: Mapping[str, str]
 
 
-_found: dict[tuple[str, str], NativeHead] = {}
+MOST_LETTERS = 10_000  # of a label
+MOST_KEPT = 8  # heads are small; the base models that they came with are let go
+_found: dict[tuple[str, str], NativeHead | HeadsError] = {}
 _finding = threading.Lock()
 
 
@@ -72,13 +74,25 @@ def native_head(backbone: Backbone) -> NativeHead:
         CheckpointError: Its tensors are not those of its family's head.
     """
     key = (backbone.id, backbone.revision)
-    if key not in _found:
+    found = _found.get(key)
+    if found is None:
         # What the checkpoint lacks is random, but the same at every start. The dice come first:
         # who asks within a roll of its own has them already, and two locks need one order.
         with Dice().rolling(), _finding:
-            if key not in _found:
-                _found[key] = _loaded(backbone)
-    return _found[key]
+            found = _found[key] = _found.get(key) or _tried(backbone)
+            while len(_found) > MOST_KEPT:
+                _found.pop(next(iter(_found)))
+    if isinstance(found, HeadsError):
+        raise found
+    return found
+
+
+def _tried(backbone: Backbone) -> NativeHead | HeadsError:
+    """The head, or why there is none: found out once."""
+    try:
+        return _loaded(backbone)
+    except HeadsError as error:
+        return error
 
 
 def _loaded(backbone: Backbone) -> NativeHead:
@@ -96,8 +110,9 @@ def _loaded(backbone: Backbone) -> NativeHead:
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
+            attn_implementation="eager",  # never the config's own choice; nothing is run here
         )
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, ImportError, OSError) as error:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error
     order = resolve(recipe)
@@ -156,9 +171,10 @@ def _classes(config: Any) -> tuple[str, ...]:
         told = ", ".join(str(number) for number in sorted(given)[:5])
         what = f"Its config numbers its labels {told}, and not from 0 without a gap."
         raise CheckpointError(what, CHOOSE)
-    names = [shown(str(given[number]), 100) or f"LABEL_{number}" for number in sorted(given)]
-    twice = {name for name in names if names.count(name) > 1}
-    return tuple(f"{n} ({number})" if n in twice else n for number, n in enumerate(names))
+    names = [shown(str(given[n]), MOST_LETTERS) or f"LABEL_{n}" for n in sorted(given)]
+    if len(set(names)) == len(names):
+        return tuple(names)
+    return tuple(f"{name} ({number})" for number, name in enumerate(names))
 
 
 def _answers_many(config: Any) -> bool:
@@ -201,3 +217,12 @@ def sources(folder: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, s
 def _common_end(one: str, other: str) -> int:
     pairs = zip(reversed(one), reversed(other), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The tensors of a checkpoint's files and their shapes, read from the headers alone."""
+    shapes = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes

@@ -62,27 +62,12 @@ class OnnxReport:
     usage: str
     notes: tuple[str, ...]
 
-    @property
-    def folder(self) -> Path:
-        """The same, as other exports call it."""
-        return self.path
-
-    @property
-    def called(self) -> str:
-        """What it is."""
-        return f"one ONNX file of {self.size_bytes / 1e6:,.0f} MB"
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The names of what was written."""
-        return (self.path.name,)
-
     def as_json(self) -> dict[str, Any]:
         """The same as plain values: the answer of `heads export --onnx --json`."""
         return asdict(self) | {"path": str(self.path)}
 
 
-def write_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
+def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
     """Writes a classifier as one ONNX file, in 32-bit floats, for any number of texts and tokens.
 
     Args:
@@ -94,7 +79,6 @@ def write_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
         ModelError: The base model or a part does something that ONNX does not know.
         CheckpointError: onnxruntime gives other logits than we do; nothing is left of the file.
     """
-    path = Path(path).expanduser()
     _check(classifier, path)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
@@ -114,9 +98,6 @@ def write_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
         usage=usage(classifier, path.name),
         notes=tuple(_notes(classifier)),
     )
-
-
-export_onnx = write_onnx  # its name in `heads`
 
 
 def usage(classifier: Classifier, file: str) -> str:
@@ -145,9 +126,6 @@ def _check(classifier: Classifier, path: Path) -> None:
         raise HeadsError(what, f"Run: pip install {' '.join(PACKAGES)}")
     if path.suffix != ".onnx" or path.is_dir():
         raise DataError(f"{path} is no name for an ONNX file.", "Let it end in .onnx.")
-    if classifier.head.new:
-        what = f"The head that {classifier.head.model} came with is random."
-        raise CheckpointError(what, "Train one first.")
     parts = (classifier.backbone.model, classifier.head.module)
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:
@@ -166,9 +144,9 @@ def _write(classifier: Classifier, path: Path) -> None:
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
     except Exception as error:
-        said = first_line(error.__cause__ or error)
+        said = type(error.__cause__ or error).__name__
         name, recipe = base_name(classifier.backbone), classifier.recipe
-        what = f"{recipe} on {name} cannot be written as ONNX ({said})."
+        what = f"{recipe} on {name} does something that torch cannot write as ONNX ({said})."
         raise ModelError(what, INSTEAD) from error
 
 

@@ -3,17 +3,18 @@
 Read from Transformers' own loading report, never from a table of models.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
 
 from heads.parts.blocks import Neighbours
+from heads.parts.families import FAMILIES
 from heads.parts.menu import Order
-from heads.pipeline.assembly import TrainedHead, begun_with, family_head
+from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.native import NativeHead, native_head, sources
+from heads.pipeline.native import NativeHead, native_head, sources, stored_shapes
 
 Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {
@@ -50,6 +51,7 @@ class Provenance:
     Attributes:
         begun: The tensors of the head that training starts from, as the base model has them.
         native: The head of the checkpoint's own class, where this is it.
+        stored: The shapes that the checkpoint has of this head's tensors, under our names.
         is_own: Whether the head is the checkpoint's own one, not one trained here.
     """
 
@@ -57,6 +59,7 @@ class Provenance:
     backbone: Backbone
     begun: dict[str, Tensor]
     native: NativeHead | None
+    stored: Mapping[str, tuple[int, ...]]
     is_own: bool
 
     def of_layer(self, name: str, layer: nn.Module) -> Iterator[TensorFact]:
@@ -94,8 +97,8 @@ class Provenance:
             return kept, source
         if ours in self.begun:
             return kept, source or _sources(self.backbone, self.begun).get(ours, "")
-        there = self.native.tensors[ours] if self.native and source else tensor
-        return ("new" if there.shape == tensor.shape else "mismatched"), ""
+        there = self.stored.get(ours, tuple(tensor.shape))
+        return ("new" if there == tuple(tensor.shape) else "mismatched"), ""
 
     def _called(self, ours: str) -> str:
         if self.is_own and self.native:
@@ -120,10 +123,23 @@ def provenance(
         order=order,
         backbone=backbone,
         begun=begun_with(order, backbone, chain),
-        native=native_head(backbone) if is_own else family_head(order, backbone),
+        native=native_head(backbone) if is_own else native_of(order, backbone),
+        stored=_stored(order, backbone, chain) if not is_own else {},
         is_own=is_own,
     )
 
 
 def _sources(backbone: Backbone, tensors: dict[str, Tensor]) -> dict[str, str]:
     return dict(sources(backbone.folder, tensors)) if backbone.folder else {}
+
+
+def _stored(
+    order: Order, backbone: Backbone, chain: nn.Sequential
+) -> Mapping[str, tuple[int, ...]]:
+    """What the checkpoint's files hold of the head of its own class, if this is that one."""
+    if backbone.folder is None or not is_familys(order, backbone):
+        return {}
+    form, base = FAMILIES[backbone.model_type], backbone.model.base_model_prefix
+    named = {ours: form.name_of(ours, order.head.prefix, base) for ours in chain.state_dict()}
+    shapes = stored_shapes(backbone.folder)
+    return {ours: shapes[name] for ours, name in named.items() if name in shapes}

@@ -18,6 +18,7 @@ class States:
 
     Attributes:
         mask: (n, t), 1 on real tokens, 0 on padding.
+        unpadded: (n, t), the mask less tokens at the end that the family's class takes for padding.
         content: (n, t), 1 on real tokens that are not special.
         hidden: l + 1 tensors (n, t, d), embeddings first, 0 on padding.
         pooler: (n, d) or None, the base model's own pooler output.
@@ -27,6 +28,7 @@ class States:
     """
 
     mask: Tensor
+    unpadded: Tensor
     content: Tensor
     hidden: tuple[Tensor, ...]
     pooler: Tensor | None

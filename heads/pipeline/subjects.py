@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.parts.families import FAMILIES
@@ -11,7 +10,7 @@ from heads.parts.models import MODELS
 from heads.pipeline.catalogue import default_config, entry, place
 from heads.pipeline.config import shown
 from heads.pipeline.differences import Layer, head_difference, layers, reading_difference
-from heads.pipeline.gate import Checkpoint, admit
+from heads.pipeline.gate import Checkpoint, admit, is_folder
 from heads.settings import Limits
 
 WIDTH, CLASSES = 768, 3  # any numbers: the layers are the same
@@ -72,7 +71,7 @@ def _family(name: str, limits: Limits) -> tuple[str, object]:
     except HeadsError:
         family = name.lower() if name.lower() in FAMILIES else listed.get(name.lower(), "")
         if not family:
-            if "/" in name or (name and not limits.public and Path(name).exists()):
+            if "/" in name or is_folder(name, limits):
                 raise  # it says what is wrong with that model
             raise _unknown(name) from None
         return family, default_config(family)

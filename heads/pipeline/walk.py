@@ -111,14 +111,20 @@ def in_their_order(recipe: Recipe, form: Form) -> Recipe:
 
 
 def texts(config: Any, lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
-    """Token numbers that end as the family's tokenizer would end them."""
+    """Token numbers in which each token that a pooling may look for stands in a place of its own.
+
+    The first token is special, and the token that ends a text stands last but one: so the first
+    token, the last one, the last end and the words are four different things.
+    """
     most = (setting(config, "vocab_size") or 120) - 10
     end = setting(config, "eos_token_id")
     batch = []
     for length in lengths:
         numbers = [10 + (place * place * 13 + length * 7) % most for place in range(length)]
-        numbers = [*numbers[:-1], end] if isinstance(end, int) else numbers
-        batch.append(Encoded(inputs={"input_ids": numbers}, special=[0] * length, whole_length=0))
+        if isinstance(end, int):
+            numbers[-2] = end
+        special = [1, *[0] * (length - 1)]
+        batch.append(Encoded(inputs={"input_ids": numbers}, special=special, whole_length=length))
     return batch
 
 

@@ -45,27 +45,19 @@ class Whole(nn.Module):
         if token_type_ids is not None:
             given["token_type_ids"] = token_type_ids
         output = self.backbone.run(given)
-        read = self._read(input_ids, attention_mask)
-        mask = read.float()
+        mask = attention_mask.float()
         special = torch.zeros_like(mask) if special_tokens_mask is None else special_tokens_mask
         decodes = bool(self.backbone.decoder_width)
         states = States(
             mask=mask,
+            unpadded=self.backbone._unpadded(input_ids, attention_mask).float(),
             content=mask * (special == 0),
-            hidden=layers_of(output, read),
+            hidden=layers_of(output, attention_mask),
             pooler=getattr(output, "pooler_output", None),
             eos=input_ids[..., None].eq(self.ends).any(dim=-1).float(),  # isin has no ONNX
             **(self.backbone._decoded(output, attention_mask) if decodes else {}),
         )
         return self.assembly(states)
-
-    def _read(self, numbers: Tensor, mask: Tensor) -> Tensor:
-        """The mask (n, t) less what the family's class takes for padding, in ONNX's own means."""
-        if self.backbone.skipped is None:
-            return mask
-        wanted = mask * (numbers != self.backbone.skipped)
-        behind = wanted.flip(1).cumsum(dim=1).flip(1)  # how many wanted ones are still to come
-        return torch.where(wanted.any(dim=1, keepdim=True), mask * (behind > 0), mask)
 
 
 def inputs(

@@ -68,6 +68,7 @@ def states_of(
         pooler[row] = torch.randn(8, generator=dice)
     return States(
         mask=mask,
+        unpadded=mask,
         content=content,
         hidden=tuple(hidden),
         pooler=pooler,

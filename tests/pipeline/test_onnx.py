@@ -66,7 +66,7 @@ CASES = {
     ("bert", "mean_content@mix+eurobert?late=true"): [
         *("input_ids", "token_type_ids", "attention_mask", "special_tokens_mask")
     ],
-    ("gpt2", "eos+bert"): ["input_ids", "attention_mask"],
+    ("gpt2", "last+bert"): ["input_ids", "attention_mask"],
     ("bart", "eos@decoder+roberta"): ["input_ids", "attention_mask"],
 }
 
@@ -153,9 +153,6 @@ def test_what_cannot_stand_there_is_said_beforehand(fine, tmp_path, monkeypatch)
     monkeypatch.setattr(onnx, "MOST_BYTES", 1000)
     with pytest.raises(LimitError, match="one ONNX file holds"):
         write_onnx(fine, tmp_path / "mine.onnx")
-    own = replace(fine.head, new=("classifier.weight",))
-    with pytest.raises(CheckpointError, match="is random"):
-        write_onnx(Classifier(backbone=fine.backbone, head=own), tmp_path / "mine.onnx")
     assert not any(tmp_path.iterdir())
 
 
@@ -167,7 +164,7 @@ def test_what_the_exporter_cannot_do_is_one_sentence(fine, tmp_path, monkeypatch
     with pytest.raises(ModelError) as error:
         write_onnx(fine, tmp_path / "mine.onnx")
     assert str(error.value) == (
-        "mean+linear on bert-Model cannot be written as ONNX (no such operator). "
+        "mean+linear on bert-Model does something that torch cannot write as ONNX (RuntimeError). "
         "Write the self-contained folder instead."
     )
     assert not any(tmp_path.iterdir())

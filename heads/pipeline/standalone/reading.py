@@ -13,6 +13,7 @@ import torch
 from heads.parts.bases import base_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.features import LAST
 from heads.pipeline.standalone import template
 from heads.pipeline.weights import bare
 
@@ -35,7 +36,7 @@ def read_lines(classifier: Classifier) -> list[str]:
     order = classifier.head.module.reader.order
     lines = [*_run(backbone, whole="hidden" in wanted or order.layer >= 0)]
     lines.append('mask = inputs["attention_mask"].float()  # (n, t)')
-    if backbone.skipped is not None and "decoder" not in wanted:
+    if backbone.skipped is not None and order.pooling.name == LAST:
         lines += template.SKIPPED.substitute(skipped=backbone.skipped).splitlines()
     if "content" in wanted:
         lines.append('special = filled([row["special_tokens_mask"] for row in rows], 1)')

@@ -1,0 +1,151 @@
+"""A trained head on its base model as the folder of a class of Transformers, and its proof."""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heads.errors import CheckpointError
+from heads.parts.menu import head as heads_shelf
+from heads.pipeline.card import base_name, model_card
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.dice import Dice
+from heads.pipeline.equivalent import Equivalent
+from heads.pipeline.trials import tried
+
+ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1
+NATIVE_USE = """\
+from transformers import pipeline
+
+classify = pipeline("text-classification", {folder}, top_k=None)
+print(classify("Not bad at all.", truncation=True))"""
+
+
+def write_native(
+    classifier: Classifier, native: Equivalent, path: Path, name: str
+) -> tuple[str, float, tuple[str, ...]]:
+    """Fills a folder with config, weights, tokenizer and card, and loads it as anybody would.
+
+    Args:
+        path: An empty folder.
+        name: What it will be called.
+
+    Returns:
+        The class, the largest difference of two logits, and what one should know.
+
+    Raises:
+        CheckpointError: It does not load whole, or answers otherwise.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    tokenizer = _tokenizer(classifier)
+    config = _config(classifier, native, tokenizer)
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(config)
+    model.load_state_dict(_state(classifier, native, model), strict=False, assign=True)
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    notes = _notes(classifier, native)
+    use = NATIVE_USE.format(folder=json.dumps(name))
+    (path / "README.md").write_text(model_card(classifier, use, notes), "utf-8")
+    return type(model).__name__, _verified(classifier, native, path), tuple(notes)
+
+
+def _tokenizer(classifier: Classifier) -> Any:
+    """A copy of the tokenizer that cuts as we do, with a padding token, without templates."""
+    tokenizer = copy.deepcopy(classifier.backbone.tokenizer)
+    tokenizer.model_max_length = classifier.backbone.tokens
+    tokenizer.chat_template = None
+    if tokenizer.pad_token is None:
+        if tokenizer.eos_token is None:
+            what = f"The tokenizer of {base_name(classifier.backbone)} has no token to pad with."
+            raise CheckpointError(what, "Give it one, and save it beside the model.")
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
+    config = copy.deepcopy(native.config)
+    config.id2label = dict(enumerate(classifier.classes))
+    config.label2id = {name: number for number, name in enumerate(classifier.classes)}
+    many = classifier.head.many
+    if not classifier.head.numbers:
+        kind = "multi_label_classification" if many else "single_label_classification"
+        config.problem_type = kind
+    for inner in {id(found): found for found in (config, config.get_text_config())}.values():
+        inner.pad_token_id = tokenizer.pad_token_id  # by it the class finds a text's last token
+    return config
+
+
+def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[str, Tensor]:
+    """Every tensor of the class, from our base model and our head.
+
+    Raises:
+        CheckpointError: One of them has no source here.
+    """
+    base = model.base_model_prefix
+    prefix = f"{base}."
+    state = {prefix + n: t for n, t in classifier.backbone.model.state_dict().items()}
+    head_prefix = heads_shelf[native.recipe.head].prefix
+    for ours, tensor in native.tensors.items():
+        state[native.form.name_of(ours, head_prefix, base)] = tensor
+    wanted = model.state_dict()
+    lacking = [name for name in wanted if name not in state]
+    if lacking:
+        what = f"{type(model).__name__} has a tensor {lacking[0]} that nothing here holds."
+        raise CheckpointError(what, "Export another recipe.")
+    return {name: tensor.contiguous() for name, tensor in state.items() if name in wanted}
+
+
+def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
+    notes = [native.differs] if native.differs else []
+    if native.recipe.head != classifier.recipe.head:
+        notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
+    if classifier.backbone.tokenizer.pad_token is None:
+        notes.append("Its tokenizer had no padding token; it now pads with its end-of-text token.")
+    if classifier.backbone.stubborn:
+        notes.append("Words that look like its special tokens count as such in this class.")
+    if not classifier.backbone.separates:
+        notes.append("A second text comes after the first one and a line break.")
+    return notes
+
+
+def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:
+    """Loads the folder as anybody would, and compares logits and the loading report.
+
+    Raises:
+        CheckpointError: They differ, or tensors are missing or left over.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    backbone = classifier.backbone
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        path,
+        output_loading_info=True,
+        attn_implementation=backbone.model.config._attn_implementation,
+    )
+    odd = [str(key) for keys in report.values() for key in keys]
+    if odd:
+        what = f"What was written does not load whole: {odd[0]}."
+        raise CheckpointError(what, "Export another recipe, and tell us of this one.")
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    side = "left" if native.form.sides == ("left",) else "right"
+
+    def tokens(texts: Sequence[str], pairs: Sequence[str]) -> Mapping[str, Tensor]:
+        if backbone.stubborn or not backbone.separates:  # where our own way of cutting differs
+            padding = replace(backbone, pad=tokenizer.pad_token_id)
+            return padding.filled(backbone.encode(texts, pairs), side)
+        given = [list(part) for part in (texts, pairs) if part]
+        settings: dict[str, Any] = {"padding": True, "padding_side": side, "truncation": True}
+        return tokenizer(*given, **settings, return_tensors="pt")
+
+    def theirs(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
+        with torch.inference_mode(), Dice().rolling():  # Reformer seeds torch itself
+            return model.eval()(**tokens(texts, pairs)).logits
+
+    return tried(classifier, theirs, most=ROUNDING, padded=not backbone.reads_padding)[1]
