@@ -7,5 +7,6 @@ import tempfile
 os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
 for name in ("HEADS_PUBLIC", "SPACE_ID"):
     os.environ.pop(name, None)

@@ -110,11 +110,11 @@ def in_their_order(recipe: Recipe, form: Form) -> Recipe:
     return recipe if not form.late else _with_option(recipe, LATE, True)
 
 
-def texts(config: Any, lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
+def texts(config: Any, lengths: tuple[int, ...] = LENGTHS, *, end_place: int = -2) -> list[Encoded]:
     """Token numbers in which each token that a pooling may look for stands in a place of its own.
 
-    The first token is special, and the token that ends a text stands last but one: so the first
-    token, the last one, the last end and the words are four different things.
+    The first token is special, and the token that ends a text stands last but one, unless told
+    otherwise: so the first token, the last one, the last end and the words are four things.
     """
     most = (setting(config, "vocab_size") or 120) - 10
     end = setting(config, "eos_token_id")
@@ -122,7 +122,7 @@ def texts(config: Any, lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
     for length in lengths:
         numbers = [10 + (place * place * 13 + length * 7) % most for place in range(length)]
         if isinstance(end, int):
-            numbers[-2] = end
+            numbers[end_place] = end
         special = [1, *[0] * (length - 1)]
         batch.append(Encoded(inputs={"input_ids": numbers}, special=special, whole_length=length))
     return batch

@@ -391,7 +391,6 @@ def test_a_model_that_is_no_classifier_has_no_trained_head(
         ("xlnet", {"summary_use_proj": False}, "With summary_use_proj = False this head has other"),
         ("xlm", {"summary_activation": "tanh"}, "With summary_activation = tanh this head has oth"),
         ("deberta-v2", {"pooler_hidden_act": "no"}, "There is no activation called 'no'."),
-        ("bert", {"classifier_dropout": 7}, "The option dropout=7 does not fit."),
     ],
 )
 def test_a_head_that_no_recipe_expresses_is_refused_with_the_reason(

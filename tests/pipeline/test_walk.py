@@ -103,17 +103,20 @@ def dice_aside() -> Iterator[None]:
 
 
 def numbers(config: Any, length: int) -> list[int]:
-    """A text of that many tokens, the last of which ends it."""
+    """A text of that many tokens, of which the last but one ends it: not all one and the same."""
     most = (setting(config, "vocab_size") or 120) - 10
-    return [
-        *(10 + (7 * place * place + 5 * length + place) % most for place in range(1, length)),
-        END,
-    ]
+    found = [10 + (7 * place * place + 5 * length + place) % most for place in range(1, length + 1)]
+    found[-2 if length > 1 else -1] = END
+    return found
 
 
 def texts(config: Any, lengths: tuple[int, ...]) -> list[Encoded]:
     return [
-        Encoded(inputs={"input_ids": numbers(config, length)}, special=[0] * length, whole_length=0)
+        Encoded(
+            inputs={"input_ids": numbers(config, length)},
+            special=[1, *[0] * (length - 1)],
+            whole_length=length,
+        )
         for length in lengths
     ]
 

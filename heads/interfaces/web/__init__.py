@@ -19,7 +19,6 @@ LAUNCH = {
     "run_history": False,
     "ssr_mode": False,
 }
-ENDPOINTS = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
 
 
 def build() -> gr.Blocks:
@@ -38,7 +37,8 @@ def build() -> gr.Blocks:
             with gr.Tab("Doctor", id="doctor"):
                 doctor.build()
         gr.Markdown(_mode(), elem_classes="quiet")
-        for endpoint in ENDPOINTS:
+        typed = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
+        for endpoint in typed:
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
     return page.queue(max_size=32)
 

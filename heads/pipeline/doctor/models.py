@@ -73,7 +73,9 @@ def _small(model_type: str) -> Patient:
         name=model_type,
         model=model,
         form=form,
-        texts=tuple(tuple(t.inputs["input_ids"]) for t in texts(model.config, TINY_LENGTHS)),
+        texts=tuple(
+            tuple(t.inputs["input_ids"]) for t in texts(model.config, TINY_LENGTHS, end_place=-1)
+        ),
         ends=isinstance(eos, int),
         eos=eos if isinstance(eos, int) else None,
         filler=setting(model.config, "pad_token_id") or 0,
