@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from heads.interfaces.drawings import count, effect, joined
+from heads.interfaces.drawings import count, counted, effect, joined
 from heads.parts.bases import base_of
 from heads.pipeline.catalogue import Entry, link, place
 from heads.pipeline.doctor import Diagnosis
@@ -62,16 +62,18 @@ def headline(explanation: Explanation, sample: str) -> Markup:
         for step in explanation.steps
         if step.kind == "head" and any(f.origin in FROM_BASE for f in step.tensors)
     )
+    trains = explanation.is_to_be_trained
     return Markup(
-        "<p><code>{}</code> on {} with {} classes ({}): <strong>{} parameters to learn</strong>"
+        "<p><code>{}</code> on {} with {}{}: <strong>{} parameters{}</strong>"
         "{} on top of the frozen base model.</p>"
     ).format(
         str(explanation.recipe),
         explanation.model,
-        explanation.classes,
-        sample,
+        counted(explanation.classes, "class"),
+        f" ({sample})" if trains else "",
         f"{explanation.parameters:,}",
-        f", {begun:,} of which start from the base model's checkpoint," if begun else "",
+        " to learn" if trains else " of its own",
+        f", {begun:,} of which start from the base model's checkpoint," if begun and trains else "",
     )
 
 

@@ -30,6 +30,15 @@ def count(number: int) -> str:
     return str(number)
 
 
+def counted(number: int, name: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "class"), counted(1200, "class")
+    ('1 class', '1,200 classes')
+    """
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}es"
+
+
 def accuracy(scores: Scores) -> str:
     """An accuracy with its interval.
 
@@ -141,8 +150,8 @@ def _card(prediction: Prediction, colour: str) -> Markup:
 
 def _scored(prediction: Prediction) -> Markup:
     if prediction.scores is None:
-        came = "not trained by anybody" if prediction.new else "trained by its authors"
-        return Markup("<p>came with the checkpoint; {}</p>").format(came)
+        came = "came with the checkpoint, trained by its authors"
+        return Markup("<p>{}</p>").format("the checkpoint has none" if prediction.new else came)
     return Markup(
         '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
         "<p>always the commonest answer: {}</p>"

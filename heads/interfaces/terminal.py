@@ -5,10 +5,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from heads.interfaces.drawings import accuracy, count, effect
+from heads.interfaces.drawings import accuracy, count, counted, effect
 from heads.pipeline.catalogue import Entry
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.comparison import Comparison
@@ -63,16 +64,18 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
             where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
             shape = " × ".join(map(str, step.shape))
             number = f"{step.parameters:,}" if step.parameters else ""
-            table.add_row(*map(Text, (step.name, step.does, shape, number, where)))
+            name = step.name.rpartition("/")[2] if step.kind == "base" else step.name
+            table.add_row(*map(Text, (name, step.does, shape, number, where)))
         reads = "  ".join(f"{word} {share:.0%}" for word, share in item.reads)
         notes = [f"Note: {note}" for note in item.notes]
         if item.equals:
             notes.append(f"The class that it equals: {item.equals}.")
         if item.twins:
             notes.append(f"The same layers under other names: {', '.join(item.twins)}.")
-        head = f"{item.recipe} on {item.model}, {item.classes} classes"
+        head = f"{item.recipe} on {item.model}, {counted(item.classes, 'class')}"
         tail = [*item.formula, f"Reads: {reads}", *notes, *item.sources]
-        _show(f"{head}: {item.parameters:,} parameters to learn.", table, *tail)
+        to_learn = " to learn" * item.is_to_be_trained
+        _show(f"{head}: {item.parameters:,} parameters{to_learn}.", table, *tail)
     if difference:
         _show(difference)
 
@@ -111,14 +114,13 @@ def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -
 
 
 def diagnosis(found: Diagnosis) -> None:
-    """A change of the input a row: whether the logits change, why, and what to do."""
-    table = _table("the same text", "its logits", "why, and what to do")
-    for item in found.findings:
-        lines = [item.why, item.advice, item.error and f"It says: {item.error}"]
-        table.add_row(*map(Text, (item.title, effect(item), "\n".join(filter(None, lines)))))
-        table.add_section()
+    """A change of the input a paragraph: what the logits do, why, and what to do."""
     recipe = f" is {found.recipe}" if found.recipe else f": {found.no_recipe}"
-    _show(found.verdict, table, f"{found.class_name}{recipe}.".replace("..", "."), *found.notes)
+    _show(found.verdict, "", f"{found.class_name}{recipe}.".replace("..", "."), *found.notes, "")
+    for item in found.findings:
+        _show(Text(f"{item.title}: {effect(item)}.", style="bold" if item.changes else ""))
+        told = (item.why, item.advice, item.error and f"It says: {item.error}")
+        _show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
 
 
 def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
@@ -127,17 +129,24 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     what = f"{classifier.recipe} on {head.model}"
     scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
     _show(
-        f"{what} ({len(classifier.classes)} classes{scores}) is now {_what(found)}",
+        f"{what} ({counted(len(classifier.classes), 'class')}{scores}) is now {_what(found)}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *found.notes,
-        *(found.files if isinstance(found, Exported) else found.usage.splitlines()),
+        *(found.files if isinstance(found, Exported) else ()),
     )
+    if isinstance(found, OnnxReport):
+        Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
 
 
 def _what(found: Exported | OnnxReport) -> str:
     if isinstance(found, Exported):
         return f"{found.called}: {found.folder}"
     return f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
+
+
+def sentences(text: str) -> None:
+    """A text, broken into lines where the terminal ends."""
+    _show(text)
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -155,7 +164,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _show(*items: str | Table) -> None:
+def _show(*items: str | Table | Text | Padding) -> None:
     console = Console()
     for item in items:
         # A text of a user's is no markup, whatever stands in it.

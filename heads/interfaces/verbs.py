@@ -149,7 +149,9 @@ def diff(asked: argparse.Namespace) -> None:
     if asked.json:
         _print_json({"one": asked.one, "other": asked.other, "difference": says})
     else:
-        print(says)
+        from heads.interfaces import terminal
+
+        terminal.sentences(says)
 
 
 def doctor(asked: argparse.Namespace) -> None:
@@ -189,10 +191,11 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
+    from heads.pipeline.export import check_place, export_onnx
     from heads.pipeline.export import export as write
-    from heads.pipeline.export import export_onnx
     from heads.pipeline.fitting import training
 
+    check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
     classifier = _last(training(asked.recipe, asked.data, model=asked.model))
     found = (export_onnx if asked.onnx else write)(classifier, asked.to)
     if asked.json:

@@ -216,8 +216,8 @@ def _token_notes(encoded: Encoded) -> list[str]:
 
 def _recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
     notes = [
-        f"The head that {backbone.id} came with is random: the checkpoint lacks it. "
-        "Its probabilities mean nothing."
+        f"{backbone.id} came without a trained head, so what 'own' shows is random: "
+        "its probabilities mean nothing."
         for head in heads
         if head.new
     ]

@@ -74,6 +74,14 @@ class Explanation:
     twins: tuple[str, ...]
     notes: tuple[str, ...]
 
+    @property
+    def is_to_be_trained(self) -> bool:
+        """Whether its head is one to be trained here, not the checkpoint's own."""
+        origins = {
+            fact.origin for step in self.steps if step.kind == "head" for fact in step.tensors
+        }
+        return bool(origins & {"new", "mismatched", "stored"})
+
     def as_json(self) -> dict[str, Any]:
         """The explanation as plain values: the answer of `heads explain --json`."""
         return asdict(self) | {"recipe": str(self.recipe)}

@@ -59,9 +59,8 @@ def export(classifier: Classifier, folder: str | Path) -> Exported:
         CheckpointError: There is something in the folder, it cannot be written, or what was
             written does not answer as this classifier does (it is deleted then).
     """
-    folder = _place(folder)
+    folder = check_place(folder, onnx=False)
     _check_trained(classifier)
-    _check_free(folder)
     try:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
@@ -72,7 +71,7 @@ def export(classifier: Classifier, folder: str | Path) -> Exported:
     return Exported(
         folder=folder,
         native=False,
-        called="load.py",
+        called="a folder with its own loader, load.py",
         recipe=classifier.recipe,
         difference=difference,
         notes=(why, "So the folder carries its own loader: see load.py in it."),
@@ -91,25 +90,31 @@ def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
         HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
             answer as this classifier does (it is deleted then).
     """
-    path = _place(path)
+    path = check_place(path, onnx=True)
     _check_trained(classifier)
-    _check_free(path)
     return write_onnx(classifier, path)
 
 
-def _place(path: str | Path) -> Path:
+def check_place(path: str | Path, *, onnx: bool) -> Path:
+    """Where an export is to go, if it may go there.
+
+    Raises:
+        CheckpointError: It is no place to write to, or there is something already.
+    """
     try:
         place = Path(path).expanduser()
-        place.exists()
+        occupied = place.is_symlink() or place.exists()
+        if occupied and not onnx and place.is_dir() and not place.is_symlink():
+            occupied = any(place.iterdir())
     except (OSError, ValueError, RuntimeError):
         what = f"{shown(str(path), 80)!r} is no place to write to."
         raise CheckpointError(what, "Name a new file or folder.") from None
-    return place
-
-
-def _check_free(place: Path) -> None:
-    if place.is_symlink() or (place.exists() and not (place.is_dir() and not any(place.iterdir()))):
+    if occupied:
         raise CheckpointError(f"There is something in {place} already.", "Name a new place.")
+    if onnx != (place.suffix == ".onnx"):
+        what = f"{place.name} is to be {'one ONNX file' if onnx else 'a folder'}."
+        raise CheckpointError(what, f"{'Let' if onnx else 'Do not let'} its name end in .onnx.")
+    return place
 
 
 def _check_trained(classifier: Classifier) -> None:

@@ -7,9 +7,10 @@ from heads.errors import DataError, LimitError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
+from heads.pipeline import imported
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus, read
-from heads.pipeline.imported import OWN, own_head
+from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, trained
 from heads.pipeline.training import Progress
@@ -58,11 +59,11 @@ def training(
     order = None if own else resolve(recipe)
     corpus = None if own else corpus_named(data, limits)
     yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
     if order is None or corpus is None:
-        head = own_head(backbone)
-    else:
-        head = (yield from trained([order.recipe], corpus, backbone, limits))[0]
+        yield imported.load(model, limits=limits)
+        return
+    backbone = load(model, limits=limits)
+    head = (yield from trained([order.recipe], corpus, backbone, limits))[0]
     yield Classifier(backbone=backbone, head=head)
 
 

@@ -1,5 +1,6 @@
 """The head that a checkpoint came with, as one of ours: any XForSequenceClassification."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from heads.errors import CheckpointError, RecipeError
@@ -18,6 +19,7 @@ from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
+LONGEST = 8192  # tokens of a text, where a checkpoint's own head has room for them
 OWN = "own"  # stands where a recipe may stand, for the head that the checkpoint came with
 
 
@@ -46,7 +48,11 @@ def load(
         RecipeError: No recipe expresses its family's head; says why.
     """
     limits = limits or limits_here()
+    if not limits.public:  # what its authors let it read, it reads
+        limits = replace(limits, tokens=max(limits.tokens, LONGEST))
     place = None if limits.public else _place(model)
+    if place and place.is_file() and place.suffix != ".safetensors":
+        raise CheckpointError(f"{place.name} is a file.", "Give the folder that it lies in.")
     if str(model).endswith(".safetensors"):
         if place is None or not place.is_file():
             raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")

@@ -100,7 +100,15 @@ def difference(
         HeadsError: A recipe, a family or a model does not exist or does not fit.
     """
     limits = limits or limits_here()
+    one, other = (_own_recipe(name, model, limits) for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
         return subjects.difference(str(one), str(other), limits)
     first, second = resolve(one).recipe, resolve(other).recipe
     return differences.difference(first, second, load(model, limits=limits))
+
+
+def _own_recipe(name: Recipe | str, model: str, limits: Limits) -> Recipe | str:
+    """The recipe that "own" stands for on a base model; any other name as it is."""
+    if isinstance(name, str) and name.strip().lower() == OWN:
+        return own_head(load(model, limits=limits)).recipe
+    return name

@@ -43,7 +43,7 @@ def write_native(
     """
     from transformers import AutoModelForSequenceClassification
 
-    tokenizer = _tokenizer(classifier)
+    tokenizer = tokenizer_of(classifier)
     config = _config(classifier, native, tokenizer)
     with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config)
@@ -56,7 +56,7 @@ def write_native(
     return type(model).__name__, _verified(classifier, native, path), tuple(notes)
 
 
-def _tokenizer(classifier: Classifier) -> Any:
+def tokenizer_of(classifier: Classifier) -> Any:
     """A copy of the tokenizer that cuts as we do, with a padding token, without templates."""
     tokenizer = copy.deepcopy(classifier.backbone.tokenizer)
     tokenizer.model_max_length = classifier.backbone.tokens
@@ -107,7 +107,10 @@ def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
     if native.recipe.head != classifier.recipe.head:
         notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
     if classifier.backbone.tokenizer.pad_token is None:
-        notes.append("Its tokenizer had no padding token; it now pads with its end-of-text token.")
+        notes.append(
+            "Its tokenizer had no padding token; it now pads with its end-of-text token, so that "
+            "a text which itself ends in that token is read one token earlier."
+        )
     if classifier.backbone.stubborn:
         notes.append("Words that look like its special tokens count as such in this class.")
     if not classifier.backbone.separates:

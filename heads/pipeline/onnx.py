@@ -100,8 +100,12 @@ def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
     )
 
 
-def usage(classifier: Classifier, file: str) -> str:
-    """A few lines of Python that run the file with onnxruntime and the base model's tokenizer."""
+def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
+    """A few lines of Python that run the file with onnxruntime and the base model's tokenizer.
+
+    Args:
+        tokenizer: The folder of the tokenizer; where it lies here, if not given.
+    """
     backbone = classifier.backbone
     given = ["truncation=True", f"max_length={backbone.tokens}", 'return_tensors="np"']
     if asks_content(classifier):
@@ -110,7 +114,7 @@ def usage(classifier: Classifier, file: str) -> str:
     if filled:
         given += ["padding=True", 'padding_side="right"']
     return USAGE.format(
-        tokenizer=json.dumps(hub_id(backbone) or f"path/to/{base_name(backbone)}"),
+        tokenizer=json.dumps(tokenizer or str(backbone.folder or hub_id(backbone))),
         file=json.dumps(file),
         texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
         arguments=",\n    ".join(given),

@@ -18,7 +18,7 @@ from heads.pipeline.native import NativeHead, native_head, sources, stored_shape
 
 Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {
-    "pretrained": "pretrained, from the base model",
+    "pretrained": "pretrained, from the checkpoint",
     "untrained": "in the base model's checkpoint, but never trained",
     "random": "random: the base model's checkpoint lacks it",
     "new": "new, learned from the data",

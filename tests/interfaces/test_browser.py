@@ -29,7 +29,11 @@ def ask(page, text):
     """Compares a sentence and waits for its cards."""
     before = page.locator("#cards").inner_text()
     say(page, "Sentence", text).press("Enter")
-    page.wait_for_function("old => document.querySelector('#cards').innerText !== old", arg=before)
+    page.wait_for_function(
+        "old => document.querySelector('#cards').innerText !== old"
+        " && !document.querySelector('#verdict .busy')",
+        arg=before,
+    )
 
 
 def turn_to(page, name):
@@ -244,6 +248,7 @@ def test_the_catalogue_is_searched_and_two_heads_are_set_apart(tab, look, width)
     page.locator("#family", has_text="ModernBertDecoderForSequenceClassification").wait_for()
     choose(page, "The other", "distilbert")
     page.locator("#apart", has_text="DistilBertForSequenceClassification").wait_for()
+    fits(page)
     look(page, f"catalogue-{width}")
 
 
@@ -253,6 +258,7 @@ def test_the_doctor_examines_a_family(tab, look, width):
     turn_to(page, "Doctor")
     page.get_by_role("button", name="Examine").click()
     page.locator("#diagnosis", has_text="GPT2ForSequenceClassification").wait_for()
+    fits(page)
     look(page, f"doctor-{width}")
 
 
@@ -260,7 +266,7 @@ def test_a_head_is_taken_away_as_a_folder(tab, look):
     page = tab()
     page.get_by_text("Take a head with you").click()
     page.get_by_role("button", name="Prepare the file").click()
-    page.locator("#taken", has_text="see load.py in it").wait_for(timeout=60_000)
+    page.locator("#taken", has_text="its own loader, load.py").wait_for(timeout=60_000)
     look(page, "taken")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download", exact=True).click()

@@ -100,8 +100,9 @@ def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, 
 def test_diff_says_what_sets_two_families_apart(capsys):
     code, out, _ = run(capsys, "diff", "bert-base-uncased", "roberta-base")
     assert code == 0
-    assert "adds a dropout (0.1) before the dense layer" in out
-    assert "in the base model (its pooler)" in out
+    told = " ".join(out.split())
+    assert "adds a dropout (0.1) before the dense layer" in told
+    assert "in the base model (its pooler)" in told
     code, out, _ = run(capsys, "diff", "cls+bert", "distilbert", "--json")
     assert set(json.loads(out)) == {"one", "other", "difference"}
 
@@ -201,8 +202,11 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["doctor", "layoutlmv2"], "detectron2"),
         (["twin", "robert"], "Did you mean 'roberta'?"),
         (["explain", "own", "--model", "/nowhere"], "There is no folder /nowhere"),
-        (["export", "own", "/tmp/never-written"], "is random"),
+        (["export", "own", "/tmp/never-written"], "has no trained head"),
         (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no sample and no"),
+        (["export", "mean+linear", "/tmp/never-written.onnx"], "is to be a folder"),
+        (["export", "mean+linear", "/tmp/never-written", "--onnx"], "is to be one ONNX file"),
+        (["explain", "own", "cls+roberta", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "mean+robert", "/tmp/never-written"], "Did you mean 'roberta'?"),
     ],
 )

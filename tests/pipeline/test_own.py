@@ -277,8 +277,8 @@ def test_a_random_head_is_said_to_be_random(
     folder = tiny(family, kind)
     alone = asked(folder, "own")
     note = (
-        f"The head that {folder} came with is random: the checkpoint lacks it. "
-        "Its probabilities mean nothing."
+        f"{folder} came without a trained head, so what 'own' shows is random: "
+        "its probabilities mean nothing."
     )
     assert alone.notes == (note,)
     assert alone.verdict == f"{name} is a random head: what it says means nothing."
@@ -306,7 +306,7 @@ def test_the_bundled_models_own_head_is_random() -> None:
     found = asked(BUNDLED, "own")
     assert found.predictions[0].new == ("classifier.weight", "classifier.bias")
     assert found.classes == ("LABEL_0", "LABEL_1")
-    assert found.notes[0].startswith(f"The head that {BUNDLED} came with is random:")
+    assert found.notes[0].startswith(f"{BUNDLED} came without a trained head, so what")
 
 
 # JSON

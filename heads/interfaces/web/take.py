@@ -16,9 +16,11 @@ from heads.parts.models import BUNDLED
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.export import export, export_onnx
 from heads.pipeline.fitting import training
+from heads.pipeline.native_folder import tokenizer_of
+from heads.pipeline.onnx import usage
 from heads.settings import limits
 
-FOLDER, ONNX = "Transformers folder (zip)", "ONNX file"
+FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
 SAYS = (
     "The head with its base model, for use without this app: as a class of Transformers where "
     "there is one that computes the same, else with a short loader of its own."
@@ -86,14 +88,26 @@ def _written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list
         )
     name = "".join(c if c.isalnum() else "-" for c in str(classifier.recipe)).strip("-")[:60]
     exact = "Loaded anew, its logits differ from the page's by at most {:.1g}."
+    folder = place / name
     if form == ONNX:
-        path = place / f"{name}.onnx"
-        report = export_onnx(classifier, path)
-        return path, [f"{path.name}: one file.", exact.format(report.difference), *report.notes]
-    found = export(classifier, place / name)
+        says, difference = _with_tokenizer(classifier, folder)
+        says.insert(1, exact.format(difference))
+    else:
+        found = export(classifier, folder)
+        says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
     path = place / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for file in found.files:
-            archive.write(found.folder / file, f"{name}/{file}")
-    what = f"{path.name}: a {found.called}." if found.native else f"{path.name}: see load.py in it."
-    return path, [what, exact.format(found.difference), *found.notes]
+        for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+            archive.write(file, f"{name}/{file.relative_to(folder)}")
+    return path, says
+
+
+def _with_tokenizer(classifier: Classifier, folder: Path) -> tuple[list[str], float]:
+    """Writes the ONNX file with all that one needs to run it; what to say, and its difference."""
+    file = f"{folder.name}.onnx"
+    folder.mkdir()
+    report = export_onnx(classifier, folder / file)
+    (folder / "run.py").write_text(usage(classifier, file, tokenizer="."), "utf-8")
+    tokenizer_of(classifier).save_pretrained(folder)
+    says = f"{folder.name}.zip: {file}, its tokenizer, and run.py, which runs it in that folder."
+    return [says, *report.notes], report.difference

@@ -152,7 +152,8 @@ def _notes(patient: Patient, measure: Scale) -> list[str]:
     if patient.tiny:
         notes.append(
             "A small random model of this family was examined: what is found holds for the "
-            "class, the size of a difference does not."
+            "class, the size of a difference does not. Its texts end in the end-of-text token, "
+            "which a real tokenizer of the family may not add."
         )
     if patient.new:
         notes.append(
