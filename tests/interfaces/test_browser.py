@@ -131,9 +131,13 @@ def test_another_sample_brings_its_own_example(tab, look):
 def test_the_link_restores_the_same_comparison(tab):
     page = tab()
     ask(page, "I would buy it again & again, 100 %!")
-    page.get_by_role("button", name="Copy link").click()
-    page.wait_for_function("navigator.clipboard.readText().then(link => link.includes('text='))")
-    link = page.evaluate("navigator.clipboard.readText()")
+    link = ""
+    for _ in range(20):  # the cards are drawn a moment before the page knows the new link
+        page.get_by_role("button", name="Copy link").click()
+        page.wait_for_timeout(250)
+        link = page.evaluate("navigator.clipboard.readText()")
+        if "?text=I+would+buy" in link:
+            break
     assert "?text=I+would+buy" in link
     again = tab(link[link.index("?") :])
     again.wait_for_function(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -502,7 +503,7 @@ def test_head_json_says_what_it_is(fine, tmp_path):
     assert facts["layers"] == {"dropout": "dropout (0.1)", "classifier": "linear layer"}
     assert facts["formula"][-1] == "logits = W drop(h) + b"
     assert facts["scores"]["rows"] == 15
-    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["versions"]["torch"] == version("torch")
 
 
 HOSTILE = "<script>alert(1)</script>\n---\nlicense: mit\n# `|*[x](http://evil)"
