@@ -203,7 +203,7 @@ def sources(folder: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, s
     """For each tensor by its name: the tensor of a checkpoint's files that has its numbers."""
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            shapes = _shapes(file)
             for wanted_as, tensor in wanted.items():
                 alike = [name for name, shape in shapes.items() if shape == tuple(tensor.shape)]
                 # Renamed or not, the end of a name mostly stays: look there first.
@@ -224,5 +224,10 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     shapes = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            shapes |= _shapes(file)
     return shapes
+
+
+def _shapes(file: Any) -> dict[str, tuple[int, ...]]:
+    """The tensors of one open file, which is no mapping though it has keys."""
+    return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

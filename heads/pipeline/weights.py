@@ -25,14 +25,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     made, arguments = base_class(config)
     with torch.device("meta"):
         sketch = bare(config)
-    parameters = sum(tensor.numel() for tensor in sketch.parameters())
-    if parameters > limits.model_parameters:
-        what = f"{checkpoint.id} has {parameters:,} parameters; "
-        raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
-    stored = sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
-    if parameters > stored + sum(t.numel() for n, t in sketch.named_parameters() if "pooler" in n):
-        what = f"{checkpoint.id} asks for {parameters:,} parameters, and its files hold fewer."
-        raise ModelError(what, CHOOSE_ANOTHER)
+    check_size(checkpoint, sketch, sketch, limits)
     # A pooler that the checkpoint lacks is random, but the same one at every start.
     with Dice().rolling():
         model, report = made.from_pretrained(
@@ -47,11 +40,39 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
         )
     missing = sorted(report["missing_keys"])
     unread = ("decoder.",) if has_both(model) else ()
-    lost = [name for name in missing if "pooler" not in name and not name.startswith(unread)]
+    check_whole(checkpoint, [n for n in missing if "pooler" not in n and not n.startswith(unread)])
+    return model, missing
+
+
+def check_size(checkpoint: Checkpoint, sketch: Any, base: Any, limits: Limits) -> None:
+    """Counts a model without memory, before its weights are read.
+
+    Args:
+        sketch: The model on the meta device.
+        base: Its base model, whose weights, but for a pooler's, the files must hold.
+
+    Raises:
+        ModelError: It is larger than this place allows, or than its files.
+    """
+    parameters = sum(tensor.numel() for tensor in sketch.parameters())
+    if parameters > limits.model_parameters:
+        what = f"{checkpoint.id} has {parameters:,} parameters; "
+        raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
+    asked = sum(tensor.numel() for name, tensor in base.named_parameters() if "pooler" not in name)
+    if asked > sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors")):
+        what = f"{checkpoint.id} asks for {asked:,} parameters, and its files hold fewer."
+        raise ModelError(what, CHOOSE_ANOTHER)
+
+
+def check_whole(checkpoint: Checkpoint, lost: list[str]) -> None:
+    """Refuses a checkpoint that lacks weights of its base model.
+
+    Raises:
+        ModelError: It lacks some.
+    """
     if lost:
         what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
         raise ModelError(what, CHOOSE_ANOTHER)
-    return model, missing
 
 
 def has_both(model: Any) -> bool:

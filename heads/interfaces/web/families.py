@@ -31,7 +31,7 @@ def build(tab: gr.Tab) -> None:
         show_label=False,
         show_search="search",
         wrap=True,
-        column_widths=["12%", "7%", "24%", "32%", "25%"],
+        column_widths=["150px", "70px", "250px", "380px", "350px"],  # wider than a phone: scrolls
         buttons=["copy", "fullscreen"],
         elem_id="families",
     )

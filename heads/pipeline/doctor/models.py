@@ -16,7 +16,7 @@ from heads.pipeline.gate import Checkpoint, admit
 from heads.pipeline.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
 from heads.pipeline.tiny import quiet, tiny_model
 from heads.pipeline.walk import texts
-from heads.pipeline.weights import room_for
+from heads.pipeline.weights import check_size, check_whole, room_for
 from heads.settings import Limits
 
 SENTENCES = (
@@ -129,15 +129,7 @@ def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str,
         raise ModelError(what, CHOOSE_ANOTHER)
     with torch.device("meta"):
         sketch = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
-    parameters = sum(tensor.numel() for tensor in sketch.parameters())
-    if parameters > limits.model_parameters:
-        what = f"{checkpoint.id} has {parameters:,} parameters; "
-        raise ModelError(what + f"this place allows {limits.model_parameters:,}.", CHOOSE_ANOTHER)
-    base = [(n, t) for n, t in sketch.base_model.named_parameters() if "pooler" not in n]
-    asked = sum(tensor.numel() for _, tensor in base)
-    if asked > sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors")):
-        what = f"{checkpoint.id} asks for {asked:,} parameters, and its files hold fewer."
-        raise ModelError(what, CHOOSE_ANOTHER)
+    check_size(checkpoint, sketch, sketch.base_model, limits)
     with Dice().rolling():  # a head that the files lack is random, but always the same
         model, report = AutoModelForSequenceClassification.from_pretrained(
             checkpoint.folder,
@@ -149,9 +141,9 @@ def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str,
             output_loading_info=True,
         )
     missing = sorted(report["missing_keys"])
-    needed = {f"{model.base_model_prefix}.{name}" for name, _ in base}
-    lost = [name for name in missing if name in needed]
-    if lost:
-        what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
-        raise ModelError(what, CHOOSE_ANOTHER)
+    base = f"{model.base_model_prefix}."
+    needed = {
+        base + name for name, _ in sketch.base_model.named_parameters() if "pooler" not in name
+    }
+    check_whole(checkpoint, [name for name in missing if name in needed])
     return model, tuple(missing)
