@@ -1,10 +1,13 @@
 """Every test keeps its trained heads in one temporary folder, never in the user's own."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 # Before anything of the package or of Transformers is imported.
 os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
+atexit.register(shutil.rmtree, os.environ["HEADS_CACHE"], ignore_errors=True)
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core

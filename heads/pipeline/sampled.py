@@ -5,7 +5,7 @@ from functools import cache
 
 from heads.errors import DataError
 from heads.parts.samples import Sample, sample
-from heads.pipeline import runs
+from heads.pipeline import kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, read
@@ -48,15 +48,15 @@ def trained(
         The heads, in the order of the recipes.
     """
     settings = Training()
-    keys = {recipe: runs.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
-    recalled = {recipe: runs.recall(key, backbone, limits) for recipe, key in keys.items()}
+    keys = {recipe: kept.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
+    recalled = {recipe: kept.recall(key, backbone, limits) for recipe, key in keys.items()}
     found = {recipe: head for recipe, head in recalled.items() if head}
     missing = [recipe for recipe in recipes if recipe not in found]
     if missing:
         for event in train(missing, corpus, backbone, training=settings, limits=limits):
             if isinstance(event, Trained):
                 found[event.head.recipe] = event.head
-                runs.keep(keys[event.head.recipe], event.head)
+                kept.keep(keys[event.head.recipe], event.head)
             else:
                 yield event
     return [found[recipe] for recipe in recipes]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
-from heads.pipeline import loading, runs
+from heads.pipeline import kept, loading
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
 
@@ -27,7 +27,7 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("SPACE_ID", raising=False)
         patch.delenv("HEADS_PUBLIC", raising=False)
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
-        runs._recent.clear()  # heads that other tests left in memory are not in this place
+        kept._recent.clear()  # heads that other tests left in memory are not in this place
         yield
 
 

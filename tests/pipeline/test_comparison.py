@@ -15,7 +15,7 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.parts.models import BUNDLED
-from heads.pipeline import runs
+from heads.pipeline import kept
 from heads.pipeline.comparison import RECIPES, Compared, Comparison, compare, comparing
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
@@ -320,7 +320,7 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
     seconds: Callable[[], float],
 ) -> None:
     before = answers("sentiment")
-    monkeypatch.setattr(runs, "_recent", OrderedDict())
+    monkeypatch.setattr(kept, "_recent", OrderedDict())
     events = list(comparing(**ask("sentiment")))
     assert len(events) == 2
     assert isinstance(events[-1], Compared)

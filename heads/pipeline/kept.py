@@ -5,17 +5,9 @@ recipe, the source of its parts, and the settings. What is found under that name
 """
 
 import hashlib
-import inspect
-import os
-import secrets
-import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 
@@ -25,6 +17,8 @@ from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
+from heads.pipeline.disk import make_room, write
+from heads.pipeline.origin import foreign_code, own_code
 from heads.recipe import Recipe
 from heads.settings import Limits, Training, cache_folder
 
@@ -53,28 +47,7 @@ def _source(order: Order) -> str:
     """The code that makes a head: what has been rewritten is another head."""
     parts = [order.pooling.make, order.head.make, order.head.solve]
     parts += [order.layers.make] if order.layers else []
-    return _own_code() + "".join(_foreign_code(part) for part in parts if part)
-
-
-@cache
-def _own_code() -> str:
-    """A digest of this package's parts and pipeline, and the versions that compute with them."""
-    package = Path(__file__).parents[1]
-    files = sorted(path for name in ("parts", "pipeline") for path in (package / name).glob("*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
-    return digest.hexdigest() + version("torch") + version("transformers")
-
-
-@cache
-def _foreign_code(part: Any) -> str:
-    """A digest of the file that a user's own part comes from."""
-    if part.__module__.startswith("heads."):
-        return ""
-    function = part.forward if isinstance(part, type) else part
-    try:
-        return hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()
-    except (OSError, TypeError):
-        return secrets.token_hex(8)  # typed at a prompt: found again in this process only
+    return own_code() + "".join(foreign_code(part) for part in parts if part)
 
 
 def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
@@ -99,32 +72,9 @@ def keep(key: str, head: TrainedHead) -> None:
     _remember(key, head)
     try:
         write(_path(key), lambda path: checkpoint.save(head, path))
-        _make_room(_path(key).parent)
+        make_room(_path(key).parent, ON_DISK_BYTES)
     except (OSError, SafetensorError):
         return  # a full or read-only disk costs the next start a few seconds, nothing else
-
-
-def write(path: Path, fill: Callable[[Path], None]) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".unfinished-")
-    os.close(handle)
-    try:
-        fill(Path(name))
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _make_room(folder: Path) -> None:
-    """Deletes the heads that have not been written for longest, where there are too many."""
-    files = sorted(folder.glob("*.safetensors"), key=lambda path: -path.stat().st_mtime)
-    used = 0
-    for path in files:
-        used += path.stat().st_size
-        if used > ON_DISK_BYTES:
-            path.unlink(missing_ok=True)
 
 
 def _remember(key: str, head: TrainedHead) -> None:

@@ -23,7 +23,7 @@ from heads.parts.menu import head as heads_shelf
 from heads.parts.menu import layers as layers_shelf
 from heads.parts.menu import pooling as poolings_shelf
 from heads.parts.menu import resolve
-from heads.pipeline import checkpoint, runs
+from heads.pipeline import checkpoint, disk, kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
@@ -70,13 +70,13 @@ def logits(small: Backbone) -> Callable[[TrainedHead], Tensor]:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, on disk and in memory."""
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(runs, "_recent", OrderedDict())
+    monkeypatch.setattr(kept, "_recent", OrderedDict())
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(runs, "_recent", OrderedDict())
+    return lambda: monkeypatch.setattr(kept, "_recent", OrderedDict())
 
 
 # Round trips
@@ -270,11 +270,11 @@ def test_what_is_kept_is_found_in_memory_and_after_a_restart(
     logits: Callable[[TrainedHead], Tensor],
 ) -> None:
     head = heads["attention+linear"]
-    assert runs.recall("a" * 40, small, LIMITS) is None
-    runs.keep("a" * 40, head)
-    assert runs.recall("a" * 40, small, LIMITS) is head
+    assert kept.recall("a" * 40, small, LIMITS) is None
+    kept.keep("a" * 40, head)
+    assert kept.recall("a" * 40, small, LIMITS) is head
     restart()
-    again = runs.recall("a" * 40, small, LIMITS)
+    again = kept.recall("a" * 40, small, LIMITS)
     assert again is not None
     assert again is not head
     assert torch.equal(logits(again), logits(head))
@@ -300,21 +300,21 @@ def test_a_spoilt_file_counts_as_none_and_is_replaced(
     spoil: Callable[[Path], object],
 ) -> None:
     head, key = heads["mean+linear"], "b" * 40
-    runs.keep(key, head)
+    kept.keep(key, head)
     spoil(own_cache / "heads" / f"{key}.safetensors")
     restart()
-    assert runs.recall(key, small, LIMITS) is None
-    runs.keep(key, head)
+    assert kept.recall(key, small, LIMITS) is None
+    kept.keep(key, head)
     restart()
-    assert runs.recall(key, small, LIMITS) is not None
+    assert kept.recall(key, small, LIMITS) is not None
 
 
 def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
     heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, restart: Callable[[], None]
 ) -> None:
-    runs.keep("c" * 40, heads["mean+linear"])
+    kept.keep("c" * 40, heads["mean+linear"])
     restart()
-    assert runs.recall("c" * 40, small, Limits(head_parameters=10)) is None
+    assert kept.recall("c" * 40, small, Limits(head_parameters=10)) is None
 
 
 @pytest.mark.parametrize("place", ["a file", "under a file", "/proc/none"])
@@ -330,10 +330,10 @@ def test_keeping_does_not_fail_where_nothing_can_be_written(
     (tmp_path / "a file").write_text("")
     folder = {"a file": tmp_path / "a file", "under a file": tmp_path / "a file" / "x"}
     monkeypatch.setenv("HEADS_CACHE", str(folder.get(place, place)))
-    runs.keep("d" * 40, heads["mean+linear"])
-    assert runs.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
+    kept.keep("d" * 40, heads["mean+linear"])
+    assert kept.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
     restart()
-    assert runs.recall("d" * 40, small, LIMITS) is None
+    assert kept.recall("d" * 40, small, LIMITS) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
@@ -343,7 +343,7 @@ def test_keeping_does_not_fail_in_a_folder_of_others(
     own_cache.mkdir()
     own_cache.chmod(0o500)
     try:
-        runs.keep("e" * 40, heads["mean+linear"])
+        kept.keep("e" * 40, heads["mean+linear"])
         assert os.geteuid() == 0 or not list(own_cache.iterdir())
     finally:
         own_cache.chmod(0o700)
@@ -356,7 +356,7 @@ def test_keeping_does_not_fail_on_a_full_disk(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
     try:
-        runs.keep("f" * 40, heads["mean+linear"])
+        kept.keep("f" * 40, heads["mean+linear"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list((own_cache / "heads").iterdir())
@@ -365,12 +365,12 @@ def test_keeping_does_not_fail_on_a_full_disk(
 def test_only_so_many_heads_stay_in_memory(
     heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "IN_MEMORY_BYTES", 2 * runs._bytes(heads["mean+linear"]))
+    monkeypatch.setattr(kept, "IN_MEMORY_BYTES", 2 * kept._bytes(heads["mean+linear"]))
     head = heads["mean+linear"]
     for key in ("a", "b", "c"):
-        runs.keep(key, head)
-    assert runs.recall("c", small, LIMITS) is head
-    again = runs.recall("a", small, LIMITS)
+        kept.keep(key, head)
+    assert kept.recall("c", small, LIMITS) is head
+    again = kept.recall("a", small, LIMITS)
     assert again is not None
     assert again is not head
 
@@ -383,9 +383,9 @@ def test_threads_keep_and_recall_at_once(
     def work() -> None:
         try:
             for number in range(8):
-                runs.keep(f"{number % 2}" * 40, heads["mean+linear"])
+                kept.keep(f"{number % 2}" * 40, heads["mean+linear"])
                 restart()
-                assert runs.recall(f"{number % 2}" * 40, small, LIMITS) is not None
+                assert kept.recall(f"{number % 2}" * 40, small, LIMITS) is not None
         except BaseException as error:
             failures.append(error)
 
@@ -420,7 +420,7 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
         ("mean+linear", rows, small, replace(FEW, epochs=2)),
         ("mean+linear", rows, small, replace(FEW, held_out=0.3)),
     ]
-    found = [runs.fingerprint(*given) for given in asked]
+    found = [kept.fingerprint(*given) for given in asked]
     assert len(set(found)) == len(found)
     assert all(len(name) == 40 and int(name, 16) >= 0 for name in found)
 
@@ -429,8 +429,8 @@ def test_a_fingerprint_is_the_same_for_the_same_recipe_otherwise_written(
     small: Backbone, rows: Corpus
 ) -> None:
     written = ["mean+linear", " Mean + Linear ", "mean+linear?dropout=0.1"]
-    names = {runs.fingerprint(recipe, rows, small, FEW) for recipe in written}
-    names.add(runs.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
+    names = {kept.fingerprint(recipe, rows, small, FEW) for recipe in written}
+    names.add(kept.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
     assert len(names) == 1
 
 
@@ -456,17 +456,17 @@ def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
         raise Spilt
 
     with pytest.raises(Spilt):
-        runs.write(path, spill)
+        disk.write(path, spill)
     assert list(path.parent.iterdir()) == []
-    runs.write(path, filling("whole"))
+    disk.write(path, filling("whole"))
     with pytest.raises(Spilt):
-        runs.write(path, spill)
+        disk.write(path, spill)
     assert [found.read_text() for found in path.parent.iterdir()] == ["whole"]
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     path, seen = tmp_path / "file", set()
-    runs.write(path, filling("a" * 100_000))
+    disk.write(path, filling("a" * 100_000))
     stop = threading.Event()
 
     def read() -> None:
@@ -477,7 +477,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for letter in "bcd" * 10:
-        runs.write(path, filling(letter * 100_000))
+        disk.write(path, filling(letter * 100_000))
     stop.set()
     reader.join()
     assert seen == {100_000}
