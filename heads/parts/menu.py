@@ -40,6 +40,14 @@ class Order:
     head_options: Mapping[str, Value]
 
     @property
+    def reading(self) -> str:
+        """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
+        kept = [
+            (name, value) for name, value in self.recipe.options if name in self.pooling.options
+        ]
+        return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
+
+    @property
     def learns_to_read(self) -> bool:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)

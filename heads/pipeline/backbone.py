@@ -22,6 +22,7 @@ from heads.pipeline.states import Encoded, States, layers_of
 from heads.pipeline.weights import Pooler
 
 TOKENS_A_BATCH = 2048
+TOKENS_ENOUGH = 512  # of one length make a batch of their own
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
 
 
@@ -198,12 +199,15 @@ class Backbone:
             The row numbers of a batch and its states.
         """
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-        while order:
-            longest = len(texts[order[0]])
-            count = max(1, min(most, TOKENS_A_BATCH // longest))
-            if self.reads_padding:
-                count = min(count, sum(len(texts[row]) == longest for row in order))
-            rows, order = order[:count], order[count:]
+        start = 0
+        while start < len(order):
+            longest = len(texts[order[start]])
+            end = min(len(order), start + max(1, min(most, TOKENS_A_BATCH // longest)))
+            alike = next((n for n in range(start, end) if len(texts[order[n]]) < longest), end)
+            # Texts of one length need no padding and no mask, so a batch of them is faster.
+            if self.reads_padding or (alike - start) * longest >= TOKENS_ENOUGH:
+                end = alike
+            rows, start = order[start:end], end
             yield rows, self.states([texts[row] for row in rows])
 
 

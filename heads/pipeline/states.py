@@ -78,6 +78,10 @@ def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
         hidden = [last]
     hidden[-1] = last
     tokens = mask.shape[1]
-    places = torch.arange(tokens) * last.shape[1] // tokens
+    if last.shape[1] != tokens:
+        places = torch.arange(tokens) * last.shape[1] // tokens
+        hidden = [states[:, places] for states in hidden]
     padding = (mask == 0)[..., None]
-    return tuple(states[:, places].masked_fill(padding, 0.0) for states in hidden)
+    if not padding.any():  # nothing to fill: most batches hold texts of one length
+        return tuple(hidden)
+    return tuple(states.masked_fill(padding, 0.0) for states in hidden)
