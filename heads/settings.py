@@ -37,11 +37,71 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """How many heads are trained and compared: the same rows and seeds for every one of them."""
+
+    seeds: int = field(
+        default=3,
+        metadata={"says": "Repetitions: other splits, or other new weights.", "low": 1, "high": 50},
+    )
+    held_out: float = field(
+        default=0.25,
+        metadata={
+            "says": "Share of the rows that is scored, where the data have no test set.",
+            "low": 0.05,
+            "high": 0.9,
+        },
+    )
+    development: float = field(
+        default=0.15,
+        metadata={
+            "says": "Share of the rows on which settings are chosen.",
+            "low": 0.05,
+            "high": 0.5,
+        },
+    )
+    per_class: int = field(
+        default=0,
+        metadata={
+            "says": "Learn from that many rows a class only, drawn anew for each seed; 0: all.",
+            "low": 0,
+            "high": 100_000,
+        },
+    )
+    class_weights: bool = field(
+        default=False,
+        metadata={"says": "Rows of rare classes count more, so that all classes count alike."},
+    )
+    curve: bool = field(
+        default=True,
+        metadata={"says": "Also train the leaders on a quarter and on half of the rows."},
+    )
+    budget_seconds: int = field(
+        default=0,
+        metadata={
+            "says": "Stop after that many seconds and keep what is done; 0: no end.",
+            "low": 0,
+            "high": 1_000_000,
+        },
+    )
+    seed: int = field(
+        default=0, metadata={"says": "Seed of splits, new weights and dropout.", "low": 0}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks."""
 
     public: bool = False
     recipes: int = 16
+    cells: int = 400
+    upload_bytes: int = 2_000_000_000
+    unpacked_bytes: int = 8_000_000_000
+    rows: int = 5_000_000
+    columns: int = 1_000
+    classes: int = 1_000
+    label_characters: int = 100
     text_characters: int = 20_000
     tokens: int = 256
     head_parameters: int = 50_000_000
@@ -60,6 +120,12 @@ class Limits:
 PUBLIC = Limits(
     public=True,
     recipes=4,
+    cells=64,
+    upload_bytes=10_000_000,
+    unpacked_bytes=50_000_000,
+    rows=20_000,
+    columns=50,
+    classes=200,
     head_parameters=5_000_000,
     pooled_width=32_768,
     model_layers=64,
@@ -82,6 +148,14 @@ def cache_folder() -> Path:
     """Where trained heads are kept between starts: $HEADS_CACHE or ~/.cache/head-to-head."""
     home = os.environ.get("HEADS_CACHE")
     return Path(home) if home else Path.home() / ".cache" / "head-to-head"
+
+
+def runs_folder() -> Path:
+    """Where runs are kept: $HEADS_RUNS, or beside $HEADS_CACHE, or in the user's own data."""
+    home, cache = os.environ.get("HEADS_RUNS"), os.environ.get("HEADS_CACHE")
+    if home or cache:
+        return Path(home) if home else Path(str(cache)) / "runs"
+    return Path.home() / ".local" / "share" / "head-to-head" / "runs"
 
 
 def is_offline() -> bool:

@@ -13,12 +13,20 @@ from typing import Any
 
 from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
 from heads.settings import limits, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MODEL = "all-MiniLM-L6-v2"
 SAMPLES = "sentiment, intents, pairs or aspects"
+COLUMNS = {
+    "text": "the column of the texts; guessed, if not named",
+    "pair": "the column of second texts",
+    "label": "the column of the labels",
+    "split": "the column that says train, validation or test",
+}
+FORMATS = "CSV, TSV, JSONL, JSON, Parquet or a datasets folder"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,10 +87,54 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
     verb.set_defaults(run=run.explain)
 
+    _add_grid_verbs(verbs, common)
     _add_export(verbs, common)
     _add_catalogue_verbs(verbs, common)
     _add_other_verbs(verbs, common)
     return parser
+
+
+def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+    verb = verbs.add_parser(
+        "train", parents=[common], help="a grid of heads on your own data, compared"
+    )
+    verb.add_argument("data", nargs="?", default="", help=f"{SAMPLES}; or a file: {FORMATS}")
+    verb.add_argument(
+        "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
+    )
+    verb.add_argument("--grid", default="small", choices=("small", "full"), help="without -r")
+    verb.add_argument(
+        "--test", default="", metavar="FILE", help="rows to score, instead of a split"
+    )
+    verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="the run's folder, a new one")
+    verb.add_argument(
+        "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
+    )
+    for column, says in COLUMNS.items():
+        verb.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
+    verb.add_argument(
+        "--header", default="guess", choices=("guess", "yes", "no"), help="does line 1 name columns"
+    )
+    grid.add_contest(verb)
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=grid.train)
+
+    verb = verbs.add_parser("runs", parents=[common], help="the runs that are kept")
+    verb.add_argument("run", nargs="*", help="show one, or compare some")
+    verb.add_argument("--delete", action="store_true", help="delete the runs that are named")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=grid.runs)
+
+    verb = verbs.add_parser("reproduce", parents=[common], help="compute a published figure anew")
+    verb.add_argument("name", help="banking77")
+    verb.add_argument("--data", type=Path, required=True, metavar="DIR", help="train.csv, test.csv")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(run=grid.reproduce)
+
+    verb = verbs.add_parser("work", help=argparse.SUPPRESS)
+    verb.add_argument("folder", type=Path)
+    verb.set_defaults(run=grid.work, parts_file=None)
 
 
 def _add_catalogue_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
@@ -119,7 +171,10 @@ def _add_export(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.add_argument("recipe", help="such as cls+bert, or own: the head that a model came with")
     verb.add_argument("to", type=Path, help="a new folder; with --onnx a file")
     verb.add_argument(
-        "--data", default="sentiment", metavar="NAME", help=f"{SAMPLES}, or a CSV file (text,label)"
+        "--data", default="sentiment", metavar="NAME", help=f"{SAMPLES}, or a file: {FORMATS}"
+    )
+    verb.add_argument(
+        "--run", dest="run_name", default="", metavar="RUN", help="take a head of this run instead"
     )
     verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")

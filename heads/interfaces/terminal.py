@@ -34,11 +34,11 @@ def comparison(found: Comparison) -> None:
             f"{lines[-1][:-1]}; trained on {trained.rows} rows of the sample {found.sample}, "
             f"scored on {trained.scores.rows} others."
         )
-    _show(found.verdict, *tables, *lines)
+    show(found.verdict, *tables, *lines)
 
 
 def _answers(predictions: Sequence[Prediction]) -> Table:
-    table = _table("", *(p.name for p in predictions))
+    table = table_of("", *(p.name for p in predictions))
     gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
     for place, name in enumerate(predictions[0].classes):
         cells = (f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}" for p in predictions)
@@ -58,7 +58,7 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
 def explanations(found: Sequence[Explanation], difference: str) -> None:
     """A station a row, from tokens to logits, for each recipe."""
     for item in found:
-        table = _table("layer", "does", "shape", "parameters", "weights")
+        table = table_of("layer", "does", "shape", "parameters", "weights")
         for step in item.steps:
             origins = {_origin(fact) for fact in step.tensors}
             where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
@@ -75,19 +75,19 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
         head = f"{item.recipe} on {item.model}, {counted(item.classes, 'class')}"
         tail = [*item.formula, f"Reads: {reads}", *notes, *item.sources]
         to_learn = " to learn" * item.is_to_be_trained
-        _show(f"{head}: {item.parameters:,} parameters{to_learn}.", table, *tail)
+        show(f"{head}: {item.parameters:,} parameters{to_learn}.", table, *tail)
     if difference:
-        _show(difference)
+        show(difference)
 
 
 def parts(shelves: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
     """A part a row, with its sentence and its options."""
     for title, shelf in shelves.items():
-        table = _table(title, "what it does", "options")
+        table = table_of(title, "what it does", "options")
         for part in shelf:
             options = ", ".join(f"{name}={value}" for name, value in part["options"].items())
             table.add_row(*map(Text, (part["name"], part["says"], options)))
-        _show(table)
+        show(table)
 
 
 def _origin(fact: TensorFact) -> str:
@@ -96,7 +96,7 @@ def _origin(fact: TensorFact) -> str:
 
 def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -> None:
     """A family a row: its class, its form, its recipe; and whether the walk found it equal."""
-    table = _table(
+    table = table_of(
         "family", "class", "form", "recipe, or why there is none", *["equal"] * bool(found)
     )
     for item in entries:
@@ -106,21 +106,21 @@ def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -
         checked = (told[step["equal"]].replace("(0.0)", "(to the bit)"),) if step else ()
         table.add_row(*map(Text, (*cells, *checked)))
     here = [item for item in entries if item.recipe]
-    _show(table, f"{len(here)} of {len(entries)} families are a recipe here.")
+    show(table, f"{len(here)} of {len(entries)} families are a recipe here.")
     if found:
         equal = sum(step["equal"] is True for step in found.values())
         exact = sum(step["max_difference"] == 0 for step in found.values())
-        _show(f"{equal} give the very logits of their class, {exact} of them to the last bit.")
+        show(f"{equal} give the very logits of their class, {exact} of them to the last bit.")
 
 
 def diagnosis(found: Diagnosis) -> None:
     """A change of the input a paragraph: what the logits do, why, and what to do."""
     recipe = f" is {found.recipe}" if found.recipe else f": {found.no_recipe}"
-    _show(found.verdict, "", f"{found.class_name}{recipe}.".replace("..", "."), *found.notes, "")
+    show(found.verdict, "", f"{found.class_name}{recipe}.".replace("..", "."), *found.notes, "")
     for item in found.findings:
-        _show(Text(f"{item.title}: {effect(item)}.", style="bold" if item.changes else ""))
+        show(Text(f"{item.title}: {effect(item)}.", style="bold" if item.changes else ""))
         told = (item.why, item.advice, item.error and f"It says: {item.error}")
-        _show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
+        show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
 
 
 def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
@@ -128,7 +128,7 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
     scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
-    _show(
+    show(
         f"{what} ({counted(len(classifier.classes), 'class')}{scores}) is now {_what(found)}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *found.notes,
@@ -146,25 +146,27 @@ def _what(found: Exported | OnnxReport) -> str:
 
 def sentences(text: str) -> None:
     """A text, broken into lines where the terminal ends."""
-    _show(text)
+    show(text)
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Any rows under their columns."""
-    table = _table(*columns)
+    table = table_of(*columns)
     for row in rows:
         table.add_row(*map(Text, row))
-    _show(table)
+    show(table)
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
+    """An empty table under these columns, as all of ours look."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, column in enumerate(columns):
         table.add_column(Text(column), overflow="fold", no_wrap=place == 0)
     return table
 
 
-def _show(*items: str | Table | Text | Padding) -> None:
+def show(*items: str | Table | Text | Padding) -> None:
+    """Prints texts and tables, each on lines of its own."""
     console = Console()
     for item in items:
         # A text of a user's is no markup, whatever stands in it.

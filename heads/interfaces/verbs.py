@@ -18,9 +18,9 @@ def compare(asked: argparse.Namespace) -> None:
     events = comparing(
         text, asked.pair, recipes=asked.recipe or RECIPES, model=asked.model, sample=asked.sample
     )
-    found = _last(events).comparison
+    found = last_of(events).comparison
     if asked.json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
     else:
         from heads.interfaces import terminal
 
@@ -35,12 +35,12 @@ def explain(asked: argparse.Namespace) -> None:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
     text = asked.text or TEXT
     settings = {"model": asked.model, "sample": asked.sample}
-    found = [_last(explaining(recipe, text, asked.pair, **settings)) for recipe in asked.recipe]
+    found = [last_of(explaining(recipe, text, asked.pair, **settings)) for recipe in asked.recipe]
     differs = difference(*asked.recipe, model=asked.model) if len(found) == 2 else ""
     if asked.json and differs:
-        _print_json({"recipes": [item.as_json() for item in found], "difference": differs})
+        print_json({"recipes": [item.as_json() for item in found], "difference": differs})
     elif asked.json:
-        _print_json(found[0].as_json())
+        print_json(found[0].as_json())
     else:
         from heads.interfaces import terminal
 
@@ -52,7 +52,7 @@ def parts(asked: argparse.Namespace) -> None:
     from heads.parts import menu
 
     if asked.json:
-        _print_json(menu.parts())
+        print_json(menu.parts())
     else:
         from heads.interfaces import terminal
 
@@ -67,7 +67,7 @@ def fetch(asked: argparse.Namespace) -> None:
     folder = fetch(asked.model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(asked.model, limits=limits(), download=False)
     if asked.json:
-        _print_json({"model": backbone.id, "revision": backbone.revision, "folder": str(folder)})
+        print_json({"model": backbone.id, "revision": backbone.revision, "folder": str(folder)})
     else:
         print(f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads.")
 
@@ -90,7 +90,7 @@ def app(asked: argparse.Namespace) -> None:
     page.block_thread()
 
 
-def _last(events: Iterable[Any]) -> Any:
+def last_of(events: Iterable[Any]) -> Any:
     """The last of a stream of events; on a terminal, the progress before it is shown."""
     from rich.console import Console
 
@@ -104,7 +104,8 @@ def _last(events: Iterable[Any]) -> Any:
     return event
 
 
-def _print_json(values: object) -> None:
+def print_json(values: object) -> None:
+    """Prints plain values as JSON."""
     print(json.dumps(values, ensure_ascii=False, indent=2))
 
 
@@ -115,7 +116,7 @@ def families(asked: argparse.Namespace) -> None:
     entries = [entry(name) for name in asked.family] or list(catalogue())
     found = _walked([item.model_type for item in entries]) if asked.check else {}
     if asked.json:
-        _print_json([item.as_json() | found.get(item.model_type, {}) for item in entries])
+        print_json([item.as_json() | found.get(item.model_type, {}) for item in entries])
     else:
         from heads.interfaces import terminal
 
@@ -137,7 +138,7 @@ def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
             step = compare_family(model_type)
             found[model_type] = {"equal": step.equal, "max_difference": step.max_difference}
 
-    _last(steps())
+    last_of(steps())
     return found
 
 
@@ -147,7 +148,7 @@ def diff(asked: argparse.Namespace) -> None:
 
     says = difference(asked.one, asked.other, model=asked.model)
     if asked.json:
-        _print_json({"one": asked.one, "other": asked.other, "difference": says})
+        print_json({"one": asked.one, "other": asked.other, "difference": says})
     else:
         from heads.interfaces import terminal
 
@@ -160,7 +161,7 @@ def doctor(asked: argparse.Namespace) -> None:
 
     found = examine(asked.model)
     if asked.json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
     else:
         from heads.interfaces import terminal
 
@@ -174,7 +175,7 @@ def twin(asked: argparse.Namespace) -> None:
     if not asked.family:
         listed = {twin_id(name): item.says for name, item in TWINS.items()}
         if asked.json:
-            _print_json([{"model": name, "says": says} for name, says in listed.items()])
+            print_json([{"model": name, "says": says} for name, says in listed.items()])
         else:
             from heads.interfaces import terminal
 
@@ -183,7 +184,7 @@ def twin(asked: argparse.Namespace) -> None:
     folder = twin_folder(asked.family)
     name = twin_id(asked.family)
     if asked.json:
-        _print_json({"model": name, "folder": str(folder)})
+        print_json({"model": name, "folder": str(folder)})
     else:
         print(f"{name} is ready: {folder}")
         print(f'Use it as any base model: heads compare "Not bad at all." --model {name}')
@@ -196,10 +197,16 @@ def export(asked: argparse.Namespace) -> None:
     from heads.pipeline.fitting import training
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
-    classifier = _last(training(asked.recipe, asked.data, model=asked.model))
+    if asked.run_name:
+        from heads.pipeline.runs.folder import find
+        from heads.pipeline.runs.heads_of import classifier as of_run
+
+        classifier = of_run(find(asked.run_name), asked.recipe, limits())
+    else:
+        classifier = last_of(training(asked.recipe, asked.data, model=asked.model))
     found = (export_onnx if asked.onnx else write)(classifier, asked.to)
     if asked.json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
     else:
         from heads.interfaces import terminal
 

@@ -4,7 +4,7 @@ Legend: n texts, w width of the pooled vector, c classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
@@ -17,7 +17,7 @@ from heads.pipeline.metrics import Scores
 from heads.pipeline.native import NativeHead, native_head
 from heads.pipeline.notation import last_linear
 from heads.pipeline.states import States
-from heads.recipe import Recipe
+from heads.recipe import Recipe, Value
 from heads.settings import Limits, Training
 
 
@@ -34,12 +34,7 @@ class Assembly(nn.Module):
         if order.late and not self.reader.weighs:
             what = f"{order.pooling.name} does not weigh tokens, so it cannot pool their logits."
             raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
-        self.head: nn.Sequential = order.head.make(self.reader.width, classes, **order.head_options)
-        begun = begun_with(order, backbone, self.head)
-        self.pretrained = tuple(begun)
-        own = self.head.state_dict()
-        for name, tensor in begun.items():
-            own[name].copy_(tensor)
+        self.head, self.pretrained = new_head(order, backbone, self.reader.width, classes)
 
     def forward(self, states: States) -> Tensor:
         read = self.reader(states)
@@ -65,6 +60,7 @@ class TrainedHead:
         module: The trained module, in evaluation mode.
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
         numbers: Whether its outputs are numbers (regression), not classes.
+        chosen: The settings that a grid chose for it; empty where none were searched.
     """
 
     recipe: Recipe
@@ -78,6 +74,7 @@ class TrainedHead:
     module: Assembly
     new: tuple[str, ...] = ()
     numbers: bool = False
+    chosen: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:
@@ -88,6 +85,18 @@ class TrainedHead:
     def parameters(self) -> int:
         """How many numbers were learned or solved for, the pooling's included."""
         return sum(tensor.numel() for tensor in self.module.parameters())
+
+
+def new_head(
+    order: Order, backbone: Backbone, width: int, classes: int
+) -> tuple[nn.Sequential, tuple[str, ...]]:
+    """An untrained head, and the names of its tensors that the base model brought along."""
+    chain: nn.Sequential = order.head.make(width, classes, **order.head_options)
+    begun = begun_with(order, backbone, chain)
+    own = chain.state_dict()
+    for name, tensor in begun.items():
+        own[name].copy_(tensor)
+    return chain, tuple(begun)
 
 
 def begun_with(order: Order, backbone: Backbone, chain: nn.Sequential) -> dict[str, Tensor]:

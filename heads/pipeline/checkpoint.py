@@ -38,6 +38,7 @@ def save(head: TrainedHead, path: Path) -> None:
         "rows": head.rows,
         "scores": dataclasses.asdict(head.scores),
         "training": dataclasses.asdict(head.training),
+        "chosen": dict(head.chosen),
     }
     tensors = {name: tensor.contiguous() for name, tensor in head.module.state_dict().items()}
     save_file(tensors, path, metadata={KEY: json.dumps(facts)})
@@ -73,6 +74,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             rows=facts["rows"],
             scores=Scores(**facts["scores"]),
             training=Training(**facts["training"]),
+            chosen=dict(facts.get("chosen", {})),
             module=module.eval().requires_grad_(False),
         )
     except CheckpointError:

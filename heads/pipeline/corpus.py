@@ -1,22 +1,21 @@
-"""Texts and their labels: from a table or from what a user typed to a `Corpus`.
+"""Texts and their labels as a `Corpus`, and fair splits of it.
 
 Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
 """
 
-import csv
 import hashlib
-import io
 import random
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from heads.errors import DataError
 from heads.settings import Limits
 
 SEPARATOR = "|"
-KEPT_CONTROLS = "\n\t"
+# Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +30,8 @@ class Corpus:
         targets: For each row the numbers of its classes: one, or any number for `many`.
         many: Whether a row may have any number of classes.
         fingerprint: A digest of all of it.
+        lines: The line of the file on which each row begins; empty where there is no file.
+        parts: "train", "validation" or "test" for each row; empty where no split is given.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Corpus:
     targets: tuple[tuple[int, ...], ...]
     many: bool
     fingerprint: str
+    lines: tuple[int, ...] = ()
+    parts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -58,83 +61,41 @@ def gate(text: object, limits: Limits, what: str = "sentence") -> str:
         raise DataError(f"The {what} must be a text, not {type(text).__name__}.", "Type it.")
     most = limits.text_characters
     text = unicodedata.normalize("NFC", text[:most])[:most]  # which can make a text longer
-    # Cc are control characters; Cs are lone surrogates, on which tokenizers fail.
-    text = "".join(
-        letter
-        for letter in text
-        if letter in KEPT_CONTROLS or unicodedata.category(letter) not in ("Cc", "Cs")
-    ).strip()
+    text = CONTROLS.sub("", text).strip()
     if not text:
         raise DataError(f"The {what} is empty.", f"Type a {what} first.")
     return text
 
 
-def read(path: Path, limits: Limits) -> Corpus:
-    """Reads a CSV file in UTF-8 with the columns text,label or text_a,text_b,label.
+def folded(text: str, pair: str = "") -> str:
+    r"""What two rows share that repeat each other: without case and spaces.
 
-    Everything is read as strings. Where a label holds `|`, rows may have any number of
-    labels, and an empty cell means none.
-
-    Raises:
-        DataError: The file is missing, or not such a table; names the line.
+    >>> folded("Not  bad.\n") == folded("not bad. ")
+    True
     """
-    lines, rows = _cells(path)
-    header = [name.strip().lower() for name in rows[0]] if rows else []
-    if header not in (["text", "label"], ["text_a", "text_b", "label"]):
-        what = f"{path.name} has the columns {', '.join(header) or '(none)'}."
-        raise DataError(what, "Name them text,label or text_a,text_b,label.", line=1)
-    texts: list[list[str]] = [[] for _ in header[:-1]]
-    for line, row in zip(lines[1:], rows[1:], strict=True):
-        if len(row) != len(header):
-            what = f"Line {line} of {path.name} has {len(row)} cells, not {len(header)}."
-            raise DataError(what, "Put quotes around cells that hold commas.", line=line)
-        for column, cell in zip(texts, row[:-1], strict=True):
-            try:
-                column.append(gate(cell, limits, "text"))
-            except DataError as error:
-                what = f"Line {line} of {path.name}: {error.what}"
-                raise DataError(what, "Fill it, or leave the row out.", line=line) from None
-    labels = [row[-1] for row in rows[1:]]
-    return build(path.stem, texts[0], labels, pairs=texts[1] if len(texts) > 1 else ())
-
-
-def _cells(path: Path) -> tuple[list[int], list[list[str]]]:
-    """The rows of a CSV file, and the line on which each begins."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        what = f"{path.name} cannot be read ({error.strerror})."
-        raise DataError(what, "Check the file.") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        what = f"{path.name} is not UTF-8 on line {line}."
-        raise DataError(what, "Save it as UTF-8.", line=line) from None
-    lines, rows, line = [], [], 1
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            lines.append(line)
-            rows.append(row)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        what = f"{path.name} is no CSV from line {line} on ({error})."
-        raise DataError(what, "Close the quotes that were opened there.", line=line) from None
-    return lines, rows
+    return " ".join(text.casefold().split()) + "\n" + " ".join(pair.casefold().split())
 
 
 def build(
-    name: str, texts: Sequence[str], labels: Sequence[str], pairs: Sequence[str] = ()
+    name: str,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    pairs: Sequence[str] = (),
+    separator: str = SEPARATOR,
+    parts: Sequence[str] = (),
 ) -> Corpus:
     """Makes a corpus of gated texts and the cells of a label column.
+
+    Args:
+        separator: Where a label holds it, rows may have any number of labels, and an empty
+            cell means none; "" means one label a row.
 
     Raises:
         DataError: Fewer than two classes, or a row without a label where rows have one.
     """
-    many = any(SEPARATOR in label for label in labels)
+    many = bool(separator) and any(separator in label for label in labels)
     sets = [
-        sorted({part.strip() for part in label.split(SEPARATOR)} - {""}) if many
+        sorted({part.strip() for part in label.split(separator)} - {""}) if many
         else [label.strip()]
         for label in labels
     ]  # fmt: skip
@@ -146,7 +107,8 @@ def build(
         found = f"found only '{classes[0]}'" if classes else "found none"
         raise DataError(f"{name} needs at least 2 classes; {found}.", "Add rows of another class.")
     number = {label: index for index, label in enumerate(classes)}
-    digest = hashlib.sha256(repr((list(texts), list(pairs), sets)).encode())
+    told = (list(texts), list(pairs), sets, *([list(parts)] if parts else []))
+    digest = hashlib.sha256(repr(told).encode())
     return Corpus(
         name=name,
         texts=tuple(texts),
@@ -155,13 +117,23 @@ def build(
         targets=tuple(tuple(number[label] for label in names) for names in sets),
         many=many,
         fingerprint=digest.hexdigest(),
+        parts=tuple(parts),
     )
+
+
+def twins(corpus: Corpus) -> list[int]:
+    """For each row the number of the first row with the same texts, but for case and spaces."""
+    first: dict[str, int] = {}
+    seconds = corpus.pairs or [""] * len(corpus)
+    keys = (folded(*pair) for pair in zip(corpus.texts, seconds, strict=True))
+    return [first.setdefault(key, row) for row, key in enumerate(keys)]
 
 
 def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]]:
     """Row numbers to train on and to hold out, every class in proportion.
 
-    Rows are shuffled, laid out class by class, and every so-manieth one is held out.
+    Rows are shuffled, laid out class by class, and every so-manieth one is held out. Rows that
+    repeat each other stay together, so that no text is both trained on and scored.
 
     Args:
         share: The share that is held out, between 0 and 1.
@@ -169,8 +141,16 @@ def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]
     Returns:
         The rows to train on and the rows held out, each in ascending order.
     """
-    rows = list(range(len(corpus)))
-    random.Random(seed).shuffle(rows)
-    rows.sort(key=lambda row: corpus.targets[row])  # stable: shuffled within a class
-    held = {row for place, row in enumerate(rows) if int((place + 1) * share) > int(place * share)}
-    return [row for row in sorted(rows) if row not in held], sorted(held)
+    groups: dict[int, list[int]] = {}
+    for row, first in enumerate(twins(corpus)):
+        groups.setdefault(first, []).append(row)
+    order = list(groups)
+    random.Random(seed).shuffle(order)
+    order.sort(key=lambda row: corpus.targets[row])  # stable: shuffled within a class
+    rows, held, seen = [], [], 0
+    for first in order:
+        group = groups[first]
+        seen += len(group)
+        fits = len(held) + len(group) <= int(seen * share)
+        (held if fits else rows).extend(group)
+    return sorted(rows), sorted(held)

@@ -9,10 +9,11 @@ from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
 from heads.pipeline import imported
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, read
+from heads.pipeline.corpus import Corpus
 from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, trained
+from heads.pipeline.table import read
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits
@@ -30,8 +31,8 @@ def train(
 
     Args:
         recipe: For example ``"cls+roberta"``.
-        data: A sample (sentiment, intents, pairs, aspects), or a CSV file in UTF-8 with the
-            columns text,label or text_a,text_b,label.
+        data: A sample (sentiment, intents, pairs, aspects), or a CSV, TSV, JSONL or Parquet
+            file, or a folder saved by `datasets`, with a column of texts and one of labels.
         model: The bundled base model, a Hub id, or a folder.
 
     Returns:
@@ -78,7 +79,7 @@ def corpus_named(data: str | Path, limits: Limits) -> Corpus:
         return corpus_of(SAMPLES[str(data)], limits)
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    if not Path(data).is_file():
+    if not Path(data).exists():
         what = f"There is no sample and no file called {str(data)[:80]}."
-        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a CSV file.")
-    return read(Path(data), limits)
+        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
+    return read(Path(data), limits).corpus

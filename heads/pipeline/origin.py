@@ -10,10 +10,16 @@ from typing import Any
 
 
 @cache
-def own_code() -> str:
-    """A digest of this package's parts and pipeline, and the versions that compute with them."""
+def own_code(*modules: str) -> str:
+    """A digest of code of this package, and the versions that compute with it.
+
+    Args:
+        modules: Files of the pipeline that matter besides the parts; all, if none is named.
+    """
     package = Path(__file__).parents[1]
-    files = sorted(path for name in ("parts", "pipeline") for path in (package / name).glob("*.py"))
+    pipeline = [package / "pipeline" / f"{name}.py" for name in modules]
+    files = sorted((package / "parts").glob("*.py"))
+    files += pipeline or sorted((package / "pipeline").glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
     return digest.hexdigest() + version("torch") + version("transformers")
 

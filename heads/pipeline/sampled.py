@@ -8,7 +8,8 @@ from heads.parts.samples import Sample, sample
 from heads.pipeline import kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, read
+from heads.pipeline.corpus import SEPARATOR, Corpus
+from heads.pipeline.table import Columns, read
 from heads.pipeline.training import Progress, Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -32,8 +33,14 @@ def sample_for(name: str, pair: str) -> Sample:
 
 @cache
 def corpus_of(data: Sample, limits: Limits) -> Corpus:
-    """The rows of a sample, read once."""
-    return read(data.path, limits)
+    """The rows of a sample, read once; in the samples `|` stands between labels."""
+    columns = Columns(
+        text="text_a" if data.pair else "text",
+        label="label",
+        pair="text_b" if data.pair else "",
+        separator=SEPARATOR,
+    )
+    return read(data.path, limits, columns).corpus
 
 
 def trained(

@@ -82,6 +82,7 @@ def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
         places = torch.arange(tokens) * last.shape[1] // tokens
         hidden = [states[:, places] for states in hidden]
     padding = (mask == 0)[..., None]
-    if not padding.any():  # nothing to fill: most batches hold texts of one length
+    # Most batches hold texts of one length; what is being exported must not look at values.
+    if not torch.compiler.is_compiling() and not padding.any():
         return tuple(hidden)
     return tuple(states.masked_fill(padding, 0.0) for states in hidden)

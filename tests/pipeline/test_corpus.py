@@ -5,7 +5,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,7 +13,8 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.parts.samples import SAMPLES
-from heads.pipeline.corpus import Corpus, build, gate, read, split
+from heads.pipeline.corpus import Corpus, build, gate, split, twins
+from heads.pipeline.sampled import corpus_of
 from heads.settings import PUBLIC, Limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
@@ -84,109 +84,7 @@ def test_the_gate_is_quick_on_endless_combining_marks(seconds: Callable[[], floa
     assert seconds() < 2
 
 
-# Reading
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Callable[..., Path]:
-    def write(content: str | bytes) -> Path:
-        path = tmp_path / "table.csv"
-        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-        return path
-
-    return write
-
-
-def test_everything_is_read_as_a_string(table: Callable[..., Path]) -> None:
-    corpus = read(table("text,label\n007,NA\n1.0,null\nnan,07\nTrue,7\n"), LIMITS)
-    assert corpus.texts == ("007", "1.0", "nan", "True")
-    assert corpus.classes == ("07", "7", "NA", "null")
-    assert corpus.targets == ((2,), (3,), (0,), (1,))
-    assert not corpus.many
-    assert corpus.name == "table"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\xef\xbb\xbftext,label\r\na,x\r\nb,y\r\n",
-        b"text,label\ra,x\rb,y\r",
-        b" Text , LABEL \na,x\nb,y",
-        b'"text","label"\n"a","x"\n"b","y"\n',
-    ],
-)
-def test_common_dialects_are_read_alike(table: Callable[..., Path], content: bytes) -> None:
-    corpus = read(table(content), LIMITS)
-    assert (corpus.texts, corpus.classes) == (("a", "b"), ("x", "y"))
-
-
-def test_two_texts_a_row_and_several_labels_are_read(table: Callable[..., Path]) -> None:
-    corpus = read(table('text_a,text_b,label\n"a, b",c,x|y\nd,e,\nf,g,"y | y|z"\n'), LIMITS)
-    assert (corpus.texts, corpus.pairs) == (("a, b", "d", "f"), ("c", "e", "g"))
-    assert corpus.many
-    assert corpus.classes == ("x", "y", "z")
-    assert corpus.targets == ((0, 1), (), (1, 2))
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "says"),
-    [
-        ("", 1, "has the columns (none)"),
-        ("a,b\n1,2\n", 1, "has the columns a, b"),
-        ("text,label,label\na,x,y\n", 1, "has the columns text, label, label"),
-        ("text,label\na,x\nb\nc,y\n", 3, "has 1 cells, not 2"),
-        ("text,label\na,x\nb, and c,y\n", 3, "has 3 cells, not 2"),
-        ("text,label\na,x\nb,  \nc,y\n", 3, "has no label"),
-        pytest.param("text,label\na,x\n  ,y\n", 3, "is empty"),
-        pytest.param('text,label\n"a\nb",x\nc\nd,y\n', 4, "cells, not 2"),
-        pytest.param('text,label\na,x\n"b,y\n', 3, "no CSV from line 3 on"),
-        pytest.param(b"text,label\na,x\ncaf\xe9,y\n", 3, "not UTF-8 on line 3"),
-    ],
-)
-def test_an_error_names_its_line(
-    table: Callable[..., Path], content: str | bytes, line: int, says: str
-) -> None:
-    with pytest.raises(DataError, match=re.escape(says)) as refused:
-        read(table(content), LIMITS)
-    assert refused.value.line == line
-    assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("text,label\n", "needs at least 2 classes; found none"),
-        ("text,label\na,x\nb,x\n", "needs at least 2 classes; found only 'x'"),
-        ('text,label\na,x\n"b,y\n', "is no CSV from line 3 on"),
-        (b"text,label\ncaf\xe9,x\n", "is not UTF-8 on line 2"),
-        ("text,label\n" + "a" * 200_000 + ",x\n", "is no CSV from line 2 on"),
-        (b"PK\x03\x04\x9c\x00", "is not UTF-8 on line 1"),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_refused(
-    table: Callable[..., Path], content: str | bytes, says: str
-) -> None:
-    with pytest.raises(DataError, match=re.escape(says)):
-        read(table(content), LIMITS)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(DataError, match="cannot be read"):
-            read(path, LIMITS)
-
-
-def test_every_hostile_table_is_read_or_refused(shared: Path) -> None:
-    tables = sorted((shared / "hostile").glob("*.csv"))
-    assert len(tables) > 60
-    for path in tables:
-        said = ""
-        try:
-            assert len(read(path, LIMITS)) > 1
-        except DataError as error:
-            said = str(error)
-        assert "\n" not in said
-        assert not said or said.endswith(".")
+# Building
 
 
 def test_the_fingerprint_changes_with_texts_pairs_and_labels() -> None:
@@ -198,9 +96,24 @@ def test_the_fingerprint_changes_with_texts_pairs_and_labels() -> None:
         build("n", ["a", "b"], ["x", "y"], ["c", "d"]),
         build("n", ["b", "a"], ["x", "y"]),
         build("n", ["a", "b"], ["x", "y|x"]),
+        build("n", ["a", "b"], ["x", "y|x"], separator=""),
+        build("n", ["a", "b"], ["x", "y"], parts=["train", "test"]),
     ]
     assert len({corpus.fingerprint for corpus in given}) == len(given)
     assert build("other", ["a", "b"], ["x", "y"]).fingerprint == given[0].fingerprint
+
+
+def test_a_label_is_split_only_at_the_sign_asked_for() -> None:
+    rows = ["a", "b"], ["x|y", "y;x"]
+    assert build("n", *rows).classes == ("x", "y", "y;x")
+    assert build("n", *rows, separator=";").classes == ("x", "x|y", "y")
+    whole = build("n", *rows, separator="")
+    assert (whole.classes, whole.many) == (("x|y", "y;x"), False)
+
+
+def test_a_row_without_a_label_is_refused_where_rows_have_one() -> None:
+    with pytest.raises(DataError, match="Row 3 of n has no label"):
+        build("n", ["a", "b"], ["x", " "])
 
 
 # The samples
@@ -213,7 +126,7 @@ def plain(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, Corpus]:
-    return {name: read(entry.path, LIMITS) for name, entry in SAMPLES.items()}
+    return {name: corpus_of(entry, LIMITS) for name, entry in SAMPLES.items()}
 
 
 def rows_of(corpus: Corpus) -> list[tuple[str, ...]]:
@@ -324,3 +237,20 @@ def test_rows_of_several_labels_are_split_by_their_sets(samples: dict[str, Corpu
             sum(number in corpus.targets[row] for row in part) / len(part) for part in (rows, held)
         ]
         assert abs(shares[0] - shares[1]) < 0.1
+
+
+def test_rows_that_repeat_each_other_stay_together() -> None:
+    texts = [f"{'Text' if row % 2 else 'text'}  {row % 10}" for row in range(200)]
+    corpus = build("repeated", texts, ["xy"[row % 2] for row in range(200)])
+    assert twins(corpus) == [row % 10 for row in range(200)]
+    for seed in range(5):
+        rows, held = split(corpus, 0.25, seed)
+        assert sorted(rows + held) == list(range(200))
+        assert not {row % 10 for row in rows} & {row % 10 for row in held}
+        assert {corpus.targets[row] for row in held} == {(0,), (1,)}
+        assert len(held) == 40  # whole groups of twenty, never more than a quarter
+
+
+def test_a_pair_repeats_another_only_in_both_texts() -> None:
+    corpus = build("n", ["a", "A", "a"], ["x", "y", "x"], ["b", "b ", "c"])
+    assert twins(corpus) == [0, 0, 2]

@@ -19,11 +19,12 @@ from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, build, read, split
+from heads.pipeline.corpus import Corpus, build, split
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, probabilities, score, wilson
+from heads.pipeline.sampled import corpus_of
 from heads.pipeline.training import Progress, Trained, train
 from heads.settings import PUBLIC, Limits, Training
 
@@ -145,7 +146,7 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
 
 
 def test_shuffled_labels_are_learned_no_better_than_by_guessing(backbone: Backbone) -> None:
-    corpus = read(SAMPLES["intents"].path, LIMITS)
+    corpus = corpus_of(SAMPLES["intents"], LIMITS)
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(1)).tolist()
     shuffled = replace(corpus, targets=tuple(corpus.targets[row] for row in order))
     for head in trained(["mean+linear", "mean+logistic"], shuffled, backbone, Training()):
@@ -253,7 +254,7 @@ def test_breaking_off_leaves_nothing_locked(small: Backbone, rows: Corpus, after
 
 
 def test_several_labels_a_row_are_learned(backbone: Backbone) -> None:
-    corpus = read(SAMPLES["aspects"].path, LIMITS)
+    corpus = corpus_of(SAMPLES["aspects"], LIMITS)
     recipes = ["mean+linear", "mean+logistic", "mean+ridge", "mean+centroid"]
     for head in trained(recipes, corpus, backbone, Training()):
         assert head.many

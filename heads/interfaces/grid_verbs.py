@@ -1,0 +1,199 @@
+"""What `heads train`, `runs`, `work` and `reproduce` do: a grid of heads on one's own data."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from heads.errors import DataError
+from heads.interfaces.verbs import last_of, print_json
+from heads.settings import Contest, limits
+
+
+def train(asked: argparse.Namespace) -> None:
+    """Trains a grid of heads on a file and prints the leaderboard."""
+    from heads.pipeline.runs.folder import find
+    from heads.pipeline.runs.running import working
+
+    run = find(asked.resume) if asked.resume else _begun(asked)
+    events = working(run, limits())
+    if asked.json or not sys.stderr.isatty():
+        found = _ended(events)
+    else:
+        from heads.interfaces import terminal_grid
+
+        found = terminal_grid.followed(events)
+    if asked.json:
+        print_json(found.as_json() | {"run": str(run.path) if asked.out else run.id})
+        return
+    from heads.interfaces import terminal_grid
+
+    terminal_grid.leaderboard(found)
+    terminal_grid.where(run)
+
+
+def _begun(asked: argparse.Namespace) -> Any:
+    from heads.pipeline.runs.running import begin
+
+    if not asked.data:
+        raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
+    data = read(asked, asked.data)
+    test = read(asked, asked.test) if asked.test else None
+    for one in (data, test):
+        for line in [] if one is None else [*one.notes, *(f.says for f in one.findings)]:
+            print(f"heads: {line}", file=sys.stderr)
+    return begin(
+        data,
+        test=test,
+        recipes=asked.recipe or (),
+        grid=asked.grid,
+        model=asked.model,
+        contest=contest_of(asked),
+        limits=limits(),
+        out=asked.out,
+    )
+
+
+def read(asked: argparse.Namespace, name: str) -> Any:
+    """A sample or a file, its columns as the user named them."""
+    from heads.parts.samples import SAMPLES
+    from heads.pipeline.table import open_table
+    from heads.pipeline.table.data import data_of
+    from heads.pipeline.table.guess import guess
+    from heads.pipeline.table.sheet import Columns
+
+    path = SAMPLES[name].path if name in SAMPLES else Path(name)
+    table = open_table(path, limits(), {"yes": True, "no": False, "guess": None}[asked.header])
+    named = {name: getattr(asked, name) for name in ("text", "pair", "label", "split")}
+    columns = None
+    if any(named.values()):
+        guessed = asdict(guess(table))
+        columns = Columns(**{key: named.get(key) or value for key, value in guessed.items()})
+    return data_of(table, limits(), columns, name=path.stem)
+
+
+def contest_of(asked: argparse.Namespace) -> Contest:
+    """The settings as flags said them; checked against their ranges."""
+    values = {one.name: getattr(asked, one.name) for one in fields(Contest)}
+    return Contest(**{name: value for name, value in values.items() if value is not None})
+
+
+def add_contest(parser: argparse.ArgumentParser) -> None:
+    """A flag for every setting of a contest, with its sentence and its range."""
+    for one in fields(Contest):
+        flag, says = f"--{one.name.replace('_', '-')}", one.metadata["says"]
+        if isinstance(one.default, bool):
+            parser.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=None, help=says
+            )
+            continue
+        kind, low, high = type(one.default), one.metadata["low"], one.metadata.get("high")
+        parser.add_argument(
+            flag,
+            type=_between(kind, low, high),
+            metavar="N",
+            help=f"{says} ({one.default})",
+        )
+
+
+def _between(kind: type, low: float, high: float | None) -> Any:
+    def value(text: str) -> Any:
+        found = kind(text)
+        if not low <= found or (high is not None and found > high):
+            top = f" and at most {high:g}" if high is not None else ""
+            raise argparse.ArgumentTypeError(f"must be at least {low:g}{top}")
+        return found
+
+    value.__name__ = kind.__name__
+    return value
+
+
+def work(asked: argparse.Namespace) -> None:
+    """Works on a run and prints an event a line, as JSON: the page's worker process."""
+    from heads.errors import HeadsError
+    from heads.pipeline.runs.folder import RunFolder
+    from heads.pipeline.runs.running import working
+
+    try:
+        for event in working(RunFolder(path=asked.folder), limits()):
+            print(json.dumps(_line(event), ensure_ascii=False), flush=True)
+    except HeadsError as error:
+        print(json.dumps({"event": "error", "says": str(error)}), flush=True)
+        raise
+
+
+def _line(event: Any) -> dict[str, Any]:
+    from heads.pipeline.grid.play import Trying
+    from heads.pipeline.runs.running import Done
+    from heads.pipeline.training import Progress
+
+    if isinstance(event, Progress):
+        return {"event": "progress", "says": event.says, "share": event.share}
+    if isinstance(event, Trying):
+        return {"event": "trying", "recipe": event.name, **asdict(event.point)}
+    if isinstance(event, Done):
+        own = event.cell.measures
+        numbers = {"accuracy": own.accuracy, "low": own.low, "high": own.high}
+        counted = {"done": event.done, "planned": event.planned}
+        return {"event": "cell", "recipe": event.cell.name, **numbers, **counted}
+    return {"event": "end", "state": event.state, "seconds": event.seconds}
+
+
+def runs(asked: argparse.Namespace) -> None:
+    """Lists runs, shows or compares some, deletes or exports."""
+    from heads.interfaces import terminal_grid
+    from heads.pipeline.runs.folder import all_runs, find
+    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.pipeline.runs.listing import facts_of
+
+    chosen = [find(name) for name in asked.run]
+    if asked.delete:
+        if not chosen:
+            raise DataError("No run is named.", "Write heads runs NAME --delete.")
+        for run in chosen:
+            run.delete()
+            print(f"{run.id} is deleted.")
+        return
+    if chosen:
+        found = [leaderboard(run) for run in chosen]
+        if asked.json:
+            values = [one.as_json() for one in found]
+            print_json(values[0] if len(values) == 1 else values)
+        elif len(found) == 1:
+            terminal_grid.leaderboard(found[0])
+        else:
+            terminal_grid.side_by_side(found)
+        return
+    listed = [facts_of(run) for run in all_runs()]
+    if asked.json:
+        print_json(listed)
+    else:
+        terminal_grid.listed(listed)
+
+
+def reproduce(asked: argparse.Namespace) -> None:
+    """Computes a published figure anew."""
+    from heads.interfaces import terminal_grid
+    from heads.pipeline.reproduce import reproduce as again
+
+    found = last_of(again(asked.name, asked.data, limits()))
+    if asked.json:
+        print_json(found.as_json())
+    else:
+        terminal_grid.reproduced(found)
+
+
+def _ended(events: Iterator[Any]) -> Any:
+    """The last event; where nobody watches, a line on stderr for every cell."""
+    from heads.pipeline.runs.running import Done
+
+    event = None
+    for event in events:
+        if isinstance(event, Done):
+            own = event.cell.measures
+            says = f"{event.done}/{event.planned} {event.cell.name}: {own.accuracy:.1%}"
+            print(f"heads: {says} ({own.low:.1%} to {own.high:.1%})", file=sys.stderr, flush=True)
+    return event

@@ -1,0 +1,154 @@
+"""Runs and leaderboards as tables in a terminal, one of them live."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from heads.interfaces.drawings import count
+from heads.interfaces.terminal import show, table_of
+from heads.parts.menu import resolve
+from heads.pipeline.grid.play import Trying
+from heads.pipeline.measure.paired import Difference
+from heads.pipeline.reproduce import Reproduced
+from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.pipeline.runs.running import Done, Event
+from heads.pipeline.training import Progress
+
+NAMES = {"majority": "always the commonest class", "tfidf": "TF-IDF + logistic regression"}
+A_SECOND = 4  # times that the live table is drawn anew
+
+
+def followed(events: Iterator[Event]) -> Leaderboard:
+    """Shows a run while it works: what it does, and a grid that fills; its leaderboard."""
+    found: Leaderboard | None = None
+    cells: dict[str, Cell] = {}
+    says, trying = "Starting", ""
+    with Live(console=Console(stderr=True), refresh_per_second=A_SECOND, transient=True) as live:
+        for event in events:
+            if isinstance(event, Progress):
+                says, trying = f"{event.says} ({event.share:.0%})", ""
+            elif isinstance(event, Trying):
+                trying = f"{event.name}: {event.point.accuracy:.1%} on development rows"
+            elif isinstance(event, Done):
+                cells[event.cell.name] = event.cell
+                says = f"{event.done} of {event.planned} cells are done"
+            else:
+                found = event
+            live.update(Group(_grid(cells), Text(says), Text(trying)))
+    assert found is not None
+    return found
+
+
+def _grid(cells: Mapping[str, Cell]) -> Table:
+    """Readings down, heads across, the accuracy in each cell."""
+    orders = {name: resolve(name) for name, cell in cells.items() if not cell.is_baseline}
+    heads = list(dict.fromkeys(_head(name) for name in orders))
+    table = table_of("", *heads)
+    for reading in dict.fromkeys(order.reading for order in orders.values()):
+        row = {
+            _head(name): cells[name].measures
+            for name, order in orders.items()
+            if order.reading == reading
+        }
+        table.add_row(reading, *(f"{row[h].accuracy:.1%}" if h in row else "" for h in heads))
+    return table
+
+
+def _head(name: str) -> str:
+    return name.partition("+")[2]
+
+
+def leaderboard(found: Leaderboard) -> None:
+    """The verdict, then a cell a row, the best first."""
+    show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
+    table = table_of(
+        "", "accuracy", "95 % interval", f"than {found.reference}", "macro-F1", "log loss",
+        "parameters",
+    )  # fmt: skip
+    for cell in found.cells:
+        own = cell.measures
+        table.add_row(
+            Text(NAMES.get(cell.name, cell.name), style="bold" * (cell.name == found.best)),
+            f"{own.accuracy:.1%}",
+            f"{own.low:.1%} to {own.high:.1%}",
+            difference(cell.to_reference),
+            f"{own.macro_f1:.3f}",
+            f"{own.log_loss:.3f}",
+            count(cell.parameters) if cell.parameters else "",
+        )
+    show(table)
+    lines = [found.protocol, found.curve_says, *(one.says for one in found.agreements)]
+    lines.append(
+        f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
+        f"{found.model} ({found.precision})."
+    )
+    if found.state != "finished":
+        lines.append(f"The run is {found.state}: {len(found.cells)} of {found.planned} cells.")
+    show(*(line for line in lines if line))
+
+
+def difference(found: Difference | None) -> str:
+    """The points by which a cell differs, and whether the two are told apart."""
+    if found is None:
+        return ""
+    gap = f"{100 * found.difference:+.1f}".replace("-", "−")
+    ends = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}".replace("-", "−")
+    return f"{gap} ({ends})" + (" *" if found.differs else "")
+
+
+def where(run: RunFolder) -> None:
+    """Where a run lies and what can be done with it."""
+    show(
+        "* told apart from it, all comparisons taken together (95 %).",
+        f"The run is {run.id}: {run.path}",
+    )
+
+
+def side_by_side(found: Sequence[Leaderboard]) -> None:
+    """A recipe a row, a run a column."""
+    table = table_of("", *(one.run for one in found))
+    names = dict.fromkeys(cell.name for one in found for cell in one.cells)
+    for name in names:
+        row = []
+        for one in found:
+            cells = [cell.measures for cell in one.cells if cell.name == name]
+            row.append(
+                f"{cells[0].accuracy:.1%} ({cells[0].low:.1%} to {cells[0].high:.1%})"
+                if cells
+                else ""
+            )
+        table.add_row(Text(NAMES.get(name, name)), *row)
+    for title, value in (("data", "data"), ("base model", "model"), ("best", "best")):
+        table.add_row(Text(title), *(Text(str(getattr(one, value))) for one in found))
+    show(table)
+
+
+def listed(runs: Sequence[Mapping[str, Any]]) -> None:
+    """A run a row, the newest first."""
+    if not runs:
+        show("There are no runs yet. Write: heads train data.csv")
+        return
+    table = table_of("run", "data", "base model", "cells", "state", "best", "when")
+    for one in runs:
+        best = f"{one['best']} ({one['accuracy']:.1%})" if one["accuracy"] is not None else ""
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created"]))
+        cells = f"{one['cells']} of {one['planned']}"
+        row = (one["run"], one["data"], one["model"], cells, one["state"], best, when)
+        table.add_row(*map(Text, row))
+    show(table)
+
+
+def reproduced(found: Reproduced) -> None:
+    """The published figures beside those computed here."""
+    table = table_of(found.name, "here", "published")
+    table.add_row("accuracy", repr(found.accuracy), repr(found.published.accuracy))
+    table.add_row("macro-F1", repr(found.f1), repr(found.published.f1))
+    told = "Equal to every digit." if found.equal else "Not equal."
+    show(table, f"{told} Published: {found.published.source}.")

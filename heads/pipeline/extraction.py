@@ -1,0 +1,224 @@
+"""From texts to features: one pass of the frozen base model for every fixed reading at once.
+
+A reading is a recipe less its head: a pooling and its layers. Texts that occur several times
+are read once. They are read in chunks, and what a chunk gives is kept on disk under a
+fingerprint of the model, the tokenizer's settings, our own code and the texts themselves: the
+next run finds it there, and one that was killed loses a chunk at most.
+Legend: n rows, u different texts, w width of a reading.
+"""
+
+import hashlib
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from heads.parts.menu import Order
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
+from heads.pipeline.features import Reader
+from heads.pipeline.origin import foreign_code, own_code
+from heads.pipeline.states import Encoded
+from heads.pipeline.training import Progress
+from heads.settings import cache_folder
+
+CHUNK = 4096  # texts
+PRECISION = "float32"
+CODE = ("backbone", "features", "extraction", "states", "weights")  # what the numbers depend on
+ON_DISK_BYTES = 6_000_000_000
+# What a chunk gave: a file, or where the disk refused it, the tensors themselves.
+Part = Path | Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Features:
+    """What the base model makes of the rows of a corpus under several readings.
+
+    Attributes:
+        index: (n,), for each row the number of its text among the u different ones.
+        parts: For each reading what each chunk gave.
+        tokens: (u,), how many tokens of a text were read.
+        whole: (u,), how many it has.
+        unknown: (u,), how many of those read the tokenizer does not know.
+        seconds: How long the base model has read, 0 where all was kept from before.
+        fresh: How many texts were read now, not found on disk.
+    """
+
+    index: Tensor
+    parts: Mapping[str, tuple[Part, ...]]
+    tokens: Tensor
+    whole: Tensor
+    unknown: Tensor
+    seconds: float
+    fresh: int
+
+    def matrix(self, reading: str) -> Tensor:
+        """The vectors of all different texts under a reading, (u, w)."""
+        parts = [_opened(part)["vectors"] for part in self.parts[reading]]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """Some of the different texts, and where what they give is kept."""
+
+    texts: Sequence[str]
+    pairs: Sequence[str]
+    folder: Path
+
+    def place(self, order: Order) -> Path:
+        """The file of a reading; parts of the user's own bring their code into its name."""
+        parts = [order.pooling, *([order.layers] if order.layers else [])]
+        name = order.reading + "".join(foreign_code(part.make) for part in parts)
+        return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.safetensors"
+
+    @property
+    def facts(self) -> Path:
+        """The file of token counts."""
+        return self.folder / "tokens.safetensors"
+
+
+def extract(
+    orders: Sequence[Order], texts: Sequence[str], pairs: Sequence[str], backbone: Backbone
+) -> Iterator[Progress | Features]:
+    """Reads every text once for all readings, or finds what was read before.
+
+    Args:
+        orders: Recipes whose reading is fixed; their heads do not matter.
+        texts: The gated texts of n rows.
+        pairs: The second texts, or none.
+
+    Yields:
+        `Progress` with the rate and the time left, then the `Features`.
+
+    Raises:
+        RecipeError: A reading does not fit the base model.
+    """
+    readers = {order.reading: Reader(order, backbone) for order in orders}
+    rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
+    number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    pace = _Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
+    given = []
+    for chunk in _chunks(list(number), bool(pairs), backbone):
+        given.append((yield from _read(chunk, readers, backbone, pace)))
+    make_room(_home(), ON_DISK_BYTES, IN_USE_SECONDS)
+    counts = [_opened(part) for _, part in given]
+    yield Features(
+        index=torch.tensor([number[row] for row in rows]),
+        parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readers},
+        **{name: torch.cat([count[name] for count in counts]) for name in counts[0]},
+        seconds=pace.seconds,
+        fresh=pace.texts,
+    )
+
+
+class _Pace:
+    """How far a pass is, how fast it goes and how long it will take, in characters."""
+
+    def __init__(self, says: str, rows: Sequence[tuple[str, str]]) -> None:
+        self.says = says
+        self.left = sum(map(_characters, rows))  # still to be read, or to be found on disk
+        self.done = 0
+        self.texts = 0
+        self.seconds = 0.0
+
+    def skip(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Some rows were found on disk."""
+        self.left -= sum(map(_characters, rows))
+
+    def step(self, rows: Sequence[tuple[str, str]], seconds: float) -> Progress:
+        """Some rows have been read in that time."""
+        characters = sum(map(_characters, rows))
+        self.left, self.done = self.left - characters, self.done + characters
+        self.texts, self.seconds = self.texts + len(rows), self.seconds + seconds
+        rate = self.texts / self.seconds
+        left = self.left * self.seconds / self.done
+        share = self.done / (self.done + self.left)
+        return Progress(says=f"{self.says}: {rate:,.0f} a second, {left:,.0f} s left", share=share)
+
+
+def _characters(row: tuple[str, str]) -> int:
+    return len(row[0]) + len(row[1]) + 8  # the tokens around a text take time as well
+
+
+def _chunks(
+    unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone
+) -> Iterator[_Chunk]:
+    facts = (backbone.id, backbone.revision, backbone.tokens, PRECISION, own_code(*CODE), paired)
+    for start in range(0, len(unique), CHUNK):
+        rows = unique[start : start + CHUNK]
+        digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
+        yield _Chunk(
+            texts=[text for text, _ in rows],
+            pairs=[pair for _, pair in rows] if paired else [],
+            folder=_home() / digest,
+        )
+
+
+def _read(
+    chunk: _Chunk, readers: Mapping[str, Reader], backbone: Backbone, pace: _Pace
+) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
+    """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
+    found: dict[str, Part] = {r: chunk.place(reader.order) for r, reader in readers.items()}
+    missing = {
+        r: reader for r, reader in readers.items() if not _is_kept(chunk.place(reader.order))
+    }
+    rows = list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True))
+    if not missing and _is_kept(chunk.facts):
+        pace.skip(rows)
+        return found, chunk.facts
+    begun = time.perf_counter()
+    encoded = backbone.encode(chunk.texts, chunk.pairs)
+    buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in missing.items()}
+    for places, states in backbone.passes(encoded):
+        with torch.inference_mode():
+            for reading, reader in missing.items():
+                buffers[reading][places] = reader(states).vectors
+        now = time.perf_counter()
+        yield pace.step([rows[place] for place in places], now - begun)
+        begun = time.perf_counter()
+    for reading, vectors in buffers.items():
+        found[reading] = _put(chunk.place(readers[reading].order), {"vectors": vectors})
+    return found, _put(chunk.facts, _counts(encoded, backbone))
+
+
+def _counts(encoded: Sequence[Encoded], backbone: Backbone) -> dict[str, Tensor]:
+    unknown = backbone.tokenizer.unk_token_id
+    return {
+        "tokens": torch.tensor([len(text) for text in encoded]),
+        "whole": torch.tensor([text.whole_length for text in encoded]),
+        "unknown": torch.tensor([text.inputs["input_ids"].count(unknown) for text in encoded]),
+    }
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether a file is there and whole; that makes it one of the last to go."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            file.keys()
+    except (OSError, SafetensorError):
+        return False
+    used(path)
+    return True
+
+
+def _put(path: Path, tensors: dict[str, Tensor]) -> Part:
+    """Keeps tensors on disk; where that fails, in memory."""
+    try:
+        write(path, lambda place: save_file(tensors, place))
+    except (OSError, SafetensorError):
+        return tensors
+    return path
+
+
+def _opened(part: Part) -> Mapping[str, Tensor]:
+    return load_file(part) if isinstance(part, Path) else part
+
+
+def _home() -> Path:
+    return cache_folder() / "features"

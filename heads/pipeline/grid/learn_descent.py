@@ -1,0 +1,117 @@
+"""Layers that a stack can compute: many copies at once, step by step under AdamW."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid import descent
+from heads.pipeline.grid.learner import (
+    Chosen,
+    Learned,
+    Maker,
+    Tried,
+    best,
+    first_linear,
+    folded,
+    judged,
+)
+from heads.pipeline.grid.lesson import Lesson, Scaling, scaling, stacked
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.stack import Stack
+
+# What is tried for every head alike, on the same rows: standardise, learning rate, decay.
+TRIED = ((True, 1e-3, 0.01), (True, 3e-3, 0.01), (True, 3e-3, 1.0), (False, 3e-3, 0.01))
+# The same for a head that begins with pretrained weights, which know their input as it is.
+AS_IT_IS = ((False, 3e-4, 0.01), (False, 1e-3, 0.01), (False, 1e-3, 1.0), (False, 3e-3, 0.01))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descent:
+    """Layers that a `Stack` can compute: many copies at once under AdamW.
+
+    Attributes:
+        make: A new head, its weights drawn.
+        scales: Whether its first layer can take up a scaling of the input.
+    """
+
+    make: Maker
+    scales: bool
+
+    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+        schedule = descent.plan(len(splits.train[0]))
+        choices = [
+            descent.Choice(
+                standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
+            )
+            for way, rate, decay in (TRIED if self.scales else AS_IT_IS)
+        ]
+        rows = [splits.search] * len(choices)
+        seeds = [0] * len(choices)
+        stack, scale = self._begun(lesson, choices, rows, seeds)
+        tried = []
+        for epoch in descent.descend(stack, lesson, rows, scale, choices, seeds, schedule):
+            asked = [splits.development] * len(choices)
+            for choice, logits in zip(
+                choices, descent.scored(stack, lesson, asked, scale), strict=True
+            ):
+                right, loss = judged(logits, lesson, splits.development)
+                settings = plain(replace(choice, epochs=epoch))
+                tried.append(Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss))
+                yield tried[-1]
+        return best(tried).settings
+
+    def learn(
+        self,
+        lesson: Lesson,
+        chosen: Chosen,
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        values: dict[str, Any] = dict(chosen)
+        choices = [descent.Choice(**values)] * len(rows)
+        stack, scale = self._begun(lesson, choices, rows, seeds)
+        schedule = descent.plan(max(map(len, rows)))
+        # Fewer rows are seen more often: it ends after the same share of the schedule.
+        end = max(1, round(schedule.epochs * values["epochs"] / values["planned"]))
+        for epoch in descent.descend(stack, lesson, rows, scale, choices, seeds, schedule):
+            if epoch == end:
+                break
+        logits = descent.scored(stack, lesson, asked, scale)
+        found = []
+        for number, own in enumerate(logits):
+            state = stack.state(number)
+            if choices[number].standardise:
+                layer, _ = first_linear(self.make())
+                one = Scaling(shift=scale.shift[number, 0], gain=scale.gain[number, 0])
+                state = folded(state, layer, one)
+            found.append(Learned(logits=own, state=state))
+        return found
+
+    def _begun(
+        self,
+        lesson: Lesson,
+        choices: Sequence[descent.Choice],
+        rows: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> tuple[Stack, Scaling]:
+        chains = []
+        for seed in seeds:
+            with Dice(seed).rolling():
+                chains.append(self.make())
+        centred = self.scales and first_linear(chains[0])[1].bias is not None
+        known: dict[tuple[int, bool], Scaling] = {}
+        for own, choice in zip(rows, choices, strict=True):
+            key = (id(own), choice.standardise)
+            if key not in known:
+                known[key] = scaling(lesson, own, standardise=choice.standardise, centred=centred)
+        scalings = [known[id(o), c.standardise] for o, c in zip(rows, choices, strict=True)]
+        return Stack(chains, seeds[0]), stacked(scalings)
+
+
+def plain(choice: descent.Choice) -> Chosen:
+    """The settings as plain values."""
+    return {name: getattr(choice, name) for name in descent.Choice.__dataclass_fields__}

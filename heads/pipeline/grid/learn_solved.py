@@ -1,0 +1,83 @@
+"""Heads with a solver of their own: least squares, class means, neighbours."""
+
+import inspect
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from heads.parts.menu import Order
+from heads.pipeline.grid.learner import Chosen, Learned, Tried, best, judged
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.splits import Splits
+from heads.recipe import Value
+
+# What is tried where the recipe does not say it.
+TRIED: Mapping[str, tuple[Value, ...]] = {
+    "alpha": (1.0, 10.0, 100.0, 1000.0),
+    "k": (3, 10, 30),
+    "scale": (10.0, 20.0, 40.0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """A head whose tensors are set at once, by the solver that stands beside it on the shelf.
+
+    Attributes:
+        order: Its recipe, which may fix options.
+        width: w.
+    """
+
+    order: Order
+    width: int
+
+    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+        given = dict(self.order.recipe.options)
+        name = next((n for n in self.order.head.options if n in TRIED and n not in given), None)
+        options: list[dict[str, Value]] = [{name: v} for v in TRIED[name]] if name else [{}]
+        tried = []
+        for option in options:
+            lesson.check()
+            rows, asked = [splits.search], [splits.development]
+            logits = self.learn(lesson, option, rows, asked, [0])[0].logits
+            right, loss = judged(logits, lesson, splits.development)
+            tried.append(Tried(settings=option, epoch=0, accuracy=right, loss=loss))
+            yield tried[-1]
+        return best(tried).settings
+
+    def learn(
+        self,
+        lesson: Lesson,
+        chosen: Chosen,
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        found: list[Learned] = []
+        for number, (own, others) in enumerate(zip(rows, asked, strict=True)):
+            lesson.check()
+            if number and own is rows[0] and others is asked[0]:
+                found.append(found[0])  # nothing is drawn at random
+                continue
+            chain = self.chain(lesson.classes, chosen)
+            solve: Any = self.order.head.solve
+            options = self.order.head_options | dict(chosen)
+            known = inspect.signature(solve).parameters
+            goals = one_hot(lesson.targets[own], lesson.classes).float()
+            given = {name: value for name, value in options.items() if name in known}
+            solve(chain, lesson.of(own), goals, many=False, **given)
+            vectors = lesson.of(others).split(1024)  # one neighbour search is rows × rows
+            logits = [chain.eval()(part).detach() for part in vectors]
+            found.append(Learned(logits=torch.cat(logits), state=chain.state_dict()))
+        return found
+
+    def chain(self, classes: int, chosen: Chosen) -> nn.Sequential:
+        """The head with the options that were chosen."""
+        options = self.order.head_options | {
+            name: value for name, value in chosen.items() if name in self.order.head.options
+        }
+        return self.order.head.make(self.width, classes, **options)

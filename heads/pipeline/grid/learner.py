@@ -1,0 +1,93 @@
+"""What it takes to learn a head of the grid, whatever its layers.
+
+A learner searches settings on the development rows and then learns with them on any rows: for
+every seed, and again for the learning curve.
+Legend: n rows, w width, c classes.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from heads.pipeline.grid.lesson import Lesson, Scaling
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.stack import leaves
+from heads.recipe import Value
+
+Chosen = Mapping[str, Value]
+Maker = Callable[[], nn.Sequential]  # a new head, its weights drawn from torch's own dice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One point of a validation curve.
+
+    Attributes:
+        settings: What is tried, as plain values.
+        epoch: After that many passes; 0 where there are none.
+        accuracy: On the development rows.
+        loss: The mean cross-entropy there.
+    """
+
+    settings: Chosen
+    epoch: int
+    accuracy: float
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Learned:
+    """A head that has been learned: its logits on the rows asked for, and its tensors."""
+
+    logits: Tensor
+    state: dict[str, Tensor]
+
+
+class Learner(Protocol):
+    """A way to learn one kind of head."""
+
+    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+        """Tries settings on the development rows; the last answer is the best of them."""
+        ...
+
+    def learn(
+        self,
+        lesson: Lesson,
+        chosen: Chosen,
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        """Learns with these settings on some rows, a seed each, and answers others."""
+        ...
+
+
+def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
+    """Accuracy and mean cross-entropy; weighted as the rows are in learning."""
+    targets, weights = lesson.targets[rows], lesson.weights[rows]
+    right = (logits.argmax(dim=1) == targets).float()
+    losses = cross_entropy(logits, targets, reduction="none")
+    total = weights.sum()
+    return float((right * weights).sum() / total), float((losses * weights).sum() / total)
+
+
+def best(tried: Sequence[Tried]) -> Tried:
+    """The highest accuracy; of equals the lowest loss."""
+    return max(tried, key=lambda item: (item.accuracy, -item.loss))
+
+
+def first_linear(chain: nn.Sequential) -> tuple[str, nn.Linear]:
+    """The first linear layer of a head and its name."""
+    return next((name, layer) for name, layer in leaves(chain) if isinstance(layer, nn.Linear))
+
+
+def folded(state: dict[str, Tensor], layer: str, scale: Scaling) -> dict[str, Tensor]:
+    """The same function of vectors as they are: the layer takes up shift and gain."""
+    weight = state[f"{layer}.weight"] * scale.gain
+    new = state | {f"{layer}.weight": weight}
+    if f"{layer}.bias" in state:
+        new[f"{layer}.bias"] = state[f"{layer}.bias"] - weight @ scale.shift
+    return new

@@ -1,0 +1,183 @@
+"""All units of a grid on all cores: one thread a core, a unit at a time in each.
+
+A unit's numbers depend on its seeds alone, not on what runs beside it.
+"""
+
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from heads.pipeline.extraction import Features
+from heads.pipeline.grid.learner import Chosen, Learned, Tried
+from heads.pipeline.grid.lesson import Lesson, class_weights
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.units import Unit
+from heads.pipeline.measure.outcomes import Task
+from heads.settings import Contest
+
+Tell = Callable[[object], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trying:
+    """A point of the validation curve of one cell."""
+
+    name: str
+    point: Tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Played:
+    """A cell is done.
+
+    Attributes:
+        unit: Which one.
+        chosen: The settings that were best on the development rows.
+        tried: All that was tried, in order.
+        learned: For each seed the head, with its logits on that seed's test rows.
+        rows: How many rows each of them learned from.
+        seconds: How long it took, on one core.
+    """
+
+    unit: Unit
+    chosen: Chosen
+    tried: tuple[Tried, ...]
+    learned: tuple[Learned, ...]
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Board:
+    """What is played on: features, classes and splits, the same for every unit.
+
+    Attributes:
+        features: The base model's features of all rows.
+        task: The class and the text of each row.
+        splits: Who learns from what.
+        contest: The settings.
+    """
+
+    features: Features
+    task: Task
+    splits: Splits
+    contest: Contest
+
+    def lesson(self, reading: str, stop: threading.Event) -> Lesson:
+        """The rows under one reading."""
+        targets, classes = self.task.targets, len(self.task.classes)
+        weights = torch.ones(len(targets))
+        if self.contest.class_weights:
+            weights = class_weights(targets, self.splits.train[0], classes)
+        return Lesson(
+            vectors=self.features.matrix(reading),
+            index=self.features.index,
+            targets=targets,
+            classes=classes,
+            weights=weights,
+            stop=stop,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """A piece of work on the rows under one reading.
+
+    Attributes:
+        reading: Which one.
+        work: Is given the lesson and a way to tell of its progress, and returns the result.
+    """
+
+    reading: str
+    work: Callable[[Lesson, Tell], object]
+
+
+def unit_job(unit: Unit, board: Board) -> Job:
+    """The whole work on a unit: search the settings, then learn with every seed."""
+
+    def work(lesson: Lesson, tell: Tell) -> Played:
+        begun, splits = time.perf_counter(), board.splits
+        search, tried = unit.learner.search(lesson, splits), []
+        while True:
+            try:
+                tried.append(next(search))
+            except StopIteration as end:
+                chosen: Chosen = end.value
+                break
+            tell(Trying(name=unit.name, point=tried[-1]))
+        learned = unit.learner.learn(lesson, chosen, splits.train, splits.test, seeds_of(board))
+        return Played(
+            unit=unit,
+            chosen=chosen,
+            tried=tuple(tried),
+            learned=tuple(learned),
+            rows=len(splits.train[0]),
+            seconds=time.perf_counter() - begun,
+        )
+
+    return Job(reading=unit.order.reading, work=work)
+
+
+def seeds_of(board: Board) -> list[int]:
+    """The seed of every repetition."""
+    return [board.contest.seed + number for number in range(board.contest.seeds)]
+
+
+def play(jobs: Sequence[Job], board: Board, workers: int) -> Iterator[object]:
+    """Does all jobs and yields what they tell and return, in the order in which it happens.
+
+    Closing the iterator ends them at their next step.
+    """
+    stop = threading.Event()
+    told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
+    lessons = _Lessons(board, stop, workers)
+
+    def one(job: Job) -> None:
+        torch.set_num_threads(1)  # of this thread alone: cores are shared out by jobs
+        try:
+            told.put(
+                (True, job.work(lessons.of(job.reading), lambda event: told.put((False, event))))
+            )
+        except BaseException as error:
+            told.put((True, error))
+
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(workers, thread_name_prefix="grid") as pool:
+        try:
+            for job in jobs:
+                pool.submit(one, job)
+            left = len(jobs)
+            while left:
+                ended, event = told.get()
+                if isinstance(event, BaseException):
+                    raise event
+                left -= ended
+                yield event
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            torch.set_num_threads(threads)
+
+
+class _Lessons:
+    """The lessons in use, each loaded once; only as many in memory as there are threads."""
+
+    def __init__(self, board: Board, stop: threading.Event, most: int) -> None:
+        self._board, self._stop, self._most = board, stop, most
+        self._held: OrderedDict[str, Lesson] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, reading: str) -> Lesson:
+        with self._lock:
+            if reading not in self._held:
+                self._held[reading] = self._board.lesson(reading, self._stop)
+            self._held.move_to_end(reading)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+            return self._held[reading]

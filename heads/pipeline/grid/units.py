@@ -1,0 +1,127 @@
+"""The cells of a grid: which recipes there are, and how the head of each is learned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from heads.errors import LimitError, RecipeError
+from heads.parts.menu import Order, resolve
+from heads.pipeline.assembly import assemble, new_head
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.learn_convex import Convex
+from heads.pipeline.grid.learn_descent import Descent
+from heads.pipeline.grid.learn_solved import Solved
+from heads.pipeline.grid.learner import Learner
+from heads.pipeline.grid.stack import leaves
+from heads.recipe import Recipe
+from heads.settings import Limits
+
+# One linear layer whose dropout, at its default, gives way to the penalty that is searched.
+LINEAR = ("linear", "gpt2", "logistic")
+GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
+    "full": (
+        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "cls_mean"),
+        ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One cell of the grid.
+
+    Attributes:
+        order: Its recipe.
+        learner: How its head is learned.
+        parameters: How many numbers that are.
+    """
+
+    order: Order
+    learner: Learner
+    parameters: int
+
+    @property
+    def name(self) -> str:
+        """The recipe in its canonical form."""
+        return str(self.order.recipe)
+
+
+def recipes_of(grid: str, backbone: Backbone) -> list[str]:
+    """The recipes of a grid by name: small or full.
+
+    Raises:
+        RecipeError: There is no such grid.
+    """
+    if grid not in GRIDS:
+        raise RecipeError(
+            f"There is no grid called '{grid[:40]}'.", f"There are: {', '.join(GRIDS)}."
+        )
+    readings, tops = GRIDS[grid]
+    middle = max(1, backbone.layers // 2)
+    readings = tuple(reading.format(middle=middle) for reading in readings)
+    return [f"{reading}+{top}" for reading in readings for top in tops]
+
+
+def units(
+    recipes: Sequence[Recipe | str], backbone: Backbone, classes: int, limits: Limits
+) -> list[Unit]:
+    """The cells of these recipes, each once, those of one reading side by side.
+
+    Raises:
+        RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
+        LimitError: A head would be too large.
+    """
+    orders = {order.recipe: order for order in map(resolve, recipes)}
+    if not orders:
+        raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
+    if len(orders) > limits.cells:
+        what = (
+            f"{len(orders)} recipes are chosen; this place trains at most {limits.cells} at once."
+        )
+        raise LimitError(what, "Take some away.")
+    found = [_unit(order, backbone, classes, limits) for order in orders.values()]
+    readings = list(dict.fromkeys(unit.order.reading for unit in found))
+    return sorted(found, key=lambda unit: readings.index(unit.order.reading))
+
+
+def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits) -> Unit:
+    if order.needs_states:
+        what = (
+            f"{order.recipe} learns from the states of all tokens, which a grid does not keep yet."
+        )
+        raise RecipeError(
+            what, f"Train it by itself: heads export {order.recipe} FOLDER --data FILE."
+        )
+    module = assemble(order.recipe, backbone, classes, many=False, limits=limits)
+    width, make = module.reader.width, partial(_head, order, backbone, module.reader.width, classes)
+    return Unit(
+        order=order,
+        learner=_learner(order, make, width, module),
+        parameters=sum(tensor.numel() for tensor in module.head.state_dict().values()),
+    )
+
+
+def _head(order: Order, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
+    return new_head(order, backbone, width, classes)[0]
+
+
+def _learner(order: Order, make: partial[nn.Sequential], width: int, module: nn.Module) -> Learner:
+    head = order.head.name
+    if head in LINEAR and "dropout" not in dict(order.recipe.options):
+        return Convex(make=make, order=order)
+    if order.head.solve:
+        return Solved(order=order, width=width)
+    return Descent(make=make, scales=not module.pretrained and _takes_scale(module.head))
+
+
+def _takes_scale(chain: nn.Sequential) -> bool:
+    """Whether only dropout stands before the first linear layer."""
+    for _, layer in leaves(chain):
+        if isinstance(layer, nn.Linear):
+            return True
+        if not isinstance(layer, nn.Dropout | nn.Identity) and type(layer).__name__ != "Repeat":
+            return False
+    return False

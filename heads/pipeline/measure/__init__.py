@@ -1,0 +1,1 @@
+"""What the answers of heads are worth: measures, paired comparisons and a verdict."""

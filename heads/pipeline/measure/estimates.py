@@ -1,0 +1,205 @@
+"""Instant estimates: which features suit a task, before any head is trained on them.
+
+Legend: n rows, w width, c classes; `features` (n, w); `targets` (n,), numbers of classes.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+MOST_ROWS = 4_000
+NEIGHBOURS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How well some features suit a task; of each number, more is better.
+
+    Attributes:
+        name: The pooling and layer that gave the features.
+        log_me: Mean log evidence, per row and class, of a Bayesian linear model.
+        h_score: How much of the features' variance lies between the classes.
+        neighbours: Accuracy of the 10 nearest other rows by cosine.
+    """
+
+    name: str
+    log_me: float
+    h_score: float
+    neighbours: float
+
+
+MEASURES = {"log_me": "LogME", "h_score": "H-score", "neighbours": "10 nearest rows"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Whether an estimate agreed with the accuracies that training gave.
+
+    Attributes:
+        measure: The name of the estimate.
+        tau: Kendall's tau-b with the accuracies: 1 the same order, 0 none, −1 reversed; None
+            where all are equal.
+        first: What the estimate put first.
+        best: What training put first.
+        says: The same in a sentence.
+    """
+
+    measure: str
+    tau: float | None
+    first: str
+    best: str
+    says: str
+
+
+def estimate(name: str, features: Tensor, targets: Tensor, *, seed: int = 0) -> Estimate:
+    """All three estimates, on at most 4,000 rows, which the seed draws."""
+    dice = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(targets), generator=dice)[:MOST_ROWS].sort().values
+    features, targets = features[rows], targets[rows]
+    return Estimate(
+        name=name,
+        log_me=log_me(features, targets),
+        h_score=h_score(features, targets),
+        neighbours=neighbours(features, targets),
+    )
+
+
+def log_me(features: Tensor, targets: Tensor) -> float:
+    """The largest log evidence of a linear model of each class, mean per row and class.
+
+    A class's indicator is the features times normal weights (precision α) plus normal noise
+    (precision β); α and β are set where the evidence is largest.
+
+    Source: You et al. 2021, "LogME", algorithm 1; fixed point as in You et al. 2022 (JMLR).
+    """
+    features = features.double()
+    goal = one_hot(targets.unique(return_inverse=True)[1]).double()  # classes that occur
+    rows, width = features.shape
+    if width <= rows:
+        strengths, axes = torch.linalg.eigh(features.T @ features)
+        kept = strengths > 1e-12 * strengths[-1]
+        strengths = strengths[kept]
+        along = (axes[:, kept].T @ (features.T @ goal)).square() / strengths[:, None]  # (w', c)
+    else:
+        strengths, axes = torch.linalg.eigh(features @ features.T)
+        kept = strengths > 1e-12 * strengths[-1]
+        strengths = strengths[kept]
+        along = (axes[:, kept].T @ goal).square()
+    outside = (goal.square().sum(dim=0) - along.sum(dim=0)).clamp_min(0)
+    strengths = strengths[:, None]
+    alpha = beta = torch.ones(goal.shape[1], dtype=torch.double)
+    for _ in range(100):
+        ratio = alpha / beta
+        used = (strengths / (strengths + ratio)).sum(dim=0)
+        squares = (strengths * along / (strengths + ratio).square()).sum(dim=0)
+        left = (along / (1 + strengths / ratio).square()).sum(dim=0) + outside
+        alpha = (used / (squares + 1e-10)).clamp_min(1e-10)  # no features, no weights
+        beta = (rows - used) / (left + 1e-10)
+        if bool(((alpha / beta / ratio - 1).abs() < 1e-4).all()):
+            break
+    ratio = alpha / beta
+    squares = (strengths * along / (strengths + ratio).square()).sum(dim=0)
+    left = (along / (1 + strengths / ratio).square()).sum(dim=0) + outside
+    unused = width - len(strengths)
+    log_volume = (alpha + beta * strengths).log().sum(dim=0) + unused * alpha.log()
+    constant = rows * torch.log(torch.tensor(2 * torch.pi, dtype=torch.double))
+    evidence = width * alpha.log() + rows * beta.log() - log_volume - constant
+    evidence = (evidence - beta * left - alpha * squares) / 2
+    return float(evidence.mean() / rows)
+
+
+def h_score(features: Tensor, targets: Tensor) -> float:
+    """tr(Σ⁻¹ Σ_between): the share of variance between classes, summed over directions.
+
+    The covariance Σ is shrunk towards a multiple of the identity, by Ledoit & Wolf's amount,
+    so that it stays sound where rows are few.
+
+    Source: Bao et al. 2019 (H-score); Ibrahim et al. 2022 (shrunk); Ledoit & Wolf 2004.
+    """
+    features = features.double() - features.double().mean(dim=0)
+    rows, width = features.shape
+    covariance = features.T @ features / rows
+    shrinkage = _shrinkage(features, covariance)
+    level = covariance.diagonal().mean()
+    if level <= 0:
+        return 0.0
+    eye = torch.eye(width, dtype=torch.double)
+    shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
+    goal = one_hot(targets.unique(return_inverse=True)[1]).double()
+    sizes = goal.sum(dim=0)
+    means = goal.T @ features / sizes[:, None]
+    between = means.T * sizes / rows  # (w, c): Σ_between = between @ means
+    return float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
+
+
+def _shrinkage(centred: Tensor, covariance: Tensor) -> Tensor:
+    """How far to go from the covariance (0) to a multiple of the identity (1)."""
+    rows, width = centred.shape
+    squares = covariance.square().sum()
+    level = covariance.diagonal().mean()
+    noise = (centred.square().sum(dim=1).square().sum() / rows - squares) / (width * rows)
+    distance = (squares - width * level**2) / width
+    return (noise.clamp_min(0) / distance).clamp_max(1) if distance > 0 else torch.tensor(0.0)
+
+
+def neighbours(features: Tensor, targets: Tensor, k: int = NEIGHBOURS) -> float:
+    """The share of rows whose k nearest other rows, by cosine, vote for their class.
+
+    Where votes are level, the class whose rows are nearer wins.
+    """
+    directions = normalize(features.float(), dim=1)
+    near = directions @ directions.T
+    near.fill_diagonal_(-torch.inf)
+    closeness, rows = near.topk(min(k, len(targets) - 1), dim=1)
+    votes = torch.zeros(len(targets), int(targets.max()) + 1)
+    votes.scatter_add_(1, targets[rows], 1 + closeness / (10 * k))
+    return float((votes.argmax(dim=1) == targets).double().mean())
+
+
+def agreement(
+    estimates: Sequence[Estimate], accuracies: Mapping[str, float], worse: Collection[str] = ()
+) -> tuple[Agreement, ...]:
+    """Whether the estimates agreed with training, each in a number and a sentence.
+
+    Args:
+        accuracies: What training gave with each estimate's features, by its name.
+        worse: The names of features that training has told apart from the best.
+    """
+    return tuple(_agreed(measure, estimates, accuracies, worse) for measure in MEASURES)
+
+
+def _agreed(
+    measure: str,
+    estimates: Sequence[Estimate],
+    accuracies: Mapping[str, float],
+    worse: Collection[str],
+) -> Agreement:
+    guessed = {one.name: float(getattr(one, measure)) for one in estimates}
+    first, best = max(guessed, key=guessed.__getitem__), max(guessed, key=accuracies.__getitem__)
+    tau = kendall([*guessed.values()], [accuracies[name] for name in guessed])
+    label = MEASURES[measure]
+    behind = 100 * (accuracies[best] - accuracies[first])
+    if first == best:
+        says = f"{label} chose `{first}`, which is also the best after training."
+    elif first in worse:
+        says = f"{label} chose `{first}`, which is {behind:.1f} points worse than `{best}`."
+    else:
+        says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
+    return Agreement(measure=label, tau=tau, first=first, best=best, says=says)
+
+
+def kendall(some: Sequence[float], others: Sequence[float]) -> float | None:
+    """Kendall's tau-b: of all pairs, how many more are in the same order than in the other.
+
+    None where all numbers of a side are equal. Source: Kendall 1945.
+
+    >>> kendall([1, 2, 3], [10, 20, 30]), kendall([1, 2, 3], [3, 2, 1]), kendall([1, 1], [1, 2])
+    (1.0, -1.0, None)
+    """
+    one, two = (torch.tensor(side, dtype=torch.double) for side in (some, others))
+    one, two = (one[:, None] - one).sign(), (two[:, None] - two).sign()
+    scale = float(one.square().sum() * two.square().sum()) ** 0.5
+    return float((one * two).sum()) / scale if scale else None

@@ -1,0 +1,145 @@
+"""The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
+
+from collections.abc import Mapping
+from math import ceil
+
+from heads.pipeline.measure.measures import Measures
+from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
+from heads.pipeline.measure.paired import Comparisons, Difference
+
+WIDE = 0.02  # an interval that leaves more than two points open settles little
+POWER_80 = 1.36  # (1.96 + 0.84)² / 1.96² less what a wider bar of a family already adds
+SEEN = 0.002  # less than 0.2 points is not worth the rows that it would take
+
+
+def judge(
+    measures: Mapping[str, Measures], comparisons: Comparisons, *, commonest: str = ""
+) -> tuple[str, ...]:
+    """The verdict in a few sentences, the first of which stands alone.
+
+    It says that a head is better only where the comparison tells the two apart; that none is,
+    is a common answer.
+
+    Args:
+        measures: Of every cell, by its name.
+        comparisons: Of the same cells.
+        commonest: The class that the majority baseline answers.
+    """
+    first, wide = _first(measures, comparisons)
+    sentences = [first, *_baselines(measures, comparisons, commonest)]
+    if wide is not None:
+        sentences += _more_rows(wide, measures[comparisons.reference].rows)
+    if comparisons.seeds == 1 and any(d.differs for d in _heads(comparisons.to_reference)):
+        sentences.append(
+            "Each head was trained once: training with 3 seeds shows how much is luck."
+        )
+    return tuple(sentences)
+
+
+def points(difference: float) -> str:
+    """A difference of accuracies as a reader would say it.
+
+    >>> points(0.0084), points(0.01), points(-0.021)
+    ('0.8 points', '1.0 points', '-2.1 points')
+    """
+    return f"{100 * difference:.1f} points"
+
+
+def percent(share: float) -> str:
+    """A share with one decimal.
+
+    >>> percent(0.70125)
+    '70.1 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def _first(
+    measures: Mapping[str, Measures], comparisons: Comparisons
+) -> tuple[str, Difference | None]:
+    """The verdict on the reference, and the comparison that it leaves too open, if one."""
+    reference, heads = comparisons.reference, _heads(comparisons.to_reference)
+    if not heads:
+        own = measures[reference]
+        between = f"{percent(own.low)} to {percent(own.high)}, 95 %"
+        return f"`{reference}` answers {percent(own.accuracy)} right ({between}).", None
+    better = [d for d in heads if d.differs and d.difference > 0]
+    if better:
+        return _better(max(better, key=lambda d: d.difference), comparisons), None
+    highest = max(heads, key=lambda d: d.high)
+    if highest.high <= 0:
+        ahead = f"by {points(-highest.high)} or more (95 %)"
+        return f"`{reference}` is better than every other head, {ahead}.", None
+    if highest.high <= WIDE:
+        bound = f"no head is better by more than {_above(highest.high)} (95 %)"
+        return f"`{reference}` is enough: {bound}.", None
+    rows = measures[reference].rows
+    told = f"No head is shown to be better than `{reference}`"
+    bound = f"up to {_above(highest.high)} (95 %)"
+    first = f"{told}, but {rows:,} tested rows leave room for {bound}."
+    return first, max(heads, key=lambda d: d.difference)
+
+
+def _above(bound: float) -> str:
+    """An upper bound, rounded up so that it stays one."""
+    return points(ceil(bound * 1000 - 1e-9) / 1000)
+
+
+def _better(winner: Difference, comparisons: Comparisons) -> str:
+    between = f"{100 * winner.low:.1f} to {100 * winner.high:.1f}, 95 %"
+    by = f"by {points(winner.difference)} ({between})"
+    first = f"`{winner.name}` is better than `{winner.other}` {by}"
+    if winner.name != comparisons.best:
+        return f"{first}; `{comparisons.best}` scores highest, but less surely."
+    near = sum(not d.differs for d in _heads(comparisons.to_best))
+    if not near:
+        return f"{first}, and than every other head."
+    others = "1 other head is" if near == 1 else f"{near} other heads are"
+    return f"{first}; {others} not distinguishable from it."
+
+
+def _baselines(
+    measures: Mapping[str, Measures], comparisons: Comparisons, commonest: str
+) -> list[str]:
+    """Says it where the best head does not beat a baseline; the stronger one is enough."""
+    to_best = {d.name: d for d in comparisons.to_best}
+    unbeaten = [
+        to_best[name]
+        for name in BASELINES
+        if name in to_best and not (to_best[name].differs and to_best[name].difference < 0)
+    ]
+    if not unbeaten:
+        return []
+    strongest = max(unbeaten, key=lambda d: d.difference)
+    scored = percent(measures[strongest.name].accuracy)
+    if strongest.name == MAJORITY:
+        what = f"always answering '{commonest}'" if commonest else "always the same answer"
+        what = f"{what} (majority, {scored})"
+    else:
+        what = f"TF-IDF + logistic regression ({scored})"
+    if strongest.differs:
+        by = f"by {points(strongest.difference)}"
+        return [f"No head is better than {what}: it beats the best one, `{strongest.other}`, {by}."]
+    if strongest.difference >= 0:
+        return [f"No head is better than {what}."]
+    by = points(-strongest.difference)
+    return [
+        f"No head is shown to be better than {what}: the best one leads by {by}, within chance."
+    ]
+
+
+def _more_rows(seen: Difference, rows: int) -> list[str]:
+    """How many tested rows would settle a difference of the size seen, at 80 % power."""
+    if seen.difference < SEEN:
+        return []
+    needed = rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80
+    if needed <= rows:
+        return []
+    scale = 10 ** (len(str(int(needed))) - 2)  # two figures: it is a rough estimate
+    about = ceil(needed / scale) * scale
+    lead = f"The lead seen, `{seen.name}` by {points(seen.difference)}"
+    return [f"{lead}, would take about {about:,} tested rows to settle."]
+
+
+def _heads(differences: tuple[Difference, ...]) -> list[Difference]:
+    return [d for d in differences if d.name not in BASELINES]

@@ -1,0 +1,238 @@
+"""Published figures, computed anew: the MTEB classification protocol on a base model as it is.
+
+The protocol: mean of all tokens of at most 256, normalised; ten times so many training rows
+of each class, drawn from a shuffle that goes on from the last one; scikit-learn's logistic
+regression as it comes; the whole test set; the mean of the ten.
+
+Source: embeddings-benchmark/mteb, abstasks classification (commit a905523).
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from heads.errors import DataError, did_you_mean
+from heads.parts.menu import resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import gate
+from heads.pipeline.features import Reader
+from heads.pipeline.loading import load
+from heads.pipeline.training import Progress
+from heads.settings import Limits
+
+EXPERIMENTS = 10
+SEED = 42
+RESULTS = "embeddings-benchmark/results, all-MiniLM-L6-v2, revision 8b3219a, mteb 1.12.75"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What others measured.
+
+    Attributes:
+        accuracy: Mean of ten experiments.
+        f1: Mean of their macro-F1.
+        source: Where it is published.
+    """
+
+    accuracy: float
+    f1: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One data set of MTEB.
+
+    Attributes:
+        train: How many training rows it has.
+        test: How many test rows.
+        classes: How many classes.
+        per_class: How many training rows of each class an experiment draws.
+        published: The figures for the bundled model.
+        order: The classes by their numbers, which moves the last digit; alphabetical if empty.
+    """
+
+    train: int
+    test: int
+    classes: int
+    per_class: int
+    published: Published
+    order: tuple[str, ...] = ()
+
+
+BENCHMARKS = {
+    "banking77": Benchmark(
+        train=10_003,
+        test=3_080,
+        classes=77,
+        per_class=8,
+        published=Published(accuracy=0.8004220779220779, f1=0.7937884047247287, source=RESULTS),
+    ),
+    "emotion": Benchmark(
+        train=16_000,
+        test=2_000,
+        classes=6,
+        per_class=16,
+        published=Published(accuracy=0.4083, f1=0.37182060763441444, source=RESULTS),
+        order=("sadness", "joy", "love", "anger", "fear", "surprise"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduced:
+    """The figures computed here, beside the published ones.
+
+    Attributes:
+        name: The data set.
+        model: The base model.
+        accuracy: Mean of the ten experiments.
+        f1: Mean of their macro-F1.
+        accuracies: Of each experiment.
+        published: What others measured.
+        equal: Whether accuracy and F1 are the published ones to every digit.
+    """
+
+    name: str
+    model: str
+    accuracy: float
+    f1: float
+    accuracies: tuple[float, ...]
+    published: Published
+    equal: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self) | {"accuracies": list(self.accuracies)}
+
+
+def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Reproduced]:
+    """Computes published figures anew, with the bundled model.
+
+    Args:
+        name: The data set: banking77 or emotion.
+        folder: Where its train.csv and test.csv lie, with the columns text,label.
+
+    Yields:
+        `Progress` while it works, and one `Reproduced`.
+
+    Raises:
+        DataError: There is no such benchmark, or the folder does not hold its data.
+    """
+    if name not in BENCHMARKS:
+        what = f"There are no published figures here for '{name[:80]}'."
+        raise DataError(what, did_you_mean(name, BENCHMARKS))
+    benchmark = BENCHMARKS[name]
+    train, labels = _read(folder / "train.csv", name, benchmark.train, limits)
+    test, truth = _read(folder / "test.csv", name, benchmark.test, limits)
+    draws = drawn(labels, benchmark.per_class, EXPERIMENTS)
+    needed = sorted(set().union(*draws))
+    yield Progress(says="Loading the bundled model", share=0.0)
+    backbone = load(limits=limits)
+    texts = [train[row] for row in needed] + test
+    reader = Reader(resolve("mean+linear"), backbone)
+    features = torch.empty(len(texts), reader.width)
+    for share in _read_into(features, texts, reader, backbone):
+        yield Progress(says=f"Reading {len(texts):,} texts of {name}", share=0.8 * share)
+    place = {row: number for number, row in enumerate(needed)}
+    scores = []
+    for number, draw in enumerate(draws, start=1):
+        chosen = features[[place[row] for row in draw]]
+        goals = [labels[row] for row in draw]
+        scores.append(_scored(chosen, goals, features[len(needed) :], truth))
+        says = f"Experiment {number} of {EXPERIMENTS}"
+        yield Progress(says=says, share=0.8 + 0.2 * number / EXPERIMENTS)
+    yield _result(name, backbone.id, scores)
+
+
+def _result(name: str, model: str, scores: Sequence[tuple[float, float]]) -> Reproduced:
+    from numpy import mean  # adds as the published figures were added, to the last digit
+
+    accuracies, f1s = zip(*scores, strict=True)
+    accuracy, f1 = float(mean(accuracies)), float(mean(f1s))
+    published = BENCHMARKS[name].published
+    return Reproduced(
+        name=name,
+        model=model,
+        accuracy=accuracy,
+        f1=f1,
+        accuracies=accuracies,
+        published=published,
+        equal=(accuracy, f1) == (published.accuracy, published.f1),
+    )
+
+
+def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
+    """The training rows of each experiment: so many of each class, in the order of a shuffle.
+
+    Each experiment shuffles what the last one left, with the same seed.
+    """
+    from numpy.random import RandomState
+
+    order = list(range(len(labels)))
+    draws = []
+    for _ in range(times):
+        RandomState(SEED).shuffle(order)
+        taken: Counter[int] = Counter()
+        rows = []
+        for row in order:
+            if taken[labels[row]] < per_class:
+                rows.append(row)
+                taken[labels[row]] += 1
+        draws.append(rows)
+    return draws
+
+
+def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], list[int]]:
+    """The texts, and the numbers of their classes."""
+    hint = f"Give the folder with the train.csv and test.csv of {name}, columns text,label."
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table = list(csv.reader(file, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise DataError(f"{path.name} of {name} cannot be read ({reason}).", hint) from None
+    if not table or table[0] != ["text", "label"] or any(len(row) != 2 for row in table):
+        raise DataError(f"{path.name} is no table with the columns text,label.", hint)
+    found = sorted({label for _, label in table[1:]})
+    benchmark = BENCHMARKS[name]
+    order = benchmark.order or found
+    if len(table) - 1 != rows or len(found) != benchmark.classes or found != sorted(order):
+        held = f"{len(table) - 1:,} rows of {len(found):,} classes"
+        what = f"{path.name} holds {held}; {name} has {rows:,} of its {benchmark.classes:,}."
+        raise DataError(what, hint)
+    texts = [gate(text, limits, "text") for text, _ in table[1:]]
+    numbers = {label: number for number, label in enumerate(order)}
+    return texts, [numbers[label] for _, label in table[1:]]
+
+
+@torch.no_grad()
+def _read_into(
+    features: Tensor, texts: Sequence[str], reader: Reader, backbone: Backbone
+) -> Iterator[float]:
+    """Fills in the normalised means of the texts (n, w); yields the share that is done."""
+    done = 0
+    for rows, states in backbone.passes(backbone.encode(texts)):
+        features[rows] = normalize(reader(states).vectors, dim=1)
+        done += len(rows)
+        yield done / len(texts)
+
+
+def _scored(
+    features: Tensor, labels: Sequence[int], tested: Tensor, truth: Sequence[int]
+) -> tuple[float, float]:
+    """Accuracy and macro-F1 of one experiment."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import accuracy_score, f1_score
+
+    model = LogisticRegression(max_iter=100, random_state=SEED).fit(features.numpy(), labels)
+    answers = model.predict(tested.numpy())
+    return float(accuracy_score(truth, answers)), float(f1_score(truth, answers, average="macro"))

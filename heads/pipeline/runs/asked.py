@@ -1,0 +1,176 @@
+"""What a run was asked: data, base model, recipes, settings; and how that is kept."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heads.errors import DataError
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.extraction import PRECISION
+from heads.pipeline.measure.outcomes import Task, same_text
+from heads.pipeline.runs.folder import VERSION, RunFolder
+from heads.pipeline.table import Data
+from heads.settings import Contest
+
+PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Asked:
+    """The question of a run.
+
+    Attributes:
+        corpus: The rows.
+        model: The id of the base model.
+        revision: Which version of it.
+        recipes: The cells, in order; the baselines come after them.
+        contest: The settings.
+        account: How the data were read: rows, columns, what was dropped, warnings.
+        created: Seconds since 1970.
+        versions: Of the packages that compute.
+    """
+
+    corpus: Corpus
+    model: str
+    revision: str
+    recipes: tuple[str, ...]
+    contest: Contest
+    account: Mapping[str, Any]
+    created: float
+    versions: Mapping[str, str]
+
+    @property
+    def targets(self) -> Tensor:
+        """(n,), the class of each row."""
+        return torch.tensor([target[0] for target in self.corpus.targets])
+
+    @property
+    def task(self) -> Task:
+        """What the measures need to know."""
+        groups = same_text(self.corpus.texts, self.corpus.pairs)
+        return Task(targets=self.targets, classes=self.corpus.classes, groups=groups)
+
+
+def ask(
+    data: Data, test: Data | None, backbone: Backbone, recipes: Sequence[str], contest: Contest
+) -> Asked:
+    """Puts a question together.
+
+    Args:
+        test: A file of its own whose rows are scored; it must have the same classes.
+
+    Raises:
+        DataError: The data cannot be compared heads on.
+    """
+    corpus = joined(data.corpus, test.corpus) if test else data.corpus
+    if corpus.many:
+        what = f"{corpus.name} has several labels a row; a grid needs one."
+        raise DataError(what, "Take the separator away: then each set of labels is one class.")
+    account = data.as_json() | ({"test": test.as_json()} if test else {})
+    return Asked(
+        corpus=corpus,
+        model=backbone.id,
+        revision=backbone.revision,
+        recipes=tuple(recipes),
+        contest=contest,
+        account=account,
+        created=time.time(),
+        versions={name: version(name) for name in PACKAGES} | {"precision": PRECISION},
+    )
+
+
+def joined(train: Corpus, test: Corpus) -> Corpus:
+    """Two files as one corpus, whose rows know which of them they are scored in.
+
+    Raises:
+        DataError: One has second texts and the other has not, or the test has other classes.
+    """
+    if bool(train.pairs) != bool(test.pairs):
+        raise DataError(f"Only one of {train.name} and {test.name} has second texts.", "Mend one.")
+    other = sorted(set(test.classes) - set(train.classes))
+    if other:
+        what = f"{test.name} has the class '{other[0][:60]}', which {train.name} has not."
+        raise DataError(what, "Label both alike.")
+    number = {name: place for place, name in enumerate(train.classes)}
+    moved = tuple(
+        tuple(number[test.classes[target]] for target in targets) for targets in test.targets
+    )
+    return replace(
+        train,
+        texts=train.texts + test.texts,
+        pairs=train.pairs + test.pairs,
+        targets=train.targets + moved,
+        lines=train.lines + test.lines,
+        parts=("train",) * len(train) + ("test",) * len(test),
+        fingerprint=train.fingerprint + test.fingerprint,
+    )
+
+
+def save(run: RunFolder, asked: Asked) -> None:
+    """Writes the question into the run's folder; run.json last.
+
+    Raises:
+        DataError: The disk does not take it.
+    """
+    corpus = asked.corpus
+    rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts")}
+    rows["targets"] = [target[0] for target in corpus.targets]
+    run.write("rows.json", rows)
+    run.write(
+        "run.json",
+        {
+            "version": VERSION,
+            "data": corpus.name,
+            "fingerprint": corpus.fingerprint,
+            "classes": corpus.classes,
+            "model": asked.model,
+            "revision": asked.revision,
+            "recipes": asked.recipes,
+            "contest": asdict(asked.contest),
+            "account": asked.account,
+            "created": asked.created,
+            "versions": asked.versions,
+        },
+    )
+
+
+def load(run: RunFolder) -> Asked:
+    """Reads the question of a run.
+
+    Raises:
+        DataError: It is broken, or of another version.
+    """
+    facts, rows = run.read("run.json"), run.read("rows.json")
+    try:
+        if facts["version"] != VERSION:
+            raise ValueError("another version")
+        corpus = Corpus(
+            name=facts["data"],
+            texts=tuple(rows["texts"]),
+            pairs=tuple(rows["pairs"]),
+            classes=tuple(facts["classes"]),
+            targets=tuple((target,) for target in rows["targets"]),
+            many=False,
+            fingerprint=facts["fingerprint"],
+            lines=tuple(rows["lines"]),
+            parts=tuple(rows["parts"]),
+        )
+        return Asked(
+            corpus=corpus,
+            model=facts["model"],
+            revision=facts["revision"],
+            recipes=tuple(facts["recipes"]),
+            contest=Contest(**facts["contest"]),
+            account=facts["account"],
+            created=facts["created"],
+            versions=facts["versions"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"The run {run.id} is broken, or of another version of this app."
+        raise DataError(what, "Delete it and train again.") from error

@@ -1,0 +1,199 @@
+"""A run as a folder: what lies where in it, and how it is written so that a kill loses nothing.
+
+::
+
+    run.json              what was asked: data, model, recipes, settings, versions
+    rows.json             the texts and labels, so that the run needs no other file
+    facts.json            what reading gave: token counts, seconds, instant estimates
+    cells/007.json        the measures of a cell; written last, so a cell is there whole or not
+    cells/007.safetensors its answers on every row tested, for every seed
+    heads/007.safetensors the head of the first seed
+    curve.json            the learning curve
+    latency.json          milliseconds that each head adds for one text
+    clock.json            how long it has worked so far
+    end.json              how it ended
+    leaderboard.json      all of that compared, as `heads train --json` prints it
+    lock                  held by the process that works on it
+
+Files bear numbers, never names of labels or recipes.
+"""
+
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heads.errors import DataError
+from heads.pipeline.disk import write
+from heads.settings import runs_folder
+
+VERSION = 1
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
+HINT = "List them with: heads runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """One run on disk.
+
+    Attributes:
+        path: Where it lies.
+    """
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """What the user calls it."""
+        return self.path.name
+
+    def read(self, name: str) -> Any:
+        """The values of a JSON file of the run, or None where it is not there yet.
+
+        Raises:
+            DataError: It is there, but broken.
+        """
+        try:
+            return json.loads((self.path / name).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            what = f"The run {self.id} is broken: {name} cannot be read."
+            raise DataError(what, "Delete the run and train again.") from None
+
+    def write(self, name: str, values: Any) -> None:
+        """Writes a JSON file of the run, whole or not at all.
+
+        Raises:
+            DataError: The disk does not take it.
+        """
+        text = json.dumps(values, ensure_ascii=False)
+        self.put(name, lambda place: place.write_text(text, "utf-8"))
+
+    def put(self, name: str, fill: Any) -> None:
+        """Writes any file of the run, whole or not at all.
+
+        Raises:
+            DataError: The disk does not take it.
+        """
+        try:
+            write(self.path / name, fill)
+        except OSError as error:
+            what = f"The run {self.id} cannot be written ({error.strerror})."
+            raise DataError(what, "Make room on the disk; then resume the run.") from None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it, no other process works on the run; a killed process lets go of it.
+
+        Raises:
+            DataError: Another process does.
+        """
+        with (self.path / "lock").open("w") as file:
+            if not _lock(file):
+                what = f"The run {self.id} is being worked on by another process."
+                raise DataError(what, "Wait for it, or stop it.")
+            yield
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process works on it now."""
+        try:
+            with self.held():
+                return False
+        except DataError:
+            return True
+        except OSError:
+            return False
+
+    def delete(self) -> None:
+        """Deletes the run and all that it holds.
+
+        Raises:
+            DataError: A process works on it.
+        """
+        with self.held():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _lock(file: Any) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows: two processes on one run are then the user's care
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:
+    """Makes a folder for a new run.
+
+    Args:
+        name: The name of the data, which becomes part of the run's.
+        out: Where, or None for the place where runs are kept.
+        is_public: Whether the name must be one that nobody can guess.
+
+    Raises:
+        DataError: The place is taken, or cannot be written.
+    """
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise DataError(f"{out} is there already.", "Name a new folder.")
+        path = out
+    else:
+        path = runs_folder() / (f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be made ({error.strerror}).", "Name another.") from None
+    return RunFolder(path=path)
+
+
+def _dated(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
+    return f"{plain}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def all_runs() -> list[RunFolder]:
+    """Every run that is kept, the newest first."""
+    home = runs_folder()
+    found = (
+        [path for path in home.iterdir() if (path / "run.json").is_file()] if home.is_dir() else []
+    )
+    return [
+        RunFolder(path=path)
+        for path in sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
+    ]
+
+
+def find(name: str, *, is_public: bool = False) -> RunFolder:
+    """The run of that id, of an id that begins so, or in that folder.
+
+    Args:
+        is_public: Whether only a whole id will do, and no path.
+
+    Raises:
+        DataError: There is none, or there are several.
+    """
+    fits = NAME.fullmatch(name) is not None
+    if fits and (runs_folder() / name / "run.json").is_file():
+        return RunFolder(path=runs_folder() / name)
+    if is_public:
+        raise DataError("There is no such run (any more).", "Train again.")
+    if (Path(name) / "run.json").is_file():
+        return RunFolder(path=Path(name))
+    near = [run for run in all_runs() if fits and run.id.startswith(name)]
+    if len(near) > 1:
+        raise DataError(f"{len(near)} runs begin with '{name}'.", "Write more of the name.")
+    if not near:
+        raise DataError(f"There is no run called '{name[:80]}'.", HINT)
+    return near[0]

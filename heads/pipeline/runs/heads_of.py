@@ -1,0 +1,157 @@
+"""The heads of a run: kept as files, and put back onto their base model."""
+
+import time
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import torch
+
+from heads.errors import CheckpointError, DataError
+from heads.parts.menu import resolve
+from heads.pipeline import checkpoint
+from heads.pipeline.assembly import Assembly, TrainedHead
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid.play import Played
+from heads.pipeline.loading import load
+from heads.pipeline.measure.measures import Measures
+from heads.pipeline.metrics import Scores
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.folder import RunFolder
+from heads.recipe import Recipe
+from heads.settings import Limits, Training
+
+ROUNDS = 15
+
+
+def keep_head(
+    run: RunFolder,
+    number: int,
+    played: Played,
+    asked: Asked,
+    measures: Measures,
+    backbone: Backbone,
+) -> None:
+    """Writes the head of the first seed.
+
+    Raises:
+        DataError: The disk does not take it.
+    """
+    head = _trained(played, asked, measures, backbone)
+    run.put(f"heads/{number:03}.safetensors", lambda place: checkpoint.save(head, place))
+
+
+def _trained(played: Played, asked: Asked, measures: Measures, backbone: Backbone) -> TrainedHead:
+    recipe = _with_options(played.unit.order.recipe, played)
+    with Dice().rolling():
+        module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
+    module.head.load_state_dict(played.learned[0].state)
+    settings: Mapping[str, Any] = played.chosen
+    known = {
+        name: settings[name]
+        for name in ("learning_rate", "weight_decay", "epochs")
+        if name in settings
+    }
+    return TrainedHead(
+        recipe=recipe,
+        model=asked.model,
+        classes=asked.corpus.classes,
+        many=False,
+        trained_on=asked.corpus.name,
+        rows=played.rows,
+        scores=Scores(
+            rows=measures.rows,
+            accuracy=measures.accuracy,
+            low=measures.low,
+            high=measures.high,
+            majority=float(measures.confusion.sum(dim=1).max() / measures.confusion.sum()),
+        ),
+        training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
+        module=module.eval().requires_grad_(False),
+        chosen=dict(settings),
+    )
+
+
+def _with_options(recipe: Recipe, played: Played) -> Recipe:
+    """The recipe with those of the chosen settings that are options of its head."""
+    own = played.unit.order.head.options
+    options = dict(recipe.options) | {n: v for n, v in played.chosen.items() if n in own}
+    whole = Recipe(
+        pooling=recipe.pooling,
+        layers=recipe.layers,
+        head=recipe.head,
+        options=tuple(sorted(options.items())),
+    )
+    return resolve(whole).recipe
+
+
+def classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
+    """A head of a run on its base model: to ask, or to export.
+
+    Args:
+        name: The recipe, as the leaderboard names it.
+
+    Raises:
+        DataError: The run has no such head, or its base model is not what it was.
+    """
+    asked = question.load(run)
+    backbone = load(asked.model, limits=limits)
+    check_model(run, asked, backbone)
+    return Classifier(backbone=backbone, head=head_of(run, asked, name, backbone, limits))
+
+
+def head_of(
+    run: RunFolder, asked: Asked, name: str, backbone: Backbone, limits: Limits
+) -> TrainedHead:
+    """A trained head of a run.
+
+    Raises:
+        DataError: The run has no such head.
+    """
+    path = (
+        run.path / f"heads/{asked.recipes.index(name):03}.safetensors"
+        if name in asked.recipes
+        else None
+    )
+    if path is None or not path.is_file():
+        what = f"The run {run.id} has no trained head {name[:80]}."
+        raise DataError(what, "See its leaderboard for those that it has.")
+    try:
+        return checkpoint.load(path, backbone, limits)
+    except CheckpointError as error:
+        raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
+
+
+def check_model(run: RunFolder, asked: Asked, backbone: Backbone) -> None:
+    """Refuses a base model that has changed since the run began.
+
+    Raises:
+        DataError: It has.
+    """
+    if backbone.revision != asked.revision:
+        what = f"{asked.model} is not the version that the run {run.id} began with."
+        raise DataError(what, "Train again, or bring that version back.")
+
+
+def latencies(run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits) -> dict[str, float]:
+    """For each head what reading and head add to the base model for one text, in ms."""
+    row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
+    pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
+    states = backbone.states(backbone.encode([asked.corpus.texts[row]], pair))
+    found = {}
+    for name in asked.recipes:
+        try:
+            module = head_of(run, asked, name, backbone, limits).module
+        except DataError:
+            continue
+        times = []
+        with torch.inference_mode():
+            for _ in range(ROUNDS):
+                begun = time.perf_counter()
+                module(states)
+                times.append((time.perf_counter() - begun) * 1000)
+        found[name] = median(times)
+    return found

@@ -1,0 +1,220 @@
+"""The leaderboard of a run: read from its folder, whether it is finished or not."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from heads.parts.menu import resolve
+from heads.pipeline.grid.splits import Splits, split
+from heads.pipeline.measure.curve import Stage, curve_says
+from heads.pipeline.measure.estimates import Agreement, Estimate, agreement
+from heads.pipeline.measure.judgement import judge
+from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.measure.paired import Comparisons, Difference, compare
+from heads.pipeline.runs.asked import Asked, load
+from heads.pipeline.runs.cell import Cell, commonest, kept, said
+from heads.pipeline.runs.folder import RunFolder
+
+REFERENCE = "mean+linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Leaderboard:
+    """Every cell of a run that is done, compared.
+
+    Attributes:
+        run: The id of the run.
+        data: The name of the data.
+        model: The base model.
+        revision: Which version of it.
+        classes: The names of the classes, in the order of every table.
+        rows: How many rows the data have.
+        protocol: In a sentence, who learned from what and was scored on what.
+        cells: Heads by accuracy, the highest first; then the baselines.
+        planned: How many cells the run has in all.
+        best: The head that leads; the reference, where no head leads it.
+        reference: The cell that all are compared with.
+        verdict: What the numbers allow one to say, a sentence each.
+        curve: The same comparison on fewer rows, for the leaders.
+        curve_says: Whether more rows would change the choice.
+        estimates: What could be told before any training.
+        agreements: Whether those agreed with what training gave.
+        notes: How the data were read and what spoils the comparison, a sentence each.
+        seconds: How long the run has worked.
+        forward_seconds: How long of that the base model read; 0 where all was kept from before.
+        precision: Of the features.
+        state: "finished", "stopped" or "unfinished".
+    """
+
+    run: str
+    data: str
+    model: str
+    revision: str
+    classes: tuple[str, ...]
+    rows: int
+    protocol: str
+    cells: tuple[Cell, ...]
+    planned: int
+    best: str
+    reference: str
+    verdict: tuple[str, ...]
+    curve: tuple[Mapping[str, Any], ...]
+    curve_says: str
+    estimates: tuple[Estimate, ...]
+    agreements: tuple[Agreement, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    forward_seconds: float
+    precision: str
+    state: str
+
+    def cell(self, name: str) -> Cell:
+        """The cell of that name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return next(cell for cell in self.cells if cell.name == name)
+
+    def as_json(self) -> dict[str, Any]:
+        """The leaderboard as plain values: the answer of `heads train --json`."""
+        names = self.__dataclass_fields__
+        plain = {name: getattr(self, name) for name in names}
+        return plain | {
+            "verdict": " ".join(self.verdict),
+            "cells": [cell.as_json() for cell in self.cells],
+            "estimates": [asdict(estimate) for estimate in self.estimates],
+            "agreements": [asdict(one) for one in self.agreements],
+        }
+
+
+def leaderboard(run: RunFolder) -> Leaderboard:
+    """Reads a run and compares what is done of it.
+
+    Raises:
+        DataError: The run is broken.
+    """
+    asked = load(run)
+    names, task = [*asked.recipes, *BASELINES], asked.task
+    splits = split(task.targets, task.groups, asked.corpus.parts, asked.contest)
+    found = {name: kept(run, number) for number, name in enumerate(names)}
+    cells = {name: cell for name, cell in found.items() if cell}
+    reference = reference_of(list(cells))
+    comparisons, verdict = None, ("No head is done yet.",)
+    if reference:
+        answers = [said(run, names.index(name), name).answers for name in cells]
+        comparisons = compare(answers, task, reference=reference, seed=asked.contest.seed)
+        usual = asked.corpus.classes[commonest(task.targets, splits.train[0])]
+        measures = {name: cell.measures for name, cell in cells.items()}
+        verdict = judge(measures, comparisons, commonest=usual)
+        cells = _compared(cells, comparisons)
+    facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
+    end = run.read("end.json") or {"state": "unfinished", "seconds": 0.0}
+    estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
+    return Leaderboard(
+        run=run.id,
+        data=asked.corpus.name,
+        model=asked.model,
+        revision=asked.revision,
+        classes=asked.corpus.classes,
+        rows=len(asked.corpus),
+        protocol=protocol(splits, asked),
+        cells=_ranked(cells.values()),
+        planned=len(names),
+        best=comparisons.best if comparisons else "",
+        reference=reference,
+        verdict=verdict,
+        curve=tuple(curve),
+        curve_says=curve_says([_stage(stage) for stage in curve]) if len(curve) > 1 else "",
+        estimates=estimates,
+        agreements=_agreements(estimates, cells, comparisons),
+        notes=(*_notes(asked), *facts.get("notes", [])),
+        seconds=end["seconds"],
+        forward_seconds=facts.get("forward_seconds", 0.0),
+        precision=asked.versions.get("precision", ""),
+        state=end["state"],
+    )
+
+
+def reference_of(names: Sequence[str]) -> str:
+    """The head that all are compared with: mean+linear, or the first linear one, or the first."""
+    heads = [name for name in names if name not in BASELINES]
+    linear = [name for name in heads if name.endswith("+linear")]
+    return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
+
+
+def protocol(splits: Splits, asked: Asked) -> str:
+    """Who learned from what and was scored on what, in a sentence."""
+    seeds, test, train = asked.contest.seeds, len(splits.test[0]), len(splits.train[0])
+    chosen = f"settings chosen on {len(splits.development):,} of them"
+    times = "once" if seeds == 1 else f"{seeds} times"
+    if splits.kind == "per class":
+        each = asked.contest.per_class
+        return (
+            f"Learned from {each} rows of every class, drawn {times} ({chosen}), "
+            f"and scored on {test:,} rows."
+        )
+    if splits.kind == "test set":
+        return (
+            f"Learned {times} from {train:,} rows ({chosen}), and scored on the {test:,} rows "
+            "of the test set."
+        )
+    return (
+        f"Split {times}: learned from {train:,} rows ({chosen}, which are never scored), and "
+        f"scored on {test:,} others."
+    )
+
+
+def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, Cell]:
+    by_reference = {d.name: d for d in comparisons.to_reference}
+    by_best = {d.name: d for d in comparisons.to_best}
+    return {
+        name: replace(cell, to_reference=by_reference.get(name), to_best=by_best.get(name))
+        for name, cell in cells.items()
+    }
+
+
+def _ranked(cells: Any) -> tuple[Cell, ...]:
+    return tuple(sorted(cells, key=lambda cell: (cell.is_baseline, -cell.measures.accuracy)))
+
+
+def _agreements(
+    estimates: Sequence[Estimate], cells: Mapping[str, Cell], comparisons: Comparisons | None
+) -> tuple[Agreement, ...]:
+    """Whether the estimates of readings agree with the best head that each reading got."""
+    leaders: dict[str, Cell] = {}
+    for name, cell in cells.items():
+        if not cell.is_baseline:
+            reading = resolve(name).reading
+            held = leaders.get(reading)
+            if held is None or cell.measures.accuracy > held.measures.accuracy:
+                leaders[reading] = cell
+    told = [one for one in estimates if one.name in leaders]
+    if comparisons is None or len(told) < 2:
+        return ()
+    worse = [
+        reading
+        for reading, cell in leaders.items()
+        if cell.to_best is not None and cell.to_best.differs
+    ]
+    accuracies = {reading: cell.measures.accuracy for reading, cell in leaders.items()}
+    return agreement(told, accuracies, worse)
+
+
+def _stage(values: Mapping[str, Any]) -> Stage:
+    """A stage of the curve as `curve_says` takes it: it asks for accuracies and differences."""
+    to_best = tuple(Difference(**one) for one in values["to_best"])
+    return Stage(
+        rows=values["rows"],
+        accuracies={name: one["accuracy"] for name, one in values["accuracies"].items()},
+        best=values["best"],
+        to_best=to_best,
+    )
+
+
+def _notes(asked: Asked) -> list[str]:
+    accounts = [asked.account, *([asked.account["test"]] if "test" in asked.account else [])]
+    notes = []
+    for account in accounts:
+        notes += account["notes"] + [warning["says"] for warning in account["warnings"]]
+    return notes

@@ -1,0 +1,174 @@
+"""A run from its question to its leaderboard; begun, or resumed where it was left.
+
+Whatever is finished lies on disk at once, and a resumed run gives the numbers that it would
+have given without a break.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from heads.parts.models import BUNDLED
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.play import Board, Played, Trying, play, unit_job
+from heads.pipeline.grid.splits import split
+from heads.pipeline.grid.units import recipes_of, units
+from heads.pipeline.loading import load
+from heads.pipeline.measure.measures import measure
+from heads.pipeline.measure.outcomes import BASELINES, Outcome
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.asked import Asked, ask
+from heads.pipeline.runs.cell import Cell, keep, kept
+from heads.pipeline.runs.folder import RunFolder, new_folder
+from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
+from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+from heads.pipeline.runs.learning_curve import learning_curve
+from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured
+from heads.pipeline.table import Data
+from heads.pipeline.training import Progress
+from heads.settings import Contest, Limits
+
+Event = Progress | Trying | Done | Leaderboard
+
+
+def begin(
+    data: Data,
+    *,
+    test: Data | None = None,
+    recipes: Sequence[str] = (),
+    grid: str = "small",
+    model: str = BUNDLED,
+    contest: Contest | None = None,
+    limits: Limits,
+    out: Path | None = None,
+) -> RunFolder:
+    """Checks a question whole and writes it into a new run; nothing is trained yet.
+
+    Args:
+        test: Rows that are scored; without them some of the data are held out.
+        recipes: The heads; without any, those of the grid.
+        grid: small or full.
+        out: The run's folder, or None for the place where runs are kept.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    backbone = load(model, limits=limits)
+    chosen = list(recipes) or recipes_of(grid, backbone)
+    cells = units(chosen, backbone, len(data.corpus.classes), limits)
+    asked = ask(data, test, backbone, [cell.name for cell in cells], contest or Contest())
+    task = asked.task
+    split(task.targets, task.groups, asked.corpus.parts, asked.contest)
+    run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
+    question.save(run, asked)
+    return run
+
+
+def working(run: RunFolder, limits: Limits) -> Iterator[Event]:
+    """Works on a run until it is finished; closing the iterator stops it, results kept.
+
+    Yields:
+        `Progress`, `Trying` for every point of a validation curve, `Done` for every cell, and
+        the `Leaderboard` at the end, also where the time allowed was used up.
+
+    Raises:
+        HeadsError: The run is broken, busy, or its base model has changed.
+    """
+    with run.held():
+        clock = _Clock(run)
+        state = "stopped"
+        try:
+            asked = question.load(run)
+            yield Progress(says=f"Loading {asked.model}", share=0.0)
+            backbone = load(asked.model, limits=limits)
+            check_model(run, asked, backbone)
+            for event in _worked(run, asked, backbone, limits):
+                yield event
+                if clock.is_over(asked.contest):
+                    break
+            else:
+                state = "finished"
+        finally:
+            clock.stop(state)
+        found = leaderboard(run)
+        run.write("leaderboard.json", found.as_json())
+        yield found
+
+
+def stopped(run: RunFolder) -> None:
+    """Notes that a run was stopped from outside, if it had not ended by itself."""
+    if run.read("end.json") is None:
+        _Clock(run).stop("stopped")
+
+
+class _Clock:
+    """How long a run has worked, over all its resumptions."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        before = run.read("end.json") or run.read("clock.json") or {"seconds": 0.0}
+        self._before = before["seconds"]
+        self._begun = time.perf_counter()
+        (run.path / "end.json").unlink(missing_ok=True)
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.perf_counter() - self._begun
+
+    def is_over(self, contest: Contest) -> bool:
+        self._run.write("clock.json", {"seconds": self.seconds})
+        return bool(contest.budget_seconds) and self.seconds > contest.budget_seconds
+
+    def stop(self, state: str) -> None:
+        self._run.write("end.json", {"state": state, "seconds": self.seconds})
+
+
+def _worked(
+    run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits
+) -> Iterator[Progress | Trying | Done]:
+    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
+    features = yield from featured(run, asked, cells, backbone)
+    task = asked.task
+    board = Board(
+        features=features,
+        task=task,
+        splits=split(task.targets, task.groups, asked.corpus.parts, asked.contest),
+        contest=asked.contest,
+    )
+    yield from estimated(run, asked, cells, board)
+    yield from baselines(run, asked, board)
+    left = [cell for cell in cells if kept(run, asked.recipes.index(cell.name)) is None]
+    workers = max(1, torch.get_num_threads())
+    for event in play([unit_job(cell, board) for cell in left], board, workers):
+        if isinstance(event, Played):
+            yield _kept_cell(run, asked, event, board, backbone)
+        elif isinstance(event, Trying):
+            yield event
+    if asked.contest.curve and run.read("curve.json") is None:
+        yield Progress(says="Training the leaders on fewer rows", share=0.95)
+        yield from learning_curve(run, asked, cells, board, workers)
+    yield Progress(says="Timing every head on one text", share=0.99)
+    run.write("latency.json", latencies(run, asked, backbone, limits))
+
+
+def _kept_cell(
+    run: RunFolder, asked: Asked, played: Played, board: Board, backbone: Backbone
+) -> Done:
+    """Measures a cell and keeps it: head and answers first, the measures last."""
+    name, number = played.unit.name, asked.recipes.index(played.unit.name)
+    logits = tuple(learned.logits for learned in played.learned)
+    outcome = Outcome(name=name, rows=board.splits.test, logits=logits)
+    cell = Cell(
+        name=name,
+        measures=measure(outcome, board.task),
+        parameters=played.unit.parameters,
+        seconds=played.seconds,
+        chosen=played.chosen,
+        tried=played.tried,
+    )
+    keep_head(run, number, played, asked, cell.measures, backbone)
+    keep(run, number, cell, outcome)
+    planned = len(asked.recipes) + len(BASELINES)
+    return Done(cell=cell, done=counted(run, asked), planned=planned)

@@ -1,0 +1,140 @@
+"""A file as a corpus, with an account of every row and warnings."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from heads.errors import DataError
+from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.table.guess import guess
+from heads.pipeline.table.labels import check_classes, check_labels, label_findings, shorten
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.rows import Rows, account, check_columns, collect
+from heads.pipeline.table.sheet import MOST_LINES, Columns, Finding, Table, count
+from heads.pipeline.table.texts import class_counts, text_findings
+from heads.settings import Limits
+
+_HEAD_ROWS = 5
+_HEAD_CHARACTERS = 300
+_PARTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """A file read, ready to be trained on.
+
+    Attributes:
+        corpus: The rows that are used.
+        columns: Which column was taken for what.
+        guessed: Whether the columns were guessed rather than chosen.
+        has_header: Whether the first line was taken for the names of the columns.
+        names: The names of all columns.
+        rows_in: Rows of the file: those used and those dropped.
+        dropped: Rows left out: reason -> lines.
+        classes: Rows of each class.
+        notes: Plain sentences on how the file was read.
+        findings: Warnings, those on the file first.
+        head: The first rows as read, cells cut to 300 characters.
+        unit: What line numbers count: "line" or "row".
+    """
+
+    corpus: Corpus
+    columns: Columns
+    guessed: bool
+    has_header: bool
+    names: tuple[str, ...]
+    rows_in: int
+    dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    classes: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    head: tuple[tuple[str, ...], ...] = ()
+    unit: str = "line"
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it but the texts, as JSON can hold it."""
+        return {
+            "name": self.corpus.name,
+            "rows_in": self.rows_in,
+            "rows": len(self.corpus),
+            "dropped": {
+                reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
+                for reason, lines in self.dropped.items()
+            },
+            "columns": asdict(self.columns),
+            "guessed": self.guessed,
+            "has_header": self.has_header,
+            "unit": self.unit,
+            "classes": dict(self.classes),
+            "notes": list(self.notes),
+            "warnings": [
+                {"kind": each.kind, "says": each.says, "lines": list(each.lines)}
+                for each in self.findings
+            ],
+            "preview": {"columns": list(self.names), "rows": [list(row) for row in self.head]},
+        }
+
+
+def read(
+    path: Path, limits: Limits, columns: Columns | None = None, header: bool | None = None
+) -> Data:
+    """Reads a file of texts and labels; columns that are not given are guessed.
+
+    Args:
+        path: A CSV, TSV, JSONL, JSON or Parquet file, or a folder saved by `datasets`.
+        header: Whether the first line names the columns; None finds out.
+
+    Raises:
+        DataError: It cannot be used; names the line where it is known.
+        LimitError: It holds more than this place allows.
+    """
+    return data_of(open_table(path, limits, header), limits, columns, name=path.stem)
+
+
+def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: str = "") -> Data:
+    """The same from an opened table.
+
+    Raises:
+        DataError: It cannot be used; names the line where it is known.
+        LimitError: It holds more than this place allows.
+    """
+    chosen = columns or guess(table)
+    check_columns(table, chosen)
+    rows = collect(table, chosen, limits)
+    findings = [*table.findings, *account(rows, table)]
+    if not rows.texts:
+        raise _none_left(rows, table)
+    if not chosen.separator:
+        findings += shorten(rows, table.name, limits)
+        check_labels(rows.labels, table.name, limits)
+        findings += label_findings(rows)
+    classes = class_counts(rows.labels, chosen.separator)
+    check_classes(len(classes), table.name, limits)
+    findings += text_findings(rows)
+    parts = rows.parts if len(set(rows.parts)) >= _PARTS else []
+    corpus = build(name or table.name, rows.texts, rows.labels, rows.pairs, chosen.separator, parts)
+    return Data(
+        corpus=replace(corpus, lines=tuple(rows.lines)),
+        columns=chosen,
+        guessed=columns is None,
+        has_header=table.has_header,
+        names=table.columns,
+        rows_in=len(rows.lines) + sum(map(len, rows.dropped.values())),
+        dropped={reason: tuple(lines) for reason, lines in rows.dropped.items()},
+        classes=classes,
+        notes=table.notes,
+        findings=tuple(findings),
+        head=tuple(
+            tuple(cell[:_HEAD_CHARACTERS] for cell in row) for row in table.rows[:_HEAD_ROWS]
+        ),
+        unit=table.unit,
+    )
+
+
+def _none_left(rows: Rows, table: Table) -> DataError:
+    """Why no row is left."""
+    reasons = {reason: len(lines) for reason, lines in rows.dropped.items()}
+    reason = max(reasons, key=lambda key: reasons[key])
+    what = f"None of the rows of {table.name} can be used: {count(reasons[reason], 'row')} with "
+    return DataError(f"{what}{reason}.", "Are the right columns chosen?")

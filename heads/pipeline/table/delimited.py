@@ -1,0 +1,229 @@
+"""Text with cells parted by a sign (CSV, TSV and their kin) to a `Table`."""
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from heads.errors import DataError, LimitError
+from heads.pipeline.table.dialect import DELIMITERS, choose_delimiter, lines_of, names_columns
+from heads.pipeline.table.sheet import Finding, Table, count, finding, short, where
+from heads.settings import Limits
+
+WRONG_COUNT = "wrong number of cells"
+NAMES_AGAIN = "names of the columns again"
+_MOST_RAGGED = 0.1
+_CELL_CHARACTERS = 16_000_000
+# The parser's own limit holds for the whole process and for cells that are merely cut here.
+csv.field_size_limit(_CELL_CHARACTERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """Rows of unequal length, and the line on which each begins."""
+
+    rows: list[list[str]]
+    lines: list[int]
+
+    def ragged(self) -> int:
+        """How many rows differ from the first in their number of cells."""
+        return sum(len(row) != len(self.rows[0]) for row in self.rows)
+
+
+def read_delimited(text: str, name: str, limits: Limits, header: bool | None = None) -> Table:
+    """Reads cells parted by commas, tabs, semicolons or vertical bars.
+
+    Args:
+        header: Whether the first line names the columns; None finds out.
+
+    Raises:
+        DataError: Quotes or numbers of cells do not fit; names the line.
+        LimitError: More rows or columns than this place allows.
+    """
+    delimiter, start = choose_delimiter(text)
+    text = "\n" + text[start:] if start else text  # an empty line, so that all keep their numbers
+    notes, findings, dropped = [], [], {}
+    if delimiter != ",":
+        notes.append(f"Cells are parted by {DELIMITERS.get(delimiter, repr(delimiter))}.")
+    grid, odd = _even(_quoted(text, delimiter, name, limits, findings), name)
+    if odd:
+        dropped[WRONG_COUNT] = tuple(odd)
+        says = f"Left out {count(len(odd), 'row')} with a {WRONG_COUNT}: {where(odd)}."
+        findings.append(finding("cells", f"{says} Put quotes around such cells.", odd))
+    first = grid.rows[0]
+    named = names_columns(grid.rows) if header is None else header
+    if named:
+        grid, again = _below(grid)
+        if again:
+            dropped[NAMES_AGAIN] = tuple(again)
+            says = f"Left out {count(len(again), 'row')} with the {NAMES_AGAIN}: {where(again)}."
+            findings.append(finding("header_again", says, again))
+    elif header is None:
+        findings.append(_no_names(first, grid.lines[0]))
+    if len(grid.rows) > limits.rows:
+        raise _too_many_rows(name, limits)
+    if not grid.rows:
+        raise DataError(f"{name} has no data rows.", "Add rows below the names of the columns.")
+    columns, unnamed = _names(first if named else [""] * len(first), name)
+    return Table(
+        name=name, columns=columns, rows=grid.rows, lines=grid.lines, has_header=named,
+        unnamed=unnamed if named else frozenset(), spelled=True, dropped=dropped,
+        notes=tuple(notes), findings=tuple(findings),
+    )  # fmt: skip
+
+
+def _no_names(first: Sequence[str], line: int) -> Finding:
+    says = (
+        f"The first line looks like data ('{short(' · '.join(first))}'), so it was kept as a "
+        "row; say so if it holds the names of the columns."
+    )
+    return finding("header", says, [line])
+
+
+def _below(grid: _Grid) -> tuple[_Grid, list[int]]:
+    """The rows below the names of the columns, and the lines on which these stand again."""
+    first = grid.rows[0]
+    kept = [at for at, row in enumerate(grid.rows) if row != first]
+    again = [line for line, row in zip(grid.lines, grid.rows, strict=True) if row == first][1:]
+    return _Grid(rows=[grid.rows[at] for at in kept], lines=[grid.lines[at] for at in kept]), again
+
+
+def _quoted(text: str, delimiter: str, name: str, limits: Limits, findings: list[Finding]) -> _Grid:
+    """Parses with quotes; where they do not add up, as they stand or with their escapes."""
+    try:
+        grid = _parse(text, delimiter, name, limits)
+        # A cell that holds a line end and the sign between cells may be two rows in one.
+        spans = any("\n" in cell and delimiter in cell for row in grid.rows for cell in row)
+        error = None
+    except DataError as broken:
+        grid, spans, error = None, False, broken
+    if delimiter in "\t|" and (error or spans) and not text.startswith('"'):
+        plain = _parse(text, delimiter, name, limits, quoting=csv.QUOTE_NONE)
+        if plain.ragged() <= (_MOST_RAGGED * len(plain.rows) if error else 0):
+            says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
+            findings.append(finding("quotes", says))
+            return plain
+    if error and '\\"' in text:
+        grid = _unescaped(text, delimiter, name, limits, findings)
+    if grid is None:
+        raise error or AssertionError("a grid or an error")
+    return grid
+
+
+def _unescaped(
+    text: str, delimiter: str, name: str, limits: Limits, findings: list[Finding]
+) -> _Grid | None:
+    r"""Reads \" as a quote, where that makes sense of the whole file."""
+    try:
+        grid = _parse(text.replace('\\"', '""'), delimiter, name, limits)
+    except DataError:
+        return None
+    if grid.ragged():
+        return None
+    lines = [number for number, line in enumerate(lines_of(text), start=1) if '\\"' in line]
+    says = f'Read \\" as a quote inside a cell: {where(lines)}. Write it as "" to be safe.'
+    findings.append(finding("backslash", says, lines))
+    return grid
+
+
+def _parse(
+    text: str,
+    delimiter: str,
+    name: str,
+    limits: Limits,
+    *,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
+) -> _Grid:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    start = 1
+    # Before 3.11 the parser stops at a zero byte; any control character is removed later.
+    source = lines_of(text.replace("\0", "\x01"))
+    reader = csv.reader(source, delimiter=delimiter, quoting=quoting, strict=True)
+    try:
+        for row in reader:
+            if len(row) > 1 or (row and row[0].strip()):
+                rows.append(row)
+                lines.append(start)
+                _check_size(rows, name, limits)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise _broken(name, start, reader.line_num, str(error)) from None
+    if not rows:
+        raise DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
+    return _Grid(rows=rows, lines=lines)
+
+
+def _check_size(rows: list[list[str]], name: str, limits: Limits) -> None:
+    """Stops while reading, not after."""
+    if len(rows) == 1 and len(rows[0]) > limits.columns:
+        what = f"{name} has {len(rows[0]):,} columns; this place reads up to {limits.columns:,}."
+        raise LimitError(what, "Keep the columns with texts and labels.")
+    if len(rows) > limits.rows + 1:
+        raise _too_many_rows(name, limits)
+
+
+def _too_many_rows(name: str, limits: Limits) -> LimitError:
+    what = f"{name} has more than {limits.rows:,} rows, the most this place reads."
+    return LimitError(what, "Choose a part of them.")
+
+
+def _broken(name: str, start: int, end: int, error: str) -> DataError:
+    """What is wrong with a quote, and where."""
+    if "field limit" in error:
+        what = f"The cell that begins on line {start} of {name} is too long."
+        return DataError(what, "Is a closing quote missing?", line=start)
+    if end > start or "unexpected end" in error:
+        what = f"The quote opened on line {start} of {name} is never closed."
+        return DataError(what, "Close it, or double a quote that is part of the text.", line=start)
+    what = f"Line {start} of {name} has a quote in the middle of a quoted cell."
+    return DataError(what, 'Write a quote that is part of the text as "".', line=start)
+
+
+def _even(grid: _Grid, name: str) -> tuple[_Grid, list[int]]:
+    """Rows of equal length, and the lines of those that were left out.
+
+    Raises:
+        DataError: More than a tenth of the rows differ.
+    """
+    width = len(grid.rows[0])
+    rows, lines, odd = [], [], []
+    for line, row in zip(grid.lines, grid.rows, strict=True):
+        fitted = _fitted(row, width, grid.rows[0])
+        if fitted is None:
+            odd.append((line, len(row)))
+        else:
+            rows.append(fitted)
+            lines.append(line)
+    if len(odd) > _MOST_RAGGED * len(grid.rows):
+        line, cells = odd[0]
+        what = (
+            f"Line {line} of {name} has {count(cells, 'cell')} where the first has {width}; "
+            f"{len(odd):,} of {len(grid.rows):,} rows do not have {width}."
+        )
+        raise DataError(what, "Part all cells by one sign; quote cells that hold it.", line=line)
+    return _Grid(rows=rows, lines=lines), [line for line, _ in odd]
+
+
+def _fitted(row: list[str], width: int, first: Sequence[str]) -> list[str] | None:
+    """A row with empty cells at its end taken away or added, or None where that is not enough.
+
+    Where the first row ends in an empty cell all rows do, and one more is one too many.
+    """
+    if len(row) > width and first[-1].strip() and not any(cell.strip() for cell in row[width:]):
+        return row[:width]
+    if len(row) < width and not any(cell.strip() for cell in first[len(row) :]):
+        return row + [""] * (width - len(row))
+    return row if len(row) == width else None
+
+
+def _names(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Names for all columns, and which of them the file does not name."""
+    names = [" ".join(cell.split()) or f"column {at}" for at, cell in enumerate(cells, start=1)]
+    twice = [known for known, times in Counter(names).items() if times > 1]
+    if twice:
+        what = f"{name} has two columns named '{short(twice[0])}'."
+        raise DataError(what, "Rename one of them.", line=1, column=twice[0])
+    unnamed = {names[at] for at, cell in enumerate(cells) if not cell.strip()}
+    return tuple(names), frozenset(unnamed)

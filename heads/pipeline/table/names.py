@@ -1,0 +1,64 @@
+"""How the columns of labelled tables are usually called, the clearest names first."""
+
+import re
+
+TEXTS = (
+    "text", "texts", "sentence", "sentences", "review", "reviewtext", "reviewbody", "body",
+    "content", "tweet", "tweettext", "utterance", "message", "comment", "commenttext", "sms",
+    "post", "document", "doc", "description", "paragraph", "passage", "snippet", "question",
+    "questiontext", "query", "phrase", "statement", "transcript", "article", "abstract",
+    "response", "feedback", "situation", "sit", "prompt", "input", "string", "headline", "title",
+    "subject", "texta", "sentence1", "premise", "question1",
+)  # fmt: skip
+LABELS = (
+    "labeltext", "labelname", "label", "labels", "goldlabel", "class", "classname", "classlabel",
+    "category", "categories", "sentiment", "intent", "emotion", "topic", "target", "targets",
+    "polarity", "stance", "entailmentjudgment", "entailmentlabel", "isduplicate", "annotation",
+    "tag", "tags", "genre", "y", "type", "rating", "stars", "quality", "score", "output", "answer",
+)  # fmt: skip
+PAIRS = (
+    ("texta", "textb"), ("text1", "text2"), ("sentence1", "sentence2"),
+    ("sentencea", "sentenceb"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("1string", "2string"), ("string1", "string2"), ("sent1", "sent2"), ("s1", "s2"),
+    ("query1", "query2"), ("question", "sentence"), ("claim", "evidence"), ("text", "textpair"),
+    ("sentence", "sentencepair"),
+)  # fmt: skip
+SPLITS = ("split", "set", "fold", "partition", "subset", "usage")
+# What the cells of such a column say, and what they mean.
+PARTS = {
+    "train": "train", "training": "train", "trn": "train",
+    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
+    "development": "validation", "eval": "validation",
+    "test": "test", "testing": "test", "tst": "test",
+}  # fmt: skip
+# A word in a name that says that the column is about a text or a label, and is neither.
+ABOUT = frozenset((
+    "id", "ids", "count", "counts", "date", "time", "timestamp", "length", "len", "num", "number",
+    "index", "url", "link", "user", "username", "author", "lang", "language", "confidence",
+    "source", "votes",
+))  # fmt: skip
+
+
+def plain(name: str) -> str:
+    """A column's name without case, spaces and signs.
+
+    >>> plain("#1 String"), plain("Review_Body")
+    ('1string', 'reviewbody')
+    """
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def words(name: str) -> list[str]:
+    """The words of a column's name.
+
+    >>> words("reviewBody_text")
+    ['review', 'body', 'text']
+    """
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W_]+", parted.casefold())
+
+
+def is_known(name: str) -> bool:
+    """Whether a cell is called like a column of a labelled table."""
+    key = plain(name)
+    return key in TEXTS or key in LABELS or key in SPLITS or any(key in pair for pair in PAIRS)

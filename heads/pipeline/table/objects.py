@@ -1,0 +1,143 @@
+"""JSON, one object a line or a list of objects, to a `Table`."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from heads.errors import DataError, LimitError
+from heads.pipeline.table.dialect import lines_of
+from heads.pipeline.table.sheet import Table, short
+from heads.settings import Limits
+
+_SHAPE = 'Each line must be one object such as {"text": "fine", "label": "good"}.'
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, if it names no field twice: the parser would keep the last in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it names a field twice")
+    return found
+
+
+# Numbers stay as they are written, so that 1.0, 007 and 1e999 are no other numbers.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_once, parse_float=str, parse_int=str, parse_constant=str
+)
+
+
+def is_json(text: str, ending: str) -> bool:
+    """Whether a text is JSON, by the file's ending or by how it begins."""
+    if ending in (".json", ".jsonl", ".ndjson"):
+        return True
+    begin = re.match(r'\s*(?:\[\s*\{\s*"|\{\s*")', text)
+    return begin is not None
+
+
+def read_objects(text: str, name: str, limits: Limits) -> Table:
+    """Reads JSON objects as rows; a field that an object lacks is an empty cell.
+
+    Raises:
+        DataError: Something is no JSON or no object; names the line.
+        LimitError: More rows or columns than this place allows.
+    """
+    whole = text.lstrip().startswith("[")
+    places: dict[str, int] = {}
+    nested: dict[str, int] = {}
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    for line, thing in _in_list(text, name) if whole else _in_lines(text, name):
+        if not isinstance(thing, dict):
+            raise DataError(f"Line {line} of {name} is not a JSON object.", _SHAPE, line=line)
+        row = [""] * len(places)
+        for key, value in thing.items():
+            if key not in places:
+                places[key] = len(places)
+                row.append("")
+            if isinstance(value, (list, dict)):
+                nested.setdefault(key, line)
+            row[places[key]] = _cell(value)
+        rows.append(row)
+        lines.append(line)
+        _check_size(len(rows), len(places), name, limits)
+    if not rows:
+        raise DataError(f"{name} has no data rows.", _SHAPE)
+    for row in rows:
+        row.extend([""] * (len(places) - len(row)))
+    return Table(
+        name=name, columns=tuple(places), rows=rows, lines=lines, nested=nested,
+        notes=("Read as JSON.",),
+    )  # fmt: skip
+
+
+def _check_size(rows: int, columns: int, name: str, limits: Limits) -> None:
+    if rows > limits.rows:
+        what = f"{name} has more than {limits.rows:,} rows, the most this place reads."
+        raise LimitError(what, "Choose a part of them.")
+    if columns > limits.columns:
+        what = f"{name} has more than {limits.columns:,} columns, the most this place reads."
+        raise LimitError(what, "Keep the columns with texts and labels.")
+
+
+def _cell(value: Any) -> str:
+    """A value as a cell: as it is written; nothing for null."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[…]"
+    return "" if value is None else "{…}"
+
+
+def _in_lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines_of(text), start=1):
+        if line.strip():
+            thing, end = _decoded(line, _skip(line, 0), number, name)
+            if line[end:].strip():
+                raise _bad(name, number, "more follows after the object")
+            yield number, thing
+
+
+def _in_list(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    """The members of a list, one at a time, so that each knows its line."""
+    place = text.index("[") + 1
+    line, counted = 1, 0
+    separator = ""
+    while True:
+        place = _skip(text, place)
+        line, counted = line + len(_LINE_END.findall(text, counted, place)), place
+        if text[place : place + 1] == "]" and separator != ",":
+            break
+        thing, place = _decoded(text, place, line, name)
+        yield line, thing
+        place = _skip(text, place)
+        separator = text[place : place + 1]
+        if separator not in ("]", ","):
+            raise _bad(name, line, "the list is not closed")
+        place += separator == ","
+    if text[place + 1 :].strip():
+        raise _bad(name, line, "more follows after the list")
+
+
+def _skip(text: str, place: int) -> int:
+    space = _SPACE.match(text, place)
+    return space.end() if space else place
+
+
+def _decoded(text: str, place: int, line: int, name: str) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, place)
+    except json.JSONDecodeError as error:
+        raise _bad(name, line, error.msg[:1].lower() + error.msg[1:]) from None
+    except RecursionError:
+        raise _bad(name, line, "lists or objects within each other too often") from None
+    except ValueError as error:
+        raise _bad(name, line, short(f"{error}", 80)) from None
+
+
+def _bad(name: str, line: int, why: str) -> DataError:
+    return DataError(f"Line {line} of {name} is not right as JSON: {why}.", _SHAPE, line=line)

@@ -1,0 +1,147 @@
+"""What in the texts would spoil a comparison: repetitions, leaks, texts that say nothing."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import islice
+
+from heads.pipeline.corpus import folded
+from heads.pipeline.table.rows import Rows
+from heads.pipeline.table.sheet import Finding, count, short
+
+_NEAR = 0.02
+_LEAK = 0.5
+_CONTRAST = 0.4
+_ONE_TEXT = 0.5
+_OTHERS = 2_000
+_NOT_LETTERS = re.compile(r"[\W\d_]+")
+
+
+def text_findings(rows: Rows) -> list[Finding]:
+    """Warnings on the texts, in the order in which to read them."""
+    seconds = rows.pairs or [""] * len(rows.texts)
+    keys = [folded(*pair) for pair in zip(rows.texts, seconds, strict=True)]
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row, key in enumerate(keys):
+        groups[key].append(row)
+    found = _leaks(rows)
+    most = max(groups.values(), key=len)
+    if len(most) > _ONE_TEXT * len(keys) and len(keys) > 2:
+        says = (
+            f"{len(most):,} of {len(keys):,} rows have the same text, "
+            f"'{short(rows.texts[most[0]])}'; nothing can be learned from it."
+        )
+        found.append(rows.found("constant", says, most))
+    twins = [group for group in groups.values() if len(group) > 1]
+    return found + _repeated(twins, rows) + _across(twins, rows) + _near(keys, rows)
+
+
+def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
+    again = sorted(row for group in twins for row in group[1:])
+    if not again:
+        return []
+    found = [
+        rows.found(
+            "duplicates",
+            f"{count(len(again), 'row repeats', 'rows repeat')} the text of an earlier row: "
+            f"{rows.where(again)}. Repeated texts stay on one side of each split.",
+            again,
+        )
+    ]
+    torn = [group for group in twins if len({rows.labels[row] for row in group}) > 1]
+    if torn:
+        places = sorted(row for group in torn for row in group)
+        says = (
+            f"{count(len(torn), 'text has', 'texts have')} different labels in different rows: "
+            f"{rows.where(places)}. Decide for one."
+        )
+        found.append(rows.found("conflict", says, places))
+    return found
+
+
+def _across(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
+    """Texts of the training rows that come again in the rows for scoring."""
+    if not rows.parts:
+        return []
+    leaked = []
+    for group in twins:
+        scored = [row for row in group if rows.parts[row] != "train"]
+        if scored and len(scored) < len(group):
+            leaked += scored
+    if not leaked:
+        return []
+    leaked.sort()
+    says = (
+        f"{count(len(leaked), 'text')} for validation or testing also among the training rows: "
+        f"{rows.where(leaked)}. Remove them, or scores are too good."
+    )
+    return [rows.found("split_overlap", says, leaked)]
+
+
+def _near(keys: Sequence[str], rows: Rows) -> list[Finding]:
+    """Texts that differ from another only in digits, signs and spaces."""
+    groups: dict[str, set[str]] = defaultdict(set)
+    bare = [_NOT_LETTERS.sub(" ", key).strip() for key in keys]
+    for key, letters in zip(keys, bare, strict=True):
+        if letters:
+            groups[letters].add(key)
+    near = [row for row, letters in enumerate(bare) if len(groups.get(letters, ())) > 1]
+    if len(near) <= _NEAR * len(keys):
+        return []
+    says = (
+        f"{100 * len(near) / len(keys):.0f} % of the rows differ from another only in digits or "
+        f"signs: {rows.where(near)}. Near-duplicates on both sides of a split make scores too good."
+    )
+    return [rows.found("near_duplicates", says, near)]
+
+
+def _leaks(rows: Rows) -> list[Finding]:
+    """Labels that stand in the texts they are to be found from."""
+    texts = [text.casefold() for text in rows.texts]
+    for row, pair in enumerate(rows.pairs):
+        texts[row] += "\n" + pair.casefold()
+    labels = [label.casefold() for label in rows.labels]
+    same = [row for row, text in enumerate(texts) if text == labels[row]]
+    if len(same) > _LEAK * len(texts):
+        says = f"The text equals the label in {_percent(len(same), len(texts))} of the rows."
+        hint = "Choose other columns, or nothing is learned."
+        return [rows.found("label_is_text", f"{says} {hint}", same)]
+    inside = _inside(texts, labels)
+    if len(inside) <= _LEAK * len(texts):
+        return []
+    says = (
+        f"The label stands in the text in {_percent(len(inside), len(texts))} of the rows: "
+        f"{rows.where(inside)}. Remove it from the texts."
+    )
+    return [rows.found("label_in_text", says, inside)]
+
+
+def _inside(texts: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Rows whose text holds their label, where that is more than the word's being common."""
+    of_class: dict[str, list[int]] = defaultdict(list)
+    for row, label in enumerate(labels):
+        of_class[label].append(row)
+    found = []
+    for label, own in of_class.items():
+        holds = re.compile(rf"(?<!\w){re.escape(label)}(?!\w)").search
+        having = [row for row in own if label in texts[row] and holds(texts[row])]
+        if len(having) <= _LEAK * len(own):
+            continue
+        others = list(islice((row for row, other in enumerate(labels) if other != label), _OTHERS))
+        common = sum(holds(texts[row]) is not None for row in others) / max(len(others), 1)
+        if len(having) / len(own) - common > _CONTRAST:
+            found += having
+    return sorted(found)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %"
+
+
+def class_counts(labels: Sequence[str], separator: str) -> dict[str, int]:
+    """How many rows each class has, in the order of the classes."""
+    counts: Counter[str] = Counter()
+    for label in labels:
+        parts = label.split(separator) if separator else [label]
+        counts.update({part.strip() for part in parts} - {""})
+    return dict(sorted(counts.items()))

@@ -1,0 +1,266 @@
+"""Measures are those of scikit-learn, intervals hold their bounds, comparisons are exact."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+from torch import Tensor
+
+from heads.errors import RecipeError
+from heads.pipeline.measure.measures import Measures, accuracy_interval, measure
+from heads.pipeline.measure.outcomes import Outcome, Task, same_text
+from heads.pipeline.measure.paired import LEVEL, Comparisons, Difference, compare
+from heads.pipeline.metrics import wilson
+
+
+def task_of(targets: Tensor, classes: int = 2, groups: Tensor | None = None) -> Task:
+    names = tuple("abcdefgh"[:classes])
+    groups = torch.arange(len(targets)) if groups is None else groups
+    return Task(targets=targets, classes=names, groups=groups)
+
+
+def answering(name: str, *right: Sequence[bool]) -> Outcome:
+    """A cell of two classes, class 0 being right, that is right in these rows of each seed."""
+    hits = [torch.tensor(seed).float() for seed in right]
+    return Outcome(
+        name=name,
+        rows=tuple(torch.arange(len(seed)) for seed in hits),
+        logits=tuple(torch.stack([seed, 1 - seed], dim=1) for seed in hits),
+    )
+
+
+def zeros(rows: int) -> Tensor:
+    return torch.zeros(rows, dtype=torch.long)
+
+
+def of(differences: Sequence[Difference], name: str) -> Difference:
+    return next(d for d in differences if d.name == name)
+
+
+# Measures
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[Measures, Tensor, Tensor]:
+    """One seed of 200 rows; class d is never the truth, class c never the answer."""
+    dice = torch.Generator().manual_seed(0)
+    targets = torch.randint(3, (200,), generator=dice)
+    logits = torch.randn(200, 4, generator=dice)
+    logits[torch.arange(200), targets] += 1.5
+    logits[:, 2] -= 20
+    outcome = Outcome(name="x", rows=(torch.arange(200),), logits=(logits,))
+    return measure(outcome, task_of(targets, 4)), targets, logits
+
+
+def test_measures_are_those_of_scikit_learn(measured):
+    found, targets, logits = measured
+    answers, shares = logits.argmax(dim=1), logits.double().softmax(dim=1)
+    assert found.accuracy == pytest.approx(metrics.accuracy_score(targets, answers))
+    assert found.macro_f1 == pytest.approx(metrics.f1_score(targets, answers, average="macro"))
+    assert found.log_loss == pytest.approx(metrics.log_loss(targets, shares, labels=range(4)))
+    brier = metrics.brier_score_loss(targets, shares, labels=range(4), scale_by_half=False)
+    assert found.brier == pytest.approx(brier)
+    assert found.confusion.tolist() == metrics.confusion_matrix(targets, answers).tolist()
+    recalls = metrics.recall_score(
+        targets, answers, labels=[0, 1, 2], average="macro", zero_division=0
+    )
+    assert found.balanced_accuracy == pytest.approx(recalls)
+
+
+def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it():
+    logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
+    task = task_of(torch.tensor([0, 1]), 3)
+    found = measure(Outcome(name="x", rows=(torch.arange(2),), logits=(logits,)), task)
+    assert found.f1 == (pytest.approx(2 / 3), 0.0, None)
+    assert found.macro_f1 == pytest.approx(1 / 3)
+
+
+def test_bins_hold_all_answers_and_equal_confidences_stay_together(measured):
+    found, targets, _ = measured
+    assert sum(one.rows for one in found.bins) == 200
+    assert len(found.bins) == 15
+    assert max(one.rows for one in found.bins) - min(one.rows for one in found.bins) <= 1
+    alike = Outcome(name="x", rows=(torch.arange(200),), logits=(torch.zeros(200, 4),))
+    (only,) = measure(alike, task_of(targets, 4)).bins
+    assert (only.rows, only.confidence) == (200, 0.25)
+
+
+def test_a_calibrated_head_has_little_calibration_error_and_a_boastful_one_much():
+    dice = torch.Generator().manual_seed(1)
+    logits = torch.randn(20_000, 3, generator=dice)
+    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
+    rows = (torch.arange(20_000),)
+    true = measure(Outcome(name="x", rows=rows, logits=(logits,)), task_of(targets, 3))
+    loud = measure(Outcome(name="x", rows=rows, logits=(5 * logits,)), task_of(targets, 3))
+    assert true.calibration_error < 0.02 < 0.2 < loud.calibration_error
+    assert true.accuracy == loud.accuracy
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_refused(value):
+    outcome = answering("mean+mlp", [True, False, True])
+    outcome.logits[0][1, 0] = value
+    with pytest.raises(RecipeError, match=r"mean\+mlp answers 1 of 3 rows with no finite number"):
+        measure(outcome, task_of(zeros(3)))
+
+
+def test_huge_logits_are_no_harm():
+    outcome = Outcome(
+        name="x", rows=(torch.arange(2),), logits=(torch.tensor([[1e30, 0], [0, 1e30]]),)
+    )
+    found = measure(outcome, task_of(zeros(2)))
+    assert (found.accuracy, found.brier, found.log_loss) == (0.5, 1.0, pytest.approx(5e29))
+
+
+# Intervals
+
+
+@given(right=st.integers(0, 60), rows=st.integers(1, 60))
+@settings(deadline=None)
+def test_one_seed_of_distinct_texts_has_wilsons_interval(right, rows):
+    right = min(right, rows)
+    outcome = answering("x", [row < right for row in range(rows)])
+    assert accuracy_interval(outcome, task_of(zeros(rows))) == pytest.approx(wilson(right, rows))
+
+
+def test_repeated_texts_widen_the_interval_as_if_they_were_one_row():
+    hits = [row % 4 != 0 for row in range(40)]
+    once = accuracy_interval(answering("x", hits), task_of(zeros(40)))
+    many = answering("x", hits * 5)
+    groups = torch.arange(40).repeat(5)
+    assert accuracy_interval(many, task_of(zeros(200), groups=groups)) == pytest.approx(once)
+    low, high = accuracy_interval(many, task_of(zeros(200)))
+    assert high - low < 0.6 * (once[1] - once[0])
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_an_interval_has_a_width_where_nothing_is_wrong_or_right(right):
+    low, high = accuracy_interval(answering("x", *[[right] * 50] * 3), task_of(zeros(50)))
+    assert high - low == pytest.approx(wilson(50, 50)[1] - wilson(50, 50)[0])
+    assert 0 <= low < high <= 1
+
+
+def test_seeds_that_differ_widen_the_interval_the_more_the_fewer_they_are():
+    def width(*rights: int) -> float:
+        seeds = [[row < right for row in range(100)] for right in rights]
+        low, high = accuracy_interval(answering("x", *seeds), task_of(zeros(100)))
+        return high - low
+
+    assert width(80, 80, 80) < width(75, 80, 85) < width(60, 80, 100)
+    assert width(60, 80, 100, 60, 80, 100) < width(60, 80, 100)
+
+
+def test_case_and_space_make_no_other_text():
+    assert same_text(["A b", "a  B ", "c"]).tolist() == [0, 0, 1]
+    assert same_text(["a", "a", "a"], ["x", "y", "X"]).tolist() == [0, 1, 0]
+
+
+# Comparisons
+
+
+def compared(*outcomes: Outcome, groups: Tensor | None = None, seed: int = 0) -> Comparisons:
+    rows = len(outcomes[0].rows[0])
+    task = task_of(zeros(rows), groups=groups)
+    return compare(outcomes, task, reference=outcomes[0].name, seed=seed)
+
+
+def test_identical_answers_are_never_different_and_their_interval_has_a_width():
+    hits = [row % 5 != 0 for row in range(100)]
+    found = compared(answering("a", hits), answering("b", hits), answering("c", [True] * 100))
+    same = of(found.to_reference, "b")
+    assert (same.difference, same.p, same.differs) == (0.0, 1.0, False)
+    assert same.low == -same.high
+    assert 0 < same.high < 0.06
+    assert found.best == "c"
+
+
+@pytest.mark.parametrize(("better", "worse"), [(5, 0), (8, 1), (12, 3), (20, 20), (30, 10)])
+def test_one_pair_of_one_seed_has_the_p_of_the_exact_sign_test(better, worse):
+    rows, apart = 400, better + worse
+    first = answering("a", [row >= better for row in range(rows)])
+    second = answering("b", [not better <= row < apart for row in range(rows)])
+    tail = sum(math.comb(apart, k) for k in range(max(better, worse), apart + 1)) / 2**apart
+    (found,) = compared(first, second).to_reference
+    assert found.difference == pytest.approx((better - worse) / rows)
+    assert found.p == pytest.approx(min(1.0, 2 * tail), abs=0.03)
+    assert found.p <= LEVEL or not found.differs
+
+
+def test_the_interval_leaves_zero_out_just_when_p_is_small():
+    dice = torch.Generator().manual_seed(0)
+    shares = torch.linspace(0.6, 0.9, 13)
+    cells = [
+        answering(f"{share:.3f}", *(torch.rand(2, 300, generator=dice) < share).tolist())
+        for share in shares
+    ]
+    found = compared(*cells)
+    for d in (*found.to_reference, *found.to_best):
+        assert d.differs == (d.p <= LEVEL) == (not d.low <= 0 <= d.high)
+        assert d.low <= d.difference <= d.high
+    assert any(d.differs for d in found.to_reference)
+    assert not all(d.differs for d in found.to_reference)
+
+
+def test_a_family_of_many_raises_the_bar():
+    dice = torch.Generator().manual_seed(3)
+    near = [row >= 14 for row in range(300)]
+    far = [row >= 28 or row % 7 == 0 for row in range(300)]
+    others = [
+        answering(f"x{n}", (torch.rand(300, generator=dice) < 0.9).tolist()) for n in range(30)
+    ]
+    alone = of(compared(answering("a", far), answering("b", near)).to_reference, "b")
+    among = of(compared(answering("a", far), answering("b", near), *others).to_reference, "b")
+    assert alone.difference == among.difference
+    assert alone.p < among.p
+    assert alone.high < among.high
+
+
+def test_rows_of_one_text_are_one_piece_of_evidence():
+    first, second = [True] * 30, [row % 3 != 0 for row in range(30)]
+    (single,) = compared(answering("a", first), answering("b", second)).to_reference
+    groups = torch.arange(30).repeat(4)
+    cells = answering("a", first * 4), answering("b", second * 4)
+    (repeated,) = compared(*cells, groups=groups).to_reference
+    assert repeated.p == pytest.approx(single.p, abs=0.01)
+    assert repeated.high == pytest.approx(single.high, abs=0.01)
+
+
+def test_seeds_on_which_a_difference_hangs_make_it_unsure():
+    base = answering("a", *[[row < 800 for row in range(1000)]] * 3)
+    steady = answering("b", *[[row < 830 for row in range(1000)]] * 3)
+    lucky = answering("b", *[[row < right for row in range(1000)] for right in (800, 810, 880)])
+    (sure,), (unsure,) = compared(base, steady).to_reference, compared(base, lucky).to_reference
+    assert sure.difference == pytest.approx(unsure.difference)
+    assert sure.differs
+    assert not unsure.differs
+
+
+def test_numbers_repeat_by_the_seed():
+    dice = torch.Generator().manual_seed(5)
+    cells = [answering(n, (torch.rand(200, generator=dice) < 0.8).tolist()) for n in "abc"]
+    assert compared(*cells) == compared(*cells)
+    assert compared(*cells) != compared(*cells, seed=1)
+
+
+def test_cells_are_compared_over_the_seeds_that_all_of_them_have():
+    one, three = [True] * 40, [False, True] * 20
+    found = compared(answering("a", one, three, three), answering("b", three, one))
+    assert found.seeds == 2
+    assert found.to_reference[0].difference == 0.0
+
+
+def test_cells_that_were_asked_other_rows_are_refused():
+    other = Outcome(name="b", rows=(torch.arange(40).flip(0),), logits=(torch.zeros(40, 2),))
+    with pytest.raises(ValueError, match="different rows"):
+        compared(answering("a", [True] * 40), other)
+
+
+def test_a_baseline_is_compared_but_is_never_the_best():
+    worse = [row % 2 == 0 for row in range(100)]
+    found = compared(answering("a", worse), answering("tfidf", [True] * 100))
+    assert found.best == "a"
+    assert of(found.to_best, "tfidf").differs

@@ -1,0 +1,133 @@
+"""The verdict says what the comparison found and no more, and the learning curve likewise."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heads.pipeline.measure.curve import Stage, curve_says, subsets
+from heads.pipeline.measure.judgement import judge
+from heads.pipeline.measure.measures import Measures, measure
+from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.pipeline.measure.paired import Comparisons, compare
+
+
+def compared(
+    rows: int, seeds: int = 3, **rights: Sequence[int]
+) -> tuple[dict[str, Measures], Comparisons]:
+    """Cells that answer these stretches of rows, (from, to), wrong; the first is the reference."""
+    task = Task(targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows))
+    outcomes = []
+    for name, (start, end) in rights.items():
+        wrong = torch.zeros(rows)
+        wrong[start:end] = 1
+        logits = torch.stack([1 - wrong, wrong], dim=1)
+        tested = (torch.arange(rows),) * seeds
+        outcomes.append(Outcome(name=name, rows=tested, logits=(logits,) * seeds))
+    found = {outcome.name: measure(outcome, task) for outcome in outcomes}
+    return found, compare(outcomes, task, reference=outcomes[0].name)
+
+
+def stage(rows: int, seeds: int = 3, trained: int = 100, **rights: Sequence[int]) -> Stage:
+    found, comparisons = compared(rows, seeds, **rights)
+    return Stage(
+        rows=trained,
+        accuracies={name: one.accuracy for name, one in found.items()},
+        best=comparisons.best,
+        to_best=comparisons.to_best,
+    )
+
+
+def verdict(rows: int, seeds: int = 3, **rights: Sequence[int]) -> tuple[str, ...]:
+    return judge(*compared(rows, seeds, **rights), commonest="x")
+
+
+def test_the_reference_is_enough_where_no_other_is_told_apart_and_the_bound_is_small():
+    (says,) = verdict(5000, linear=(0, 400), mlp=(5, 405), deep=(0, 410))
+    assert says == "`linear` is enough: no head is better by more than 0.2 points (95 %)."
+
+
+def test_too_few_rows_are_no_proof_that_the_reference_is_enough():
+    first, more = verdict(120, linear=(0, 20), mlp=(15, 30))
+    assert first.startswith("No head is shown to be better than `linear`, but 120 tested rows ")
+    assert more.startswith("The lead seen, `mlp` by 4.2 points, would take about ")
+    assert int(more.split("about ")[1].split()[0]) in range(130, 2000)
+
+
+def test_a_better_head_is_named_with_its_interval_and_its_equals():
+    (says,) = verdict(2000, linear=(0, 300), mlp=(100, 300), deep=(101, 301), poor=(0, 500))
+    assert says.startswith("`mlp` is better than `linear` by 5.0 points (")
+    assert says.endswith(", 95 %); 1 other head is not distinguishable from it.")
+
+
+def test_a_clear_winner_is_better_than_every_other():
+    (says,) = verdict(2000, linear=(0, 300), mlp=(0, 100), poor=(0, 500))
+    assert says.endswith(", and than every other head.")
+
+
+def test_a_clear_reference_is_said_to_be_better():
+    (says,) = verdict(2000, linear=(0, 100), mlp=(0, 300))
+    assert says.startswith("`linear` is better than every other head, by ")
+
+
+def test_heads_that_beat_no_baseline_are_told_so():
+    _, says = verdict(2000, linear=(0, 600), mlp=(0, 605), majority=(0, 601))
+    assert says.startswith(
+        "No head is shown to be better than always answering 'x' (majority, 70.0 %)"
+    )
+    _, says = verdict(2000, linear=(0, 600), mlp=(0, 605), majority=(0, 900), tfidf=(0, 160))
+    assert says == (
+        "No head is better than TF-IDF + logistic regression (92.0 %): "
+        "it beats the best one, `linear`, by 22.0 points."
+    )
+    assert len(verdict(2000, linear=(0, 600), mlp=(0, 605), majority=(0, 900))) == 1
+
+
+def test_one_seed_that_shows_a_difference_is_called_what_it_is():
+    assert verdict(2000, 1, linear=(0, 300), mlp=(0, 100))[-1].startswith(
+        "Each head was trained once"
+    )
+
+
+def test_a_single_head_gets_its_accuracy():
+    (says,) = verdict(1000, 1, linear=(0, 100), majority=(0, 800))
+    assert says == "`linear` answers 90.0 % right (88.0 % to 91.7 %, 95 %)."
+
+
+# The learning curve
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6), seed=st.integers(0, 9))
+@settings(deadline=None)
+def test_subsets_are_nested_and_keep_every_class_in_proportion(sizes, seed):
+    targets = [number for number, size in enumerate(sizes) for _ in range(size)]
+    rows = list(range(len(targets)))
+    quarter, half, full = subsets(targets, rows, seed=seed)
+    assert set(quarter) <= set(half) <= set(full)
+    assert full == rows
+    for share, part in ((0.25, quarter), (0.5, half)):
+        held = Counter(targets[row] for row in part)
+        for number, size in enumerate(sizes):
+            assert held[number] >= 1
+            assert held[number] == pytest.approx(max(1, share * size), abs=0.75)
+    assert subsets(targets, rows, seed=seed) == (quarter, half, full)
+
+
+def test_the_curve_says_whether_the_choice_hangs_on_the_rows():
+    few = stage(2000, trained=250, linear=(0, 300), mlp=(0, 500))
+    more = stage(2000, trained=500, linear=(0, 280), mlp=(0, 290))
+    near = stage(2000, trained=1000, linear=(0, 279), mlp=(0, 278))
+    past = stage(2000, trained=1000, linear=(0, 270), mlp=(0, 100))
+    assert curve_says([few, more]).startswith("`linear` leads at every size, from 250 to 500 rows.")
+    says = curve_says([few, more, near])
+    assert "but not by more than chance" in says
+    assert says.endswith("more rows would likely help.")
+    says = curve_says([few, more, past])
+    assert says.startswith("The choice changes with the rows")
+    assert "`linear` fell behind" in says
+    assert curve_says([more, stage(2000, trained=1000, linear=(0, 280), mlp=(0, 290))]).endswith(
+        "Its accuracy hardly grew from 500 to 1,000 rows."
+    )
