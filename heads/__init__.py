@@ -15,6 +15,12 @@ _HOME = {
     "difference": "heads.pipeline.inquiry",
     "Explanation": "heads.pipeline.explanation",
     "train": "heads.pipeline.fitting",
+    "read": "heads.pipeline.contest",
+    "train_grid": "heads.pipeline.contest",
+    "resume": "heads.pipeline.contest",
+    "Leaderboard": "heads.pipeline.runs.leaderboard",
+    "Contest": "heads.settings",
+    "Columns": "heads.pipeline.table",
     "load": "heads.pipeline.imported",
     "Classifier": "heads.pipeline.classifier",
     "export": "heads.pipeline.export",
@@ -40,14 +46,17 @@ if TYPE_CHECKING:
     from heads.pipeline.catalogue import catalogue
     from heads.pipeline.classifier import Classifier
     from heads.pipeline.comparison import Comparison, compare
+    from heads.pipeline.contest import read, resume, train_grid
     from heads.pipeline.doctor import examine
     from heads.pipeline.explanation import Explanation
     from heads.pipeline.export import export, export_onnx
     from heads.pipeline.fitting import train
     from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
+    from heads.pipeline.runs.leaderboard import Leaderboard
+    from heads.pipeline.table import Columns
     from heads.recipe import Recipe
-    from heads.settings import Limits
+    from heads.settings import Contest, Limits
 
 
 def __getattr__(name: str) -> Any:

@@ -96,6 +96,7 @@ class Limits:
     public: bool = False
     recipes: int = 16
     cells: int = 400
+    states_bytes: int = 20_000_000_000
     upload_bytes: int = 2_000_000_000
     unpacked_bytes: int = 8_000_000_000
     rows: int = 5_000_000
@@ -121,6 +122,7 @@ PUBLIC = Limits(
     public=True,
     recipes=4,
     cells=64,
+    states_bytes=1_000_000_000,
     upload_bytes=10_000_000,
     unpacked_bytes=50_000_000,
     rows=20_000,

@@ -21,7 +21,8 @@ from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
 from heads.pipeline.training import Progress
 
-NAMES = {"majority": "always the commonest class", "tfidf": "TF-IDF + logistic regression"}
+NAMES = {"majority": "(always the commonest class)", "tfidf": "(TF-IDF + logistic)"}
+WIDE = 110  # columns of a terminal that hold every measure
 A_SECOND = 4  # times that the live table is drawn anew
 
 
@@ -68,20 +69,18 @@ def _head(name: str) -> str:
 def leaderboard(found: Leaderboard) -> None:
     """The verdict, then a cell a row, the best first."""
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
-    table = table_of(
-        "", "accuracy", "95 % interval", f"than {found.reference}", "macro-F1", "log loss",
-        "parameters",
-    )  # fmt: skip
+    wide = Console().width >= WIDE
+    more = ("macro-F1", "log loss", "parameters") if wide else ()
+    table = table_of("", "accuracy", "95 %", f"against {found.reference}", *more)
     for cell in found.cells:
         own = cell.measures
+        size = count(cell.parameters) if cell.parameters else ""
         table.add_row(
             Text(NAMES.get(cell.name, cell.name), style="bold" * (cell.name == found.best)),
             f"{own.accuracy:.1%}",
-            f"{own.low:.1%} to {own.high:.1%}",
+            f"{100 * own.low:.1f}–{100 * own.high:.1f}",
             difference(cell.to_reference),
-            f"{own.macro_f1:.3f}",
-            f"{own.log_loss:.3f}",
-            count(cell.parameters) if cell.parameters else "",
+            *((f"{own.macro_f1:.3f}", f"{own.log_loss:.3f}", size) if wide else ()),
         )
     show(table)
     lines = [found.protocol, found.curve_says, *(one.says for one in found.agreements)]
@@ -100,7 +99,7 @@ def difference(found: Difference | None) -> str:
         return ""
     gap = f"{100 * found.difference:+.1f}".replace("-", "−")
     ends = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}".replace("-", "−")
-    return f"{gap} ({ends})" + (" *" if found.differs else "")
+    return f"{gap} ({ends}){'*' if found.differs else ''}"
 
 
 def where(run: RunFolder) -> None:
@@ -113,7 +112,7 @@ def where(run: RunFolder) -> None:
 
 def side_by_side(found: Sequence[Leaderboard]) -> None:
     """A recipe a row, a run a column."""
-    table = table_of("", *(one.run for one in found))
+    table = table_of("", *(f"{one.data}\n{one.run[-16:]}" for one in found))
     names = dict.fromkeys(cell.name for one in found for cell in one.cells)
     for name in names:
         row = []

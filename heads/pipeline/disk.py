@@ -12,7 +12,7 @@ ORPHANS = (UNFINISHED, ".tmp")  # ours, and those of safetensors
 IN_USE_SECONDS = 3600  # what was used less than an hour ago may belong to work under way
 
 
-def write(path: Path, fill: Callable[[Path], None]) -> None:
+def write(path: Path, fill: Callable[[Path], object]) -> None:
     """Writes a file so that it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)

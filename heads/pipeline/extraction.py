@@ -106,7 +106,7 @@ def extract(
     given = []
     for chunk in _chunks(list(number), bool(pairs), backbone):
         given.append((yield from _read(chunk, readers, backbone, pace)))
-    make_room(_home(), ON_DISK_BYTES, IN_USE_SECONDS)
+    make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
     counts = [_opened(part) for _, part in given]
     yield Features(
         index=torch.tensor([number[row] for row in rows]),
@@ -156,7 +156,7 @@ def _chunks(
         yield _Chunk(
             texts=[text for text, _ in rows],
             pairs=[pair for _, pair in rows] if paired else [],
-            folder=_home() / digest,
+            folder=home_of("features") / digest,
         )
 
 
@@ -220,5 +220,6 @@ def _opened(part: Part) -> Mapping[str, Tensor]:
     return load_file(part) if isinstance(part, Path) else part
 
 
-def _home() -> Path:
-    return cache_folder() / "features"
+def home_of(what: str) -> Path:
+    """Where features, or token states, are kept."""
+    return cache_folder() / what

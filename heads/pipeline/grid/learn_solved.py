@@ -65,7 +65,7 @@ class Solved:
                 continue
             chain = self.chain(lesson.classes, chosen)
             solve: Any = self.order.head.solve
-            options = self.order.head_options | dict(chosen)
+            options = {**self.order.head_options, **chosen}
             known = inspect.signature(solve).parameters
             goals = one_hot(lesson.targets[own], lesson.classes).float()
             given = {name: value for name, value in options.items() if name in known}
@@ -77,7 +77,6 @@ class Solved:
 
     def chain(self, classes: int, chosen: Chosen) -> nn.Sequential:
         """The head with the options that were chosen."""
-        options = self.order.head_options | {
-            name: value for name, value in chosen.items() if name in self.order.head.options
-        }
+        own = {name: value for name, value in chosen.items() if name in self.order.head.options}
+        options = {**self.order.head_options, **own}
         return self.order.head.make(self.width, classes, **options)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.pipeline.token_states import TokenStates
+
 
 class Stopped(Exception):
     """Somebody asked the work to end; what is finished has been handed over."""
@@ -17,12 +19,13 @@ class Lesson:
     """The rows of a corpus under one reading.
 
     Attributes:
-        vectors: (u, w), one a different text.
+        vectors: (u, w), one a different text; empty where the reading is learned.
         index: (n,), the number of each row's text.
         targets: (n,), the class of each row.
         classes: c.
         weights: (n,), how much each row counts; 1 if all count alike.
         stop: Set when the work is to end.
+        states: The states of all tokens, where the reading is learned.
     """
 
     vectors: Tensor
@@ -31,6 +34,7 @@ class Lesson:
     classes: int
     weights: Tensor
     stop: threading.Event
+    states: TokenStates | None = None
 
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""

@@ -19,6 +19,7 @@ from heads.pipeline.grid.lesson import Lesson, class_weights
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.outcomes import Task
+from heads.pipeline.token_states import TokenStates
 from heads.settings import Contest
 
 Tell = Callable[[object], None]
@@ -62,12 +63,14 @@ class Board:
         task: The class and the text of each row.
         splits: Who learns from what.
         contest: The settings.
+        states: The states of all tokens, where a reading is learned.
     """
 
     features: Features
     task: Task
     splits: Splits
     contest: Contest
+    states: TokenStates | None = None
 
     def lesson(self, reading: str, stop: threading.Event) -> Lesson:
         """The rows under one reading."""
@@ -76,12 +79,13 @@ class Board:
         if self.contest.class_weights:
             weights = class_weights(targets, self.splits.train[0], classes)
         return Lesson(
-            vectors=self.features.matrix(reading),
+            vectors=self.features.matrix(reading) if reading else torch.empty(0, 0),
             index=self.features.index,
             targets=targets,
             classes=classes,
             weights=weights,
             stop=stop,
+            states=None if reading else self.states,
         )
 
 
@@ -90,7 +94,7 @@ class Job:
     """A piece of work on the rows under one reading.
 
     Attributes:
-        reading: Which one.
+        reading: Which one; none, where the states of all tokens are learned from.
         work: Is given the lesson and a way to tell of its progress, and returns the result.
     """
 
@@ -121,7 +125,7 @@ def unit_job(unit: Unit, board: Board) -> Job:
             seconds=time.perf_counter() - begun,
         )
 
-    return Job(reading=unit.order.reading, work=work)
+    return Job(reading=unit.reading, work=work)
 
 
 def seeds_of(board: Board) -> list[int]:

@@ -110,7 +110,8 @@ class _Rows:
             # A class of a few rows still has one to score where it has two.
             least = 1 if len(texts) > 1 else 0
             for place, text in enumerate(texts):
-                if had + len(text) / 2 > wanted and place >= least:
+                rest = share < 1 and place == len(texts) - 1  # no class is taken whole
+                if rest or (had + len(text) / 2 > wanted and place >= least):
                     break
                 taken.update(text)
                 had += len(text)
@@ -139,6 +140,9 @@ def _per_class(rows: _Rows, rest: list[int], test: list[int], contest: Contest) 
         rows.few(rest, contest.per_class, contest.seed + 1 + seed) for seed in range(contest.seeds)
     ]
     development, search = rows.drawn(draws[0], contest.development, contest.seed)
+    if len(development) < FEWEST_DEVELOPMENT:
+        what = f"{contest.per_class} of every class leaves no rows to choose settings on."
+        raise DataError(what, "Take at least 2 of every class.")
     return _splits("per class", search, development, [(test, draw) for draw in draws])
 
 

@@ -8,13 +8,14 @@ from torch import nn
 
 from heads.errors import LimitError, RecipeError
 from heads.parts.menu import Order, resolve
-from heads.pipeline.assembly import assemble, new_head
+from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
 from heads.pipeline.grid.learn_descent import Descent
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Learner
-from heads.pipeline.grid.stack import leaves
+from heads.pipeline.grid.stack import can_stack, leaves
 from heads.recipe import Recipe
 from heads.settings import Limits
 
@@ -42,6 +43,11 @@ class Unit:
     order: Order
     learner: Learner
     parameters: int
+
+    @property
+    def reading(self) -> str:
+        """The fixed reading that it learns from; none, if it learns from token states."""
+        return "" if isinstance(self.learner, Apart) else self.order.reading
 
     @property
     def name(self) -> str:
@@ -88,19 +94,11 @@ def units(
 
 
 def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits) -> Unit:
-    if order.needs_states:
-        what = (
-            f"{order.recipe} learns from the states of all tokens, which a grid does not keep yet."
-        )
-        raise RecipeError(
-            what, f"Train it by itself: heads export {order.recipe} FOLDER --data FILE."
-        )
     module = assemble(order.recipe, backbone, classes, many=False, limits=limits)
-    width, make = module.reader.width, partial(_head, order, backbone, module.reader.width, classes)
     return Unit(
         order=order,
-        learner=_learner(order, make, width, module),
-        parameters=sum(tensor.numel() for tensor in module.head.state_dict().values()),
+        learner=_learner(order, backbone, module, classes),
+        parameters=sum(tensor.numel() for tensor in module.parameters()),
     )
 
 
@@ -108,8 +106,11 @@ def _head(order: Order, backbone: Backbone, width: int, classes: int) -> nn.Sequ
     return new_head(order, backbone, width, classes)[0]
 
 
-def _learner(order: Order, make: partial[nn.Sequential], width: int, module: nn.Module) -> Learner:
-    head = order.head.name
+def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -> Learner:
+    head, width = order.head.name, module.reader.width
+    make = partial(_head, order, backbone, width, classes)
+    if order.needs_states or not (order.head.solve or can_stack(module.head)):
+        return Apart(make=partial(Assembly, order, backbone, classes))
     if head in LINEAR and "dropout" not in dict(order.recipe.options):
         return Convex(make=make, order=order)
     if order.head.solve:

@@ -24,7 +24,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class RunFolder:
         text = json.dumps(values, ensure_ascii=False)
         self.put(name, lambda place: place.write_text(text, "utf-8"))
 
-    def put(self, name: str, fill: Any) -> None:
+    def put(self, name: str, fill: Callable[[Path], object]) -> None:
         """Writes any file of the run, whole or not at all.
 
         Raises:

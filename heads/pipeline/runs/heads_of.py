@@ -48,7 +48,8 @@ def _trained(played: Played, asked: Asked, measures: Measures, backbone: Backbon
     recipe = _with_options(played.unit.order.recipe, played)
     with Dice().rolling():
         module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
-    module.head.load_state_dict(played.learned[0].state)
+    whole = not played.unit.reading  # its reading is learned as well
+    (module if whole else module.head).load_state_dict(played.learned[0].state)
     settings: Mapping[str, Any] = played.chosen
     known = {
         name: settings[name]

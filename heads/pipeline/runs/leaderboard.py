@@ -5,15 +5,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heads.parts.menu import resolve
+from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid.splits import Splits, split
 from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Agreement, Estimate, agreement
 from heads.pipeline.measure.judgement import judge
+from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, commonest, kept, said
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.heads_of import classifier
+from heads.settings import Limits
+from heads.settings import limits as limits_here
 
 REFERENCE = "mean+linear"
 
@@ -23,7 +28,7 @@ class Leaderboard:
     """Every cell of a run that is done, compared.
 
     Attributes:
-        run: The id of the run.
+        folder: Where the run lies.
         data: The name of the data.
         model: The base model.
         revision: Which version of it.
@@ -46,7 +51,7 @@ class Leaderboard:
         state: "finished", "stopped" or "unfinished".
     """
 
-    run: str
+    folder: RunFolder
     data: str
     model: str
     revision: str
@@ -68,6 +73,19 @@ class Leaderboard:
     precision: str
     state: str
 
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self.folder.id
+
+    def classifier(self, name: str = "", *, limits: Limits | None = None) -> Classifier:
+        """A trained head on its base model, to ask or to export; the best, if none is named.
+
+        Raises:
+            DataError: There is no such head.
+        """
+        return classifier(self.folder, name or self.best, limits or limits_here())
+
     def cell(self, name: str) -> Cell:
         """The cell of that name.
 
@@ -78,14 +96,18 @@ class Leaderboard:
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
-        names = self.__dataclass_fields__
+        names = [name for name in self.__dataclass_fields__ if name != "folder"]
         plain = {name: getattr(self, name) for name in names}
-        return plain | {
-            "verdict": " ".join(self.verdict),
-            "cells": [cell.as_json() for cell in self.cells],
-            "estimates": [asdict(estimate) for estimate in self.estimates],
-            "agreements": [asdict(one) for one in self.agreements],
-        }
+        return (
+            {"run": self.run}
+            | plain
+            | {
+                "verdict": " ".join(self.verdict),
+                "cells": [cell.as_json() for cell in self.cells],
+                "estimates": [asdict(estimate) for estimate in self.estimates],
+                "agreements": [asdict(one) for one in self.agreements],
+            }
+        )
 
 
 def leaderboard(run: RunFolder) -> Leaderboard:
@@ -105,14 +127,13 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         answers = [said(run, names.index(name), name).answers for name in cells]
         comparisons = compare(answers, task, reference=reference, seed=asked.contest.seed)
         usual = asked.corpus.classes[commonest(task.targets, splits.train[0])]
-        measures = {name: cell.measures for name, cell in cells.items()}
-        verdict = judge(measures, comparisons, commonest=usual)
+        verdict = judge(_measures(cells), comparisons, commonest=usual)
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end = run.read("end.json") or {"state": "unfinished", "seconds": 0.0}
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     return Leaderboard(
-        run=run.id,
+        folder=run,
         data=asked.corpus.name,
         model=asked.model,
         revision=asked.revision,
@@ -163,6 +184,10 @@ def protocol(splits: Splits, asked: Asked) -> str:
         f"Split {times}: learned from {train:,} rows ({chosen}, which are never scored), and "
         f"scored on {test:,} others."
     )
+
+
+def _measures(cells: Mapping[str, Cell]) -> dict[str, Measures]:
+    return {name: cell.measures for name, cell in cells.items()}
 
 
 def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, Cell]:

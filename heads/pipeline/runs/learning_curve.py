@@ -43,7 +43,7 @@ def learning_curve(
     parts = _parts(board)
     jobs = [
         Job(
-            reading=unit.order.reading,
+            reading=unit.reading,
             work=partial(_learn, unit, found[unit.name].chosen, share, parts[share], board),
         )
         for unit in cells

@@ -15,7 +15,9 @@ from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, Outcome
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.training import Progress
+from heads.settings import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +33,7 @@ def featured(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], backbone: Backbone
 ) -> Generator[Progress, None, Features]:
     """The base model's features for all cells, and what reading the texts let one know."""
-    readings = {cell.order.reading: cell.order for cell in cells}
+    readings = {cell.reading: cell.order for cell in cells if cell.reading}
     corpus = asked.corpus
     for event in extract(list(readings.values()), corpus.texts, corpus.pairs, backbone):
         if isinstance(event, Features):
@@ -64,6 +66,22 @@ def _token_notes(features: Features, backbone: Backbone) -> list[str]:
     return notes
 
 
+def stated(
+    asked: Asked, cells: Sequence[Unit], features: Features, backbone: Backbone, limits: Limits
+) -> Generator[Progress, None, TokenStates | None]:
+    """The states of all tokens of the different texts, where a cell is learned from them."""
+    orders = [cell.order for cell in cells if not cell.reading]
+    if not orders:
+        return None
+    first: dict[int, int] = {}
+    for row, text in enumerate(features.index.tolist()):
+        first.setdefault(text, row)
+    rows = [first[text] for text in range(len(first))]
+    texts = [asked.corpus.texts[row] for row in rows]
+    pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
+    return (yield from keep_states(orders, texts, pairs, backbone, limits))
+
+
 def estimated(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board
 ) -> Iterator[Progress]:
@@ -72,7 +90,7 @@ def estimated(
     if "estimates" in facts:
         return
     rows, found = board.splits.train[0], []
-    for reading in dict.fromkeys(cell.order.reading for cell in cells):
+    for reading in dict.fromkeys(cell.reading for cell in cells if cell.reading):
         yield Progress(says=f"Estimating {reading} before any training", share=0.41)
         vectors = board.features.matrix(reading)[board.features.index[rows]]
         found.append(

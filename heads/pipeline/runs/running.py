@@ -25,7 +25,7 @@ from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
-from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured
+from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured, stated
 from heads.pipeline.table import Data
 from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
@@ -130,12 +130,14 @@ def _worked(
 ) -> Iterator[Progress | Trying | Done]:
     cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
     features = yield from featured(run, asked, cells, backbone)
+    states = yield from stated(asked, cells, features, backbone, limits)
     task = asked.task
     board = Board(
         features=features,
         task=task,
         splits=split(task.targets, task.groups, asked.corpus.parts, asked.contest),
         contest=asked.contest,
+        states=states,
     )
     yield from estimated(run, asked, cells, board)
     yield from baselines(run, asked, board)

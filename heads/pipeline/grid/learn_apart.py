@@ -1,0 +1,174 @@
+"""Heads that are learned from the states of all tokens, copy by copy: learned readings, heads
+that are applied to every token, and layers that a stack does not know.
+
+All copies take the same blocks of texts, which are loaded once.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid import descent
+from heads.pipeline.grid.learn_descent import AS_IT_IS, plain
+from heads.pipeline.grid.learner import Chosen, Learned, Tried, best, judged
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.token_states import BLOCK, Block
+
+Choices = Sequence[descent.Choice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A whole recipe, reading and head, under AdamW.
+
+    Attributes:
+        make: A new assembly: token states to logits.
+    """
+
+    make: Callable[[], nn.Module]
+
+    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+        schedule = descent.plan(len(splits.train[0]))
+        choices = [
+            descent.Choice(
+                standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
+            )
+            for way, rate, decay in AS_IT_IS
+        ]
+        rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
+        tried, seeds = [], [0] * len(choices)
+        for epoch, modules in self._descend(lesson, choices, rows, seeds, schedule.epochs):
+            answers = _scored(modules, lesson, asked)
+            for choice, logits in zip(choices, answers, strict=True):
+                right, loss = judged(logits, lesson, splits.development)
+                settings = plain(replace(choice, epochs=epoch))
+                tried.append(Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss))
+                yield tried[-1]
+        return best(tried).settings
+
+    def learn(
+        self,
+        lesson: Lesson,
+        chosen: Chosen,
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        values: dict[str, Any] = dict(chosen)
+        planned = descent.plan(max(map(len, rows))).epochs
+        end = max(1, round(planned * values["epochs"] / values["planned"]))
+        choices = [descent.Choice(**values)] * len(rows)
+        epochs = self._descend(lesson, choices, rows, seeds, planned)
+        modules = next(modules for epoch, modules in epochs if epoch == end)
+        answers = _scored(modules, lesson, asked)
+        return [
+            Learned(logits=logits, state={n: t.detach() for n, t in module.state_dict().items()})
+            for logits, module in zip(answers, modules, strict=True)
+        ]
+
+    def _descend(
+        self,
+        lesson: Lesson,
+        choices: Choices,
+        rows: Sequence[Tensor],
+        seeds: Sequence[int],
+        epochs: int,
+    ) -> Iterator[tuple[int, list[nn.Module]]]:
+        dice = [Dice(seed) for seed in seeds]
+        modules = []
+        for own in dice:
+            with own.rolling():
+                modules.append(self.make())
+        optimizers = [
+            torch.optim.AdamW(
+                module.parameters(), lr=choice.learning_rate, weight_decay=choice.weight_decay
+            )
+            for module, choice in zip(modules, choices, strict=True)
+        ]
+        weights = [_weights(lesson, own) for own in rows]
+        blocks = _Blocks(lesson)
+        order = torch.Generator().manual_seed(seeds[0])
+        total, done = epochs * len(blocks), 0
+        for epoch in range(1, epochs + 1):
+            for number in torch.randperm(len(blocks), generator=order).tolist():
+                states, members, places = blocks.of(number)
+                for place, module in enumerate(modules):
+                    lesson.check()
+                    counted = weights[place][members]
+                    if not counted.any():
+                        continue
+                    with dice[place].rolling():
+                        logits = module.train()(states)
+                    loss = _loss(logits[..., places, :], lesson.targets[members], counted)
+                    optimizers[place].param_groups[0]["lr"] = choices[place].learning_rate * (
+                        1 - done / total
+                    )
+                    optimizers[place].zero_grad()
+                    loss.backward()
+                    optimizers[place].step()
+                done += 1
+            yield epoch, modules
+
+
+class _Blocks:
+    """The blocks of a lesson, and which rows of the corpus have which text of a block."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        assert lesson.states is not None
+        self._kept = lesson.states
+        rows_of: dict[int, list[int]] = {}
+        for row, text in enumerate(lesson.index.tolist()):
+            rows_of.setdefault(text, []).append(row)
+        self._members = [self._of(block, rows_of) for block in self._kept.blocks]
+
+    @staticmethod
+    def _of(block: Block, rows_of: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+        pairs = [(row, place) for place, text in enumerate(block.texts) for row in rows_of[text]]
+        both = torch.tensor(pairs)
+        return both[:, 0], both[:, 1]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def of(self, number: int) -> tuple[Any, Tensor, Tensor]:
+        """The states of a block, its rows, and the place of each row's text in it."""
+        return (self._kept.states(self._kept.blocks[number]), *self._members[number])
+
+
+def _weights(lesson: Lesson, rows: Tensor) -> Tensor:
+    """(n,), how much each row counts: 0 for those that are not learned from."""
+    weights = torch.zeros(len(lesson.targets))
+    weights[rows] = lesson.weights[rows]
+    return weights
+
+
+def _loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean cross-entropy over a block of which some rows do not count."""
+    targets = targets.expand(logits.shape[:-1])
+    losses = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
+    share = weights.sum() / BLOCK  # a block with few rows that count is a small step
+    return (
+        (losses.view(targets.shape) * weights).sum(-1).mean() / weights.sum() * share.clamp(max=1)
+    )
+
+
+@torch.no_grad()
+def _scored(modules: Sequence[nn.Module], lesson: Lesson, asked: Sequence[Tensor]) -> list[Tensor]:
+    """The logits of the rows asked for under each copy, (n_k, c) each."""
+    wanted = torch.zeros(len(lesson.targets), dtype=torch.bool)
+    wanted[torch.cat(list(asked))] = True
+    found = [torch.zeros(len(lesson.targets), lesson.classes) for _ in modules]
+    blocks = _Blocks(lesson)
+    for number in range(len(blocks)):
+        lesson.check()
+        states, members, places = blocks.of(number)
+        if wanted[members].any():
+            for logits, module in zip(found, modules, strict=True):
+                logits[members] = module.eval()(states)[places]
+    return [logits[own] for logits, own in zip(found, asked, strict=True)]
