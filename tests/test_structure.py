@@ -109,6 +109,7 @@ ORDER = [
     "heads.pipeline.runs.leaderboard",
     "heads.pipeline.runs.learning_curve",
     "heads.pipeline.runs.preparing",
+    "heads.pipeline.runs.expected",
     "heads.pipeline.runs.running",
     "heads.pipeline.runs.listing",
     "heads.pipeline.runs.disagreement",

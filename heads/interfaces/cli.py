@@ -121,7 +121,7 @@ def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(run=grid.train)
 
     verb = verbs.add_parser("runs", parents=[common], help="the runs that are kept")
-    verb.add_argument("run", nargs="*", help="show one, or compare some")
+    verb.add_argument("names", nargs="*", metavar="RUN", help="show one, or compare some")
     verb.add_argument("--delete", action="store_true", help="delete the runs that are named")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=grid.runs)

@@ -36,7 +36,7 @@ def train(asked: argparse.Namespace) -> None:
 
 
 def _begun(asked: argparse.Namespace) -> Any:
-    from heads.pipeline.runs.running import begin
+    from heads.pipeline.runs.running import begin, foreseen
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
@@ -45,7 +45,7 @@ def _begun(asked: argparse.Namespace) -> Any:
     for one in (data, test):
         for line in [] if one is None else [*one.notes, *(f.says for f in one.findings)]:
             print(f"heads: {line}", file=sys.stderr)
-    return begin(
+    run = begin(
         data,
         test=test,
         recipes=asked.recipe or (),
@@ -55,15 +55,14 @@ def _begun(asked: argparse.Namespace) -> Any:
         limits=limits(),
         out=asked.out,
     )
+    print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
+    return run
 
 
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.parts.samples import SAMPLES
-    from heads.pipeline.table import open_table
-    from heads.pipeline.table.data import data_of
-    from heads.pipeline.table.guess import guess
-    from heads.pipeline.table.sheet import Columns
+    from heads.pipeline.table import Columns, data_of, guess, name_of, open_table
 
     path = SAMPLES[name].path if name in SAMPLES else Path(name)
     table = open_table(path, limits(), {"yes": True, "no": False, "guess": None}[asked.header])
@@ -72,7 +71,7 @@ def read(asked: argparse.Namespace, name: str) -> Any:
     if any(named.values()):
         guessed = asdict(guess(table))
         columns = Columns(**{key: named.get(key) or value for key, value in guessed.items()})
-    return data_of(table, limits(), columns, name=path.stem)
+    return data_of(table, limits(), columns, name=name_of(path))
 
 
 def contest_of(asked: argparse.Namespace) -> Contest:
@@ -149,7 +148,7 @@ def runs(asked: argparse.Namespace) -> None:
     from heads.pipeline.runs.leaderboard import leaderboard
     from heads.pipeline.runs.listing import facts_of
 
-    chosen = [find(name) for name in asked.run]
+    chosen = [find(name) for name in asked.names]
     if asked.delete:
         if not chosen:
             raise DataError("No run is named.", "Write heads runs NAME --delete.")

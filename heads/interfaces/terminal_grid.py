@@ -134,13 +134,13 @@ def listed(runs: Sequence[Mapping[str, Any]]) -> None:
     if not runs:
         show("There are no runs yet. Write: heads train data.csv")
         return
-    table = table_of("run", "data", "base model", "cells", "state", "best", "when")
+    wide = Console().width >= WIDE
+    table = table_of("run", "cells", "state", "best", *(("data", "base model", "when") * wide))
     for one in runs:
         best = f"{one['best']} ({one['accuracy']:.1%})" if one["accuracy"] is not None else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created"]))
-        cells = f"{one['cells']} of {one['planned']}"
-        row = (one["run"], one["data"], one["model"], cells, one["state"], best, when)
-        table.add_row(*map(Text, row))
+        row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], best)
+        table.add_row(*map(Text, (*row, *((one["data"], one["model"], when) * wide))))
     show(table)
 
 

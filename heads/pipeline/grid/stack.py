@@ -123,5 +123,6 @@ def _is_known(layer: nn.Module) -> bool:
         return not isinstance(layer, nn.LayerNorm) or layer.elementwise_affine
     home = type(layer).__module__
     pointwise = home == "torch.nn.modules.activation" or home == "transformers.activations"
-    across = isinstance(layer, (nn.Softmax, nn.LogSoftmax, nn.MultiheadAttention, nn.PReLU, nn.GLU))
-    return pointwise and not across and not list(layer.parameters())
+    # Across dimensions, or with dice of their own; what has parameters is not shared out either.
+    unlike = (nn.Softmax, nn.Softmin, nn.Softmax2d, nn.LogSoftmax, nn.GLU, nn.RReLU)
+    return pointwise and not isinstance(layer, unlike) and not list(layer.parameters())

@@ -8,7 +8,7 @@ from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
 from heads.pipeline.measure.paired import Comparisons, Difference
 
 WIDE = 0.02  # an interval that leaves more than two points open settles little
-POWER_80 = 1.36  # (1.96 + 0.84)² / 1.96² less what a wider bar of a family already adds
+POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
 SEEN = 0.002  # less than 0.2 points is not worth the rows that it would take
 
 

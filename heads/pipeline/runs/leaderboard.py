@@ -207,13 +207,18 @@ def _agreements(
     estimates: Sequence[Estimate], cells: Mapping[str, Cell], comparisons: Comparisons | None
 ) -> tuple[Agreement, ...]:
     """Whether the estimates of readings agree with the best head that each reading got."""
-    leaders: dict[str, Cell] = {}
+    heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
         if not cell.is_baseline:
-            reading = resolve(name).reading
-            held = leaders.get(reading)
-            if held is None or cell.measures.accuracy > held.measures.accuracy:
-                leaders[reading] = cell
+            order = resolve(name)
+            heads.setdefault(order.reading, {})[name.partition("+")[2]] = cell
+    # Readings are compared under the same heads only.
+    common = set.intersection(*map(set, heads.values())) if heads else set()
+    leaders = {
+        reading: max((own[head] for head in sorted(common)), key=lambda c: c.measures.accuracy)
+        for reading, own in heads.items()
+        if common
+    }
     told = [one for one in estimates if one.name in leaders]
     if comparisons is None or len(told) < 2:
         return ()

@@ -21,6 +21,7 @@ from heads.pipeline.measure.outcomes import BASELINES, Outcome
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, ask
 from heads.pipeline.runs.cell import Cell, keep, kept
+from heads.pipeline.runs.expected import Expected, expected
 from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
@@ -64,6 +65,18 @@ def begin(
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     question.save(run, asked)
     return run
+
+
+def foreseen(run: RunFolder, limits: Limits) -> Expected:
+    """How long a run will take from its beginning, roughly.
+
+    Raises:
+        HeadsError: The run is broken.
+    """
+    asked = question.load(run)
+    backbone = load(asked.model, limits=limits)
+    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
+    return expected(asked.corpus, cells, asked.contest, backbone)
 
 
 def working(run: RunFolder, limits: Limits) -> Iterator[Event]:

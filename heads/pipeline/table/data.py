@@ -89,7 +89,17 @@ def read(
         DataError: It cannot be used; names the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    return data_of(open_table(path, limits, header), limits, columns, name=path.stem)
+    return data_of(open_table(path, limits, header), limits, columns, name=name_of(path))
+
+
+def name_of(path: Path) -> str:
+    """What a user calls the data: the file's name, or its folder's where all files are so called.
+
+    >>> name_of(Path("reviews.csv")), name_of(Path("trec6/train.csv"))
+    ('reviews', 'trec6')
+    """
+    folder = path.parent.name
+    return folder if path.stem.lower() in ("train", "training", "data") and folder else path.stem
 
 
 def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: str = "") -> Data:

@@ -1,0 +1,183 @@
+"""A grid of heads against one naive pass over the same texts.
+
+``python -m benchmarks.grid DATA…``, where DATA are folders with train.csv and test.csv (text,label or text_a,text_b,label). For each of
+them, in one run and interleaved: the loop that everybody writes (batches of 32 in the order of
+the file), a bare forward pass over texts sorted by length (the floor), reading for the small
+grid, the whole small grid with everything around it, and its accuracies beside those of
+sentence-transformers with a logistic regression whose C is searched. ``--full`` adds the full
+grid. Every grid begins without any features kept, in a process of its own.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BATCH = 32
+
+
+def main() -> None:
+    """Measures the folders that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("--full", action="store_true", help="the full grid as well")
+    parser.add_argument("--rows", type=int, default=0, help="repeat rows up to that many; no test")
+    asked = parser.parse_args()
+    for folder in asked.data:
+        if asked.rows:
+            many(folder, asked.rows)
+        else:
+            measured(folder, asked.full)
+
+
+def measured(folder: Path, full: bool) -> None:
+    """Prints what one data set takes and gives."""
+    import heads
+
+    train, test = heads.read(folder / "train.csv").corpus, heads.read(folder / "test.csv").corpus
+    texts = [*train.texts, *test.texts]
+    pairs = [*train.pairs, *test.pairs]
+    naive, floor = passes(texts, pairs)
+    print(f"\n{folder.name}: {len(train):,} + {len(test):,} rows, {len(train.classes)} classes")
+    print(f"  naive HF loop {naive:.1f} s; bare sorted pass (floor) {floor:.1f} s")
+    for grid in ("small", "full") if full else ("small",):
+        found = run(folder, grid)
+        seconds, reading = found["seconds"], found["forward_seconds"]
+        cells = {cell["recipe"]: cell["accuracy"] for cell in found["cells"]}
+        heads_only = [c["accuracy"] for c in found["cells"] if not c["baseline"]]
+        print(
+            f"  {grid} grid: {seconds:.1f} s = {seconds / naive:.2f} naive passes, "
+            f"{seconds / floor:.2f} floors; reading {reading:.1f} s = {naive / reading:.2f} x "
+            f"faster than naive; peak {found['peak'] / 1e6:.2f} GB"
+        )
+        print(
+            f"    best {found['best']} {cells[found['best']]:.4f} (highest {max(heads_only):.4f}), "
+            f"mean+linear {cells['mean+linear']:.4f}, tfidf {cells['tfidf']:.4f}"
+        )
+        print(f"    {found['verdict']}")
+    peer(train, test)
+
+
+def passes(texts: list[str], pairs: list[str]) -> tuple[float, float]:
+    """Seconds of the naive loop and of the floor, the median of two rounds each."""
+    import torch
+
+    from heads.pipeline.loading import load
+    from heads.settings import limits
+
+    backbone = load(limits=limits())
+    model, tokenizer = backbone.model, backbone.tokenizer
+
+    def naive() -> None:
+        for start in range(0, len(texts), BATCH):
+            sides = [side[start : start + BATCH] for side in (texts, pairs) if side]
+            encoded = tokenizer(
+                *sides, padding=True, truncation=True, max_length=256, return_tensors="pt"
+            )
+            states = model(**encoded).last_hidden_state
+            mask = encoded["attention_mask"][..., None]
+            (states * mask).sum(1) / mask.sum(1)
+
+    def floor() -> None:
+        encoded = backbone.encode(texts, pairs)
+        order = sorted(range(len(encoded)), key=lambda row: -len(encoded[row]))
+        while order:
+            count = max(1, 2048 // len(encoded[order[0]]))
+            model(**backbone.filled([encoded[row] for row in order[:count]]))
+            order = order[count:]
+
+    with torch.inference_mode():
+        times = [(clock(naive), clock(floor)) for _ in range(2)]
+    return min(one for one, _ in times), min(other for _, other in times)
+
+
+def clock(work: Callable[[], None]) -> float:
+    """Seconds."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def run(folder: Path, grid: str, seeds: int = 0) -> dict[str, Any]:
+    """A grid in a process of its own, nothing kept from before; its JSON and its peak memory."""
+    seeds = seeds or (3 if grid == "small" else 5)
+    data = [str(folder / "train.csv"), "--test", str(folder / "test.csv")]
+    asked = ["train", *data, "--grid", grid, "--seeds", str(seeds), "--json"]
+    return _process(asked)
+
+
+def _process(asked: list[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(
+            [sys.executable, "-m", "heads", *asked],
+            env=os.environ | {"HEADS_CACHE": place},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return json.loads(done.stdout) | {"peak": peak}
+
+
+def peer(train: Any, test: Any) -> None:
+    """sentence-transformers with scikit-learn's logistic regression, C searched by folds."""
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        print("    sentence-transformers is not installed: not compared")
+        return
+    from sklearn.linear_model import LogisticRegressionCV
+
+    from heads.pipeline.bundled import bundled_folder
+
+    begun = time.perf_counter()
+    model = SentenceTransformer(str(bundled_folder()), device="cpu")
+
+    def encoded(corpus: Any) -> Any:
+        joined = map(" ".join, zip(corpus.texts, corpus.pairs, strict=True))
+        return model.encode(list(joined if corpus.pairs else corpus.texts), batch_size=BATCH)
+
+    targets = [[target[0] for target in one.targets] for one in (train, test)]
+    settings: dict[str, Any] = {"Cs": [0.1, 1, 10, 100], "cv": 3, "max_iter": 1000}
+    learner = LogisticRegressionCV(**settings, l1_ratios=(0,), use_legacy_attributes=False)
+    learner.fit(encoded(train), targets[0])
+    accuracy = learner.score(encoded(test), targets[1])
+    seconds = time.perf_counter() - begun
+    print(
+        f"    sentence-transformers + LogisticRegression, C searched: {accuracy:.4f}, {seconds:.0f} s"
+    )
+
+
+def many(folder: Path, rows: int) -> None:
+    """The rows of a file again and again, made different, up to so many: time and peak memory."""
+    import csv
+
+    with (folder / "train.csv").open(encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "many.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            for number in range(rows):
+                row = read[number % len(read)]
+                writer.writerow([f"{row['text']} {number // len(read)}", row["label"]])
+        for recipes in (["mean+linear"], ["mean+linear", "cls+linear", "max+linear"]):
+            asked = ["train", str(path), "--seeds", "1", "--no-curve", "--json"]
+            found = _process([*asked, *(part for name in recipes for part in ("-r", name))])
+            print(
+                f"{rows:,} rows, {', '.join(recipes)}: {found['seconds']:.0f} s, of them reading "
+                f"{found['forward_seconds']:.0f} s; peak {found['peak'] / 1e6:.2f} GB",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""How long a run will take, before it begins: from a few texts read and one product timed."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.grid import descent
+from heads.pipeline.grid.learn_convex import FINAL_STEPS, SEARCH_STEPS, STRENGTHS, Convex
+from heads.pipeline.grid.learn_descent import TRIED
+from heads.pipeline.grid.splits import MOST_SEARCH
+from heads.pipeline.grid.units import Unit
+from heads.settings import Contest
+
+TEXTS = 128  # that are read to measure the pace
+EFFICIENCY = 0.4  # of the pace of one large product, that training reaches
+FINAL_SHARE = 0.3  # of the steps that a solver may take, that it needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Seconds, roughly: within a factor of two on an idle machine.
+
+    Attributes:
+        reading: For the base model to read every different text once.
+        training: For all heads on all cores.
+    """
+
+    reading: float
+    training: float
+
+    @property
+    def says(self) -> str:
+        """The same as a sentence."""
+        total = _spoken(self.reading + self.training)
+        return f"About {total}: {_spoken(self.reading)} to read all texts once, then training."
+
+
+def expected(
+    corpus: Corpus, cells: Sequence[Unit], contest: Contest, backbone: Backbone
+) -> Expected:
+    """Estimates a run on this machine; what is kept from before makes it shorter."""
+    rows = len(corpus)
+    if contest.per_class:
+        rows = min(rows, contest.per_class * len(corpus.classes))
+    work = sum(_work(cell, rows, len(corpus.classes), contest) for cell in cells)
+    pace = _pace(backbone.width) * EFFICIENCY * max(1, torch.get_num_threads())
+    return Expected(reading=_reading(corpus, backbone), training=work / pace)
+
+
+def _reading(corpus: Corpus, backbone: Backbone) -> float:
+    """Seconds for all different texts, from those of some."""
+    pairs = corpus.pairs or ("",) * len(corpus)
+    unique = list(dict.fromkeys(zip(corpus.texts, pairs, strict=True)))
+    some = unique[:: max(1, len(unique) // TEXTS)][:TEXTS]
+    encoded = backbone.encode([a for a, _ in some], [b for _, b in some] if corpus.pairs else [])
+    backbone.states(encoded[:4])  # what is slow only once
+    begun = time.perf_counter()
+    for _ in backbone.passes(encoded):
+        pass
+    letters = sum(len(a) + len(b) for a, b in some)
+    every = sum(len(a) + len(b) for a, b in unique)
+    return (time.perf_counter() - begun) * every / max(1, letters)
+
+
+def _work(cell: Unit, rows: int, classes: int, contest: Contest) -> float:
+    """Multiplications and additions of a cell's search and of all its seeds."""
+    search = min(rows, MOST_SEARCH)
+    if isinstance(cell.learner, Convex):
+        tried = 2 * len(STRENGTHS) * SEARCH_STEPS * search
+        return 4 * cell.parameters * (tried + contest.seeds * FINAL_STEPS * FINAL_SHARE * rows)
+    epochs = descent.plan(rows).epochs
+    return 6 * cell.parameters * epochs * (len(TRIED) * search + contest.seeds * rows)
+
+
+def _pace(width: int) -> float:
+    """Multiplications and additions a second, on one core."""
+    one, other = torch.ones(256, width), torch.ones(width, width)
+    product = one @ other
+    begun, rounds = time.perf_counter(), 20
+    for _ in range(rounds):
+        torch.mm(one, other, out=product)
+    seconds = (time.perf_counter() - begun) * max(1, torch.get_num_threads())
+    return 2 * one.numel() * width * rounds / seconds
+
+
+def _spoken(seconds: float) -> str:
+    """A time as one says it.
+
+    >>> _spoken(8.2), _spoken(75), _spoken(4000)
+    ('8 s', '1.3 minutes', '1.1 hours')
+    """
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 3600 else f"{seconds / 3600:.1f} hours"
