@@ -1,7 +1,7 @@
 """A grid of heads against one naive pass over the same texts.
 
-``python -m benchmarks.grid DATA…``, where DATA are folders with train.csv and test.csv (text,label or text_a,text_b,label). For each of
-them, in one run and interleaved: the loop that everybody writes (batches of 32 in the order of
+``python -m benchmarks.grid DATA…``, where DATA are folders with train.csv and test.csv. For each
+of them, in one run and interleaved: the loop that everybody writes (batches of 32 in the order of
 the file), a bare forward pass over texts sorted by length (the floor), reading for the small
 grid, the whole small grid with everything around it, and its accuracies beside those of
 sentence-transformers with a logistic regression whose C is searched. ``--full`` adds the full
@@ -145,14 +145,19 @@ def peer(train: Any, test: Any) -> None:
         return model.encode(list(joined if corpus.pairs else corpus.texts), batch_size=BATCH)
 
     targets = [[target[0] for target in one.targets] for one in (train, test)]
-    settings: dict[str, Any] = {"Cs": [0.1, 1, 10, 100], "cv": 3, "max_iter": 1000}
-    learner = LogisticRegressionCV(**settings, l1_ratios=(0,), use_legacy_attributes=False)
+    settings: dict[str, Any] = {
+        "Cs": [0.1, 1, 10, 100],
+        "cv": 3,
+        "max_iter": 1000,
+        "l1_ratios": (0,),
+        "use_legacy_attributes": False,
+    }
+    learner = LogisticRegressionCV(**settings)
     learner.fit(encoded(train), targets[0])
     accuracy = learner.score(encoded(test), targets[1])
     seconds = time.perf_counter() - begun
-    print(
-        f"    sentence-transformers + LogisticRegression, C searched: {accuracy:.4f}, {seconds:.0f} s"
-    )
+    name = "sentence-transformers + LogisticRegression, C searched"
+    print(f"    {name}: {accuracy:.4f}, {seconds:.0f} s")
 
 
 def many(folder: Path, rows: int) -> None:

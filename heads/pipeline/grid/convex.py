@@ -53,17 +53,17 @@ def solve(
 
     Args:
         iterations: The most; it ends earlier where the gradient has all but vanished.
-        check: Called at every step; may raise to end the work.
+        check: Called many times in every step; may raise to end the work.
         start: (k, c, w + 1), from where to begin instead of 0.
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
     begin = torch.zeros(k, classes, width + 1) if start is None else start
-    found = minimise(_objective(problems), begin.flatten(1), iterations, check)
+    found = minimise(_objective(problems, check), begin.flatten(1), iterations)
     found = found.view(k, classes, width + 1)
     return found[..., :-1] * problems.gain[:, None], found[..., -1]
 
 
-def _objective(problems: Problems) -> Objective:
+def _objective(problems: Problems, check: Callable[[], None]) -> Objective:
     """The mean loss and penalty of each problem, and its gradient."""
     k, classes = len(problems.strength), problems.classes
     totals = problems.weights.sum(dim=0)  # (k,)
@@ -86,6 +86,7 @@ def _objective(problems: Problems) -> Objective:
         raw = torch.zeros_like(folded)
         gradient = torch.zeros_like(both)
         for vectors, targets, counts in parts:
+            check()
             logits = (vectors @ folded.T).view(-1, k, classes)  # one product for all problems
             logs = (logits + bias if problems.bias else logits).log_softmax(dim=-1)
             own = targets[:, None, None].expand(-1, k, 1)
@@ -101,9 +102,7 @@ def _objective(problems: Problems) -> Objective:
     return objective
 
 
-def minimise(
-    objective: Objective, start: Tensor, iterations: int, check: Callable[[], None]
-) -> Tensor:
+def minimise(objective: Objective, start: Tensor, iterations: int) -> Tensor:
     """Minimises k smooth convex functions at once, (k, p) to (k, p)."""
     point = start
     value, gradient = objective(point)
@@ -111,18 +110,18 @@ def minimise(
     steps: list[Tensor] = []
     changes: list[Tensor] = []
     for _ in range(iterations):
-        if bool((gradient.norm(dim=1) <= goal).all()):
+        solved = gradient.norm(dim=1) <= goal
+        if bool(solved.all()):
             break
         direction = _direction(gradient, steps, changes)
         slope = (gradient * direction).sum(dim=1)
         length = torch.ones(len(point)) if steps else 1 / gradient.norm(dim=1).clamp_min(1e-12)
         trial, next_value, next_gradient, good = point, value, gradient, length < 0
         for _ in range(HALVINGS):
-            check()
             trial = point + length[:, None] * direction
             next_value, next_gradient = objective(trial)
             good = next_value <= value + ENOUGH * length * slope
-            if bool(good.all()):
+            if bool((good | solved).all()):  # what is solved need not find a lower point
                 break
             length = torch.where(good, length, length / 2)
         # A problem that finds no lower point is at the end of what single precision can tell.

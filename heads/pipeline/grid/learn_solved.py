@@ -21,6 +21,7 @@ TRIED: Mapping[str, tuple[Value, ...]] = {
     "k": (3, 10, 30),
     "scale": (10.0, 20.0, 40.0),
 }
+AT_ONCE = 256  # rows that are answered together: a neighbour search is rows × rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,10 @@ class Solved:
             goals = one_hot(lesson.targets[own], lesson.classes).float()
             given = {name: value for name, value in options.items() if name in known}
             solve(chain, lesson.of(own), goals, many=False, **given)
-            vectors = lesson.of(others).split(1024)  # one neighbour search is rows × rows
-            logits = [chain.eval()(part).detach() for part in vectors]
+            logits = []
+            for part in lesson.of(others).split(AT_ONCE):
+                lesson.check()
+                logits.append(chain.eval()(part).detach())
             found.append(Learned(logits=torch.cat(logits), state=chain.state_dict()))
         return found
 

@@ -7,6 +7,6 @@ from heads.pipeline.table.opening import open_table
 from heads.pipeline.table.sheet import Columns, Finding, Table
 
 __all__ = [
-    "Columns", "Data", "Finding", "Table", "data_of", "guard_cell", "guess", "name_of", "open_table",
-    "read", "unguard_cell",
+    "Columns", "Data", "Finding", "Table", "data_of", "guard_cell", "guess", "name_of",
+    "open_table", "read", "unguard_cell",
 ]  # fmt: skip

@@ -1,0 +1,120 @@
+"""Endpoints that take a file: what reading it finds, and a whole grid trained on it.
+
+They share the gates and the limits of the page: an upload is moved out of Gradio's open folder
+at once, training runs in a process of its own, one for a visitor, and ends with the call.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from heads.errors import DataError
+from heads.interfaces.web import uploads
+from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.worker import Places, waiting, worked
+from heads.parts.models import BUNDLED
+from heads.pipeline.runs.leaderboard import leaderboard
+from heads.pipeline.runs.running import begin
+from heads.pipeline.table import Columns, Data, data_of, guess
+from heads.settings import Contest, limits
+
+SECONDS = {"local": 0, "public": 120}
+Names = tuple[str, str, str, str]  # of the columns: text, label, pair, split
+
+
+def build(places: Places) -> None:
+    """Adds the endpoints `read` and `train_grid` to the page; nothing of them is to be seen."""
+    with gr.Column(visible=False):
+        file, test = gr.File(label="file"), gr.File(label="test")
+        names = [gr.Textbox(label=name) for name in ("text", "label", "pair", "split")]
+        recipes, grid = gr.Textbox(label="recipes"), gr.Textbox("small", label="grid")
+        model = gr.Textbox(BUNDLED, label="model")
+        seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
+        answer = gr.JSON(label="answer")
+        asks, trains = gr.Button(), gr.Button()
+
+    def train_grid(request: gr.Request, *given: Any) -> Iterator[dict[str, Any]]:
+        """Train every recipe of a grid on a file and compare them, with intervals.
+
+        Takes a file of texts and labels, perhaps a second one to be scored, names of columns
+        (empty: guessed), recipes separated by spaces (empty: those of the grid, small or
+        full), a base model, seeds, and rows a class (0: all). Streams progress, then answers
+        with the verdict and every cell.
+        """
+        yield from _trained(places, request.session_hash or "", *given)
+
+    inputs = [file, test, *names, recipes, grid, model, seeds, per_class]
+    limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
+    asks.click(read, [file, *names], answer, api_name="read", **limit)
+    trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
+
+
+@guarded
+def read(file: str | None, text: str, label: str, pair: str, split: str) -> dict[str, Any]:
+    """Read a file of texts and labels: columns, rows used and dropped, classes, warnings.
+
+    Takes a CSV, TSV, JSONL, JSON or Parquet file and names of columns (empty: guessed).
+    """
+    return _read(file, (text, label, pair, split)).as_json()
+
+
+def _read(file: str | None, names: Names) -> Data:
+    """Reads an upload and deletes it."""
+    if not file:
+        raise DataError("There is no file.", "Send a file of texts and labels.")
+    kept = uploads.keep(file, limits())
+    try:
+        path = uploads.path_of(kept)
+        table, columns = uploads.opened(kept, limits()), None
+        if any(names):
+            found = guess(table)
+            text, label, pair, split = names
+            columns = Columns(
+                text=text or found.text,
+                label=label or found.label,
+                pair=pair or found.pair,
+                split=split or found.split,
+            )
+        return data_of(table, limits(), columns, name=path.stem)
+    finally:
+        shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
+
+
+def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
+    file, test, *names, recipes, grid, model, seeds, per_class = given
+    public = limits().public
+    contest = Contest(
+        seeds=_whole("seeds", seeds, 1, 10 if public else 50),
+        per_class=_whole("per_class", per_class, 0, 100_000),
+        budget_seconds=SECONDS["public" if public else "local"],
+    )
+    with places.taken(visitor) as stop:
+        yield from waiting(places, visitor, stop)
+        text, label, pair, split = (str(name or "") for name in names)
+        columns: Names = (text, label, pair, split)
+        run = begin(
+            _read(file, columns),
+            test=_read(test, columns) if test else None,
+            recipes=(recipes or "").split(),
+            grid=grid or "small",
+            model=model or BUNDLED,
+            contest=contest,
+            limits=limits(),
+        )
+        for events in worked(run, stop, contest.budget_seconds):
+            yield from events[-1:]
+        yield leaderboard(run).as_json()
+        if public:  # nobody else can name it, so nobody will ask for it
+            with contextlib.suppress(DataError):
+                run.delete()
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number within its range: Gradio checks neither, and lets NaN through."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (fits and value == value and low <= value <= high and value == int(value)):
+        raise DataError(f"{name} must be a whole number from {low} to {high:,}.", "Mend it.")
+    return int(value)
