@@ -1,8 +1,10 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+
+from heads.errors import LimitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +90,32 @@ class Contest:
         default=0, metadata={"says": "Seed of splits, new weights and dropout.", "low": 0}
     )
 
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if isinstance(one.default, bool):
+                continue
+            value, low = getattr(self, one.name), one.metadata["low"]
+            high = one.metadata.get("high", float("inf"))
+            whole = isinstance(one.default, float) or value == int(value)
+            if isinstance(value, bool) or not (low <= value <= high and whole):
+                number = "a number" if isinstance(one.default, float) else "a whole number"
+                most = f" and at most {high:,g}" if high < float("inf") else ""
+                what = f"{one.name} must be {number} of at least {low:g}{most}, not {value!r:.40}."
+                raise LimitError(what, "Change it.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one request may ask for, here. Checked in the pipeline, whoever asks."""
+    """What one request may ask for, here. Checked in the pipeline, whoever asks.
+
+    `run_seconds` is how long one run may train; 0 is without end.
+    """
 
     public: bool = False
     recipes: int = 16
     cells: int = 400
     states_bytes: int = 20_000_000_000
+    run_seconds: int = 0
     upload_bytes: int = 2_000_000_000
     unpacked_bytes: int = 8_000_000_000
     rows: int = 5_000_000
@@ -123,6 +142,7 @@ PUBLIC = Limits(
     recipes=4,
     cells=64,
     states_bytes=1_000_000_000,
+    run_seconds=120,
     upload_bytes=10_000_000,
     unpacked_bytes=50_000_000,
     rows=20_000,

@@ -79,6 +79,7 @@ ORDER = [
     "heads.pipeline.subjects",
     "heads.pipeline.provenance",
     "heads.pipeline.explanation",
+    "heads.pipeline.tokens",
     "heads.pipeline.extraction",
     "heads.pipeline.token_states",
     "heads.pipeline.measure.outcomes",

@@ -95,8 +95,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+    reading = argparse.ArgumentParser(add_help=False, parents=[common])
+    reading.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
+    for column, says in COLUMNS.items():
+        reading.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
+    reading.add_argument(
+        "--header", default="guess", choices=("guess", "yes", "no"), help="does line 1 name columns"
+    )
+    reading.add_argument("--json", action="store_true", help="print JSON")
     verb = verbs.add_parser(
-        "train", parents=[common], help="a grid of heads on your own data, compared"
+        "read", parents=[reading], help="how a file of texts and labels is read"
+    )
+    verb.add_argument("data", help=f"{SAMPLES}; or a file: {FORMATS}")
+    verb.set_defaults(run=grid.look)
+
+    verb = verbs.add_parser(
+        "train", parents=[reading], help="a grid of heads on your own data, compared"
     )
     verb.add_argument("data", nargs="?", default="", help=f"{SAMPLES}; or a file: {FORMATS}")
     verb.add_argument(
@@ -106,18 +120,11 @@ def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--test", default="", metavar="FILE", help="rows to score, instead of a split"
     )
-    verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     verb.add_argument("--out", type=Path, metavar="DIR", help="the run's folder, a new one")
     verb.add_argument(
         "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
     )
-    for column, says in COLUMNS.items():
-        verb.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
-    verb.add_argument(
-        "--header", default="guess", choices=("guess", "yes", "no"), help="does line 1 name columns"
-    )
     grid.add_contest(verb)
-    verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=grid.train)
 
     verb = verbs.add_parser("runs", parents=[common], help="the runs that are kept")

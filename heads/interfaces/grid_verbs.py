@@ -62,7 +62,9 @@ def _begun(asked: argparse.Namespace) -> Any:
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.parts.samples import SAMPLES
+    from heads.pipeline.loading import load
     from heads.pipeline.table import Columns, data_of, guess, name_of, open_table
+    from heads.pipeline.tokens import with_token_findings
 
     path = SAMPLES[name].path if name in SAMPLES else Path(name)
     table = open_table(path, limits(), {"yes": True, "no": False, "guess": None}[asked.header])
@@ -71,7 +73,8 @@ def read(asked: argparse.Namespace, name: str) -> Any:
     if any(named.values()):
         guessed = asdict(guess(table))
         columns = Columns(**{key: named.get(key) or value for key, value in guessed.items()})
-    return data_of(table, limits(), columns, name=name_of(path))
+    found = data_of(table, limits(), columns, name=name_of(path))
+    return with_token_findings(found, load(asked.model, limits=limits()))
 
 
 def contest_of(asked: argparse.Namespace) -> Contest:
@@ -108,6 +111,17 @@ def _between(kind: type, low: float, high: float | None) -> Any:
 
     value.__name__ = kind.__name__
     return value
+
+
+def look(asked: argparse.Namespace) -> None:
+    """Shows how a file is read: columns, rows used and left out, classes, warnings."""
+    found = read(asked, asked.data)
+    if asked.json:
+        print_json(found.as_json())
+    else:
+        from heads.interfaces import terminal_grid
+
+        terminal_grid.data(found)
 
 
 def work(asked: argparse.Namespace) -> None:

@@ -19,10 +19,12 @@ from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
+from heads.pipeline.table import Data
 from heads.pipeline.training import Progress
 
 NAMES = {"majority": "(always the commonest class)", "tfidf": "(TF-IDF + logistic)"}
 WIDE = 110  # columns of a terminal that hold every measure
+SHOWN, CLASSES = 10, 20  # lines and classes that are listed
 A_SECOND = 4  # times that the live table is drawn anew
 
 
@@ -100,6 +102,26 @@ def difference(found: Difference | None) -> str:
     gap = f"{100 * found.difference:+.1f}".replace("-", "−")
     ends = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}".replace("-", "−")
     return f"{gap} ({ends}){'*' if found.differs else ''}"
+
+
+def data(found: Data) -> None:
+    """How a file was read."""
+    corpus, dropped = found.corpus, sum(map(len, found.dropped.values()))
+    show(f"{corpus.name}: {found.rows_in:,} rows, {len(corpus):,} used, {dropped:,} left out.")
+    for reason, lines in found.dropped.items():
+        more = " …" if len(lines) > SHOWN else ""
+        show(f"Left out, {reason}: {found.unit} {', '.join(map(str, lines[:SHOWN]))}{more}")
+    named = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
+    used = [(says, getattr(found.columns, name)) for name, says in named.items()]
+    how = "guessed" if found.guessed else "as named"
+    show(f"Columns ({how}): " + ", ".join(f"{says} '{name}'" for says, name in used if name))
+    table = table_of("class", "rows")
+    for name, number in list(found.classes.items())[:CLASSES]:
+        table.add_row(Text(name), f"{number:,}")
+    show(table)
+    if len(found.classes) > CLASSES:
+        show(f"And {len(found.classes) - CLASSES:,} other classes.")
+    show(*found.notes, *(f"Note: {one.says}" for one in found.findings))
 
 
 def where(run: RunFolder) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
+from heads.pipeline.loading import load
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
 from heads.pipeline.table import Columns, Data
 from heads.pipeline.table import read as read_file
+from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
 from heads.settings import limits as limits_here
 
@@ -20,6 +22,7 @@ def read(
     columns: Columns | None = None,
     *,
     header: bool | None = None,
+    model: str = BUNDLED,
     limits: Limits | None = None,
 ) -> Data:
     """Reads a file of texts and labels, with an account of every row and warnings.
@@ -28,13 +31,16 @@ def read(
         data: A sample, or a CSV, TSV, JSONL, JSON or Parquet file, or a `datasets` folder.
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
+        model: The base model whose tokenizer says which texts are cut.
 
     Raises:
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
     path = SAMPLES[str(data)].path if str(data) in SAMPLES else Path(data)
-    return read_file(path, limits or limits_here(), columns, header)
+    limits = limits or limits_here()
+    found = read_file(path, limits, columns, header)
+    return with_token_findings(found, load(model, limits=limits))
 
 
 def train_grid(
@@ -66,8 +72,8 @@ def train_grid(
     """
     limits = limits_here()
     run = begin(
-        data if isinstance(data, Data) else read(data),
-        test=test if isinstance(test, Data) or test is None else read(test),
+        data if isinstance(data, Data) else read(data, model=model),
+        test=test if isinstance(test, Data) or test is None else read(test, model=model),
         recipes=recipes,
         grid=grid,
         model=model,

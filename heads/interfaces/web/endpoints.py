@@ -16,12 +16,13 @@ from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
+from heads.pipeline.loading import load
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import Columns, Data, data_of, guess
+from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, limits
 
-SECONDS = {"local": 0, "public": 120}
 Names = tuple[str, str, str, str]  # of the columns: text, label, pair, split
 
 
@@ -61,7 +62,7 @@ def read(file: str | None, text: str, label: str, pair: str, split: str) -> dict
     return _read(file, (text, label, pair, split)).as_json()
 
 
-def _read(file: str | None, names: Names) -> Data:
+def _read(file: str | None, names: Names, model: str = BUNDLED) -> Data:
     """Reads an upload and deletes it."""
     if not file:
         raise DataError("There is no file.", "Send a file of texts and labels.")
@@ -78,7 +79,8 @@ def _read(file: str | None, names: Names) -> Data:
                 pair=pair or found.pair,
                 split=split or found.split,
             )
-        return data_of(table, limits(), columns, name=path.stem)
+        found = data_of(table, limits(), columns, name=path.stem)
+        return with_token_findings(found, load(model, limits=limits()))
     finally:
         shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
 
@@ -89,22 +91,21 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     contest = Contest(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
         per_class=_whole("per_class", per_class, 0, 100_000),
-        budget_seconds=SECONDS["public" if public else "local"],
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)
         text, label, pair, split = (str(name or "") for name in names)
         columns: Names = (text, label, pair, split)
         run = begin(
-            _read(file, columns),
-            test=_read(test, columns) if test else None,
+            _read(file, columns, model or BUNDLED),
+            test=_read(test, columns, model or BUNDLED) if test else None,
             recipes=(recipes or "").split(),
             grid=grid or "small",
             model=model or BUNDLED,
             contest=contest,
             limits=limits(),
         )
-        for events in worked(run, stop, contest.budget_seconds):
+        for events in worked(run, stop, limits().run_seconds):
             yield from events[-1:]
         yield leaderboard(run).as_json()
         if public:  # nobody else can name it, so nobody will ask for it

@@ -10,6 +10,7 @@ from heads.errors import LimitError, RecipeError
 from heads.parts.menu import Order, resolve
 from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
 from heads.pipeline.grid.learn_descent import Descent
@@ -94,7 +95,8 @@ def units(
 
 
 def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits) -> Unit:
-    module = assemble(order.recipe, backbone, classes, many=False, limits=limits)
+    with Dice().rolling():  # its random weights are not used
+        module = assemble(order.recipe, backbone, classes, many=False, limits=limits)
     return Unit(
         order=order,
         learner=_learner(order, backbone, module, classes),

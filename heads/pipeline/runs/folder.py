@@ -35,7 +35,9 @@ from heads.settings import runs_folder
 
 VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
+LISTS = ("curve.json",)  # the other JSON files hold names and values
 HINT = "List them with: heads runs"
+PATIENCE_SECONDS = 0.5  # who only looks whether a run is busy holds it for a moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,10 @@ class RunFolder:
             DataError: It is there, but broken.
         """
         try:
-            return json.loads((self.path / name).read_text("utf-8"))
+            values = json.loads((self.path / name).read_text("utf-8"))
+            if not isinstance(values, list if name in LISTS else dict):
+                raise ValueError("of another kind")
+            return values
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
@@ -93,10 +98,15 @@ class RunFolder:
         """Within it, no other process works on the run; a killed process lets go of it.
 
         Raises:
-            DataError: Another process does.
+            DataError: Another process does, or the run is gone.
         """
-        with (self.path / "lock").open("w") as file:
-            if not _lock(file):
+        try:
+            lock = (self.path / "lock").open("w")
+        except OSError as error:
+            what = f"The run {self.id} cannot be opened ({error.strerror})."
+            raise DataError(what, HINT) from None
+        with lock as file:
+            if not _lock(file, PATIENCE_SECONDS):
                 what = f"The run {self.id} is being worked on by another process."
                 raise DataError(what, "Wait for it, or stop it.")
             yield
@@ -105,10 +115,8 @@ class RunFolder:
     def is_busy(self) -> bool:
         """Whether a process works on it now."""
         try:
-            with self.held():
-                return False
-        except DataError:
-            return True
+            with (self.path / "lock").open("w") as file:
+                return not _lock(file, patience=0)
         except OSError:
             return False
 
@@ -122,16 +130,20 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _lock(file: Any) -> bool:
+def _lock(file: Any, patience: float) -> bool:
     try:
         import fcntl
     except ImportError:  # Windows: two processes on one run are then the user's care
         return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
 
 
 def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:

@@ -149,7 +149,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=curve_says([_stage(stage) for stage in curve]) if len(curve) > 1 else "",
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
-        notes=(*_notes(asked), *facts.get("notes", [])),
+        notes=tuple(dict.fromkeys([*_notes(asked), *facts.get("notes", [])])),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
         precision=asked.versions.get("precision", ""),

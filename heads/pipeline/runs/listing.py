@@ -1,24 +1,32 @@
 """What a list of runs says of each: enough to find the one that is meant."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from heads.errors import DataError
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.folder import RunFolder
 
 
 def facts_of(run: RunFolder) -> dict[str, Any]:
-    """A run in a few plain values, read from small files only.
+    """A run in a few plain values, read from small files only; its state may be "broken"."""
+    try:
+        facts, found, end = (
+            run.read(name) or {} for name in ("run.json", "leaderboard.json", "end.json")
+        )
+    except DataError:
+        return _told(run, {}, {}, "broken")
+    state = end.get("state") or ("running" if run.is_busy else "unfinished")
+    return _told(run, facts, found, state)
 
-    Raises:
-        DataError: The run is broken.
-    """
-    facts = run.read("run.json") or {}
-    found = run.read("leaderboard.json") or {}
-    end = run.read("end.json") or {}
+
+def _told(
+    run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str
+) -> dict[str, Any]:
     cells = run.path / "cells"
     done = len(list(cells.glob("*.json"))) if cells.is_dir() else 0
-    best = next((cell for cell in found.get("cells", []) if cell["recipe"] == found["best"]), {})
-    state = end.get("state") or ("running" if run.is_busy else "unfinished")
+    best = found.get("best", "")
+    of_best = next((cell for cell in found.get("cells", []) if cell["recipe"] == best), {})
     return {
         "run": run.id,
         "data": facts.get("data", ""),
@@ -27,7 +35,7 @@ def facts_of(run: RunFolder) -> dict[str, Any]:
         "cells": done,
         "planned": len(facts.get("recipes", [])) + len(BASELINES),
         "state": state,
-        "best": found.get("best", ""),
-        "accuracy": best.get("accuracy"),
+        "best": best,
+        "accuracy": of_best.get("accuracy"),
         "verdict": found.get("verdict", ""),
     }

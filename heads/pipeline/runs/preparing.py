@@ -16,6 +16,7 @@ from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.token_states import TokenStates, keep_states
+from heads.pipeline.tokens import token_findings
 from heads.pipeline.training import Progress
 from heads.settings import Limits
 
@@ -38,32 +39,22 @@ def featured(
     for event in extract(list(readings.values()), corpus.texts, corpus.pairs, backbone):
         if isinstance(event, Features):
             if run.read("facts.json") is None:  # a resumed run finds the texts read already
-                facts = {"forward_seconds": event.seconds, "notes": _token_notes(event, backbone)}
+                facts = {
+                    "forward_seconds": event.seconds,
+                    "notes": _token_notes(event, asked, backbone),
+                }
                 run.write("facts.json", facts)
             return event
         yield Progress(says=event.says, share=event.share * 0.4)
     raise AssertionError("reading ends in features")
 
 
-def _token_notes(features: Features, backbone: Backbone) -> list[str]:
-    """What the tokenizer lets one know of the texts, a sentence each."""
-    index = features.index
-    cut = int((features.whole > features.tokens)[index].sum())
-    # Tokens that only frame a text are no words of it.
-    words = (features.tokens - 2).clamp_min(1)
-    foreign = int((features.unknown * 2 > words)[index].sum())
-    notes = []
-    if cut:
-        notes.append(
-            f"{cut:,} of {len(index):,} texts are cut at {backbone.tokens} tokens: "
-            "what stands behind that is not read."
-        )
-    if foreign:
-        notes.append(
-            f"In {foreign:,} of {len(index):,} texts more than half of the tokens are unknown to "
-            f"{backbone.id}: choose a base model for their language or signs."
-        )
-    return notes
+def _token_notes(features: Features, asked: Asked, backbone: Backbone) -> list[str]:
+    tokens, whole, unknown = (
+        counts[features.index] for counts in (features.tokens, features.whole, features.unknown)
+    )
+    found = token_findings(tokens, whole, unknown, asked.corpus, backbone)
+    return [one.says for one in found]
 
 
 def stated(

@@ -6,6 +6,7 @@ have given without a break.
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -59,12 +60,21 @@ def begin(
     backbone = load(model, limits=limits)
     chosen = list(recipes) or recipes_of(grid, backbone)
     cells = units(chosen, backbone, len(data.corpus.classes), limits)
-    asked = ask(data, test, backbone, [cell.name for cell in cells], contest or Contest())
+    allowed = _bounded(contest or Contest(), limits)
+    asked = ask(data, test, backbone, [cell.name for cell in cells], allowed)
     task = asked.task
     split(task.targets, task.groups, asked.corpus.parts, asked.contest)
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     question.save(run, asked)
     return run
+
+
+def _bounded(contest: Contest, limits: Limits) -> Contest:
+    """The settings with no more time than this place allows."""
+    most = limits.run_seconds
+    if not most or 0 < contest.budget_seconds <= most:
+        return contest
+    return replace(contest, budget_seconds=most)
 
 
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
