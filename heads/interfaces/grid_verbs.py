@@ -14,25 +14,47 @@ from heads.settings import Contest, limits
 
 
 def train(asked: argparse.Namespace) -> None:
-    """Trains a grid of heads on a file and prints the leaderboard."""
+    """Trains a grid of heads on a file and prints the leaderboard; Ctrl+C keeps what is done."""
     from heads.pipeline.runs.folder import find
+    from heads.pipeline.runs.leaderboard import leaderboard
     from heads.pipeline.runs.running import working
 
     run = find(asked.resume) if asked.resume else _begun(asked)
-    events = working(run, limits())
-    if asked.json or not sys.stderr.isatty():
-        found = _ended(events)
-    else:
-        from heads.interfaces import terminal_grid
+    try:
+        found = _followed(working(run, limits()), live=sys.stderr.isatty() and not asked.json)
+    except KeyboardInterrupt:
+        _print(leaderboard(run), run, asked)
+        print(f"heads: stopped; go on with heads train --resume {asked.out or run.id}", file=sys.stderr)
+        raise
+    _print(found, run, asked)
 
-        found = terminal_grid.followed(events)
+
+def _print(found: Any, run: Any, asked: argparse.Namespace) -> None:
     if asked.json:
-        print_json(found.as_json() | {"run": str(run.path) if asked.out else run.id})
+        print_json(found.as_json() | {"folder": str(run.path)})
         return
     from heads.interfaces import terminal_grid
 
     terminal_grid.leaderboard(found)
     terminal_grid.where(run)
+
+
+def _followed(events: Iterator[Any], *, live: bool) -> Any:
+    """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
+    from heads.pipeline.runs.running import Done
+
+    if live:
+        from heads.interfaces import terminal_grid
+
+        return terminal_grid.followed(events)
+    event = None
+    for event in events:
+        if isinstance(event, Done):
+            own = event.cell.measures
+            says = f"{event.done}/{event.planned} {event.cell.name}: {own.accuracy:.1%}"
+            between = f"({own.low:.1%} to {own.high:.1%})"
+            print(f"heads: {says} {between}", file=sys.stderr, flush=True)
+    return event
 
 
 def _begun(asked: argparse.Namespace) -> Any:
@@ -197,16 +219,3 @@ def reproduce(asked: argparse.Namespace) -> None:
         print_json(found.as_json())
     else:
         terminal_grid.reproduced(found)
-
-
-def _ended(events: Iterator[Any]) -> Any:
-    """The last event; where nobody watches, a line on stderr for every cell."""
-    from heads.pipeline.runs.running import Done
-
-    event = None
-    for event in events:
-        if isinstance(event, Done):
-            own = event.cell.measures
-            says = f"{event.done}/{event.planned} {event.cell.name}: {own.accuracy:.1%}"
-            print(f"heads: {says} ({own.low:.1%} to {own.high:.1%})", file=sys.stderr, flush=True)
-    return event

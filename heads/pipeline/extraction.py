@@ -169,9 +169,12 @@ def _read(
         r: reader for r, reader in readers.items() if not _is_kept(chunk.place(reader.order))
     }
     rows = list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True))
-    if not missing and _is_kept(chunk.facts):
+    if not missing:
         pace.skip(rows)
-        return found, chunk.facts
+        if _is_kept(chunk.facts):
+            return found, chunk.facts
+        encoded = backbone.encode(chunk.texts, chunk.pairs)
+        return found, _put(chunk.facts, _counts(encoded, backbone))
     begun = time.perf_counter()
     encoded = backbone.encode(chunk.texts, chunk.pairs)
     buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in missing.items()}

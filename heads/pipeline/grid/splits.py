@@ -69,7 +69,7 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
     if contest.per_class and not test:
         test, rest = rows.drawn(everything, contest.held_out, contest.seed)
     if contest.per_class:
-        return _checked(_per_class(rows, rest, test, contest), targets)
+        return _checked(_per_class(rows, rest, test, contest), targets, groups)
     development = given.get("validation", [])
     if test:
         train = [n for n in rest if parts[n] != "validation"]
@@ -87,7 +87,9 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
         train = drawn[0][1]
         pairs = [(scored, sorted([*learned, *development])) for scored, learned in drawn]
     search, _ = rows.drawn(train, min(1.0, MOST_SEARCH / max(1, len(train))), contest.seed)
-    return _checked(_splits("test set" if test else "splits", search, development, pairs), targets)
+    return _checked(
+        _splits("test set" if test else "splits", search, development, pairs), targets, groups
+    )
 
 
 def _share(rows: Sequence[int], contest: Contest) -> float:
@@ -161,10 +163,12 @@ def _splits(
     )
 
 
-def _checked(splits: Splits, targets: Tensor) -> Splits:
+def _checked(splits: Splits, targets: Tensor, groups: Tensor) -> Splits:
     for train, test in zip(splits.train, splits.test, strict=True):
         if len(splits.development) < FEWEST_DEVELOPMENT or not len(test):
-            what = f"{len(targets)} rows are too few to learn from, to choose on and to score."
+            rows, texts = len(targets), len(groups.unique())
+            told = f" with {texts} different texts" * (texts < rows)
+            what = f"{rows} rows{told} are too few to learn from, to choose on and to score."
             raise DataError(what, HINT)
         if min(len(targets[rows].unique()) for rows in (train, splits.search)) < 2:
             raise DataError("The rows to learn from have fewer than 2 classes.", HINT)

@@ -76,7 +76,8 @@ def _first(
     rows = measures[reference].rows
     told = f"No head is shown to be better than `{reference}`"
     bound = f"up to {_above(highest.high)} (95 %)"
-    first = f"{told}, but {rows:,} tested rows leave room for {bound}."
+    tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
+    first = f"{told}, but {tested} room for {bound}."
     return first, max(heads, key=lambda d: d.difference)
 
 
