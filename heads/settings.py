@@ -189,3 +189,14 @@ def is_offline() -> bool:
 def set_public() -> None:
     """Puts this process into public mode, as `heads app --public` asks."""
     os.environ["HEADS_PUBLIC"] = "1"
+
+
+def parts_file() -> Path | None:
+    """The file of the user's own parts that the process which started this one was given."""
+    path = os.environ.get("HEADS_PARTS")
+    return Path(path) if path else None
+
+
+def set_parts_file(path: Path) -> None:
+    """Lets the processes that this one starts take the same parts."""
+    os.environ["HEADS_PARTS"] = str(path.absolute())

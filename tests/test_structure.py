@@ -150,10 +150,28 @@ ORDER = [
     "heads.interfaces.web.answers",
     "heads.interfaces.web.recipes",
     "heads.interfaces.web.take",
+    "heads.interfaces.web.models",
     "heads.interfaces.web.compare",
     "heads.interfaces.web.explained",
     "heads.interfaces.web.families",
     "heads.interfaces.web.doctor",
+    "heads.interfaces.charts",
+    "heads.interfaces.boards",
+    "heads.interfaces.closer",
+    "heads.interfaces.trends",
+    "heads.interfaces.report",
+    "heads.interfaces.web.kept_runs",
+    "heads.interfaces.web.saves",
+    "heads.interfaces.web.leaderboard_tools",
+    "heads.interfaces.web.train_course",
+    "heads.interfaces.accounts",
+    "heads.interfaces.web.uploads",
+    "heads.interfaces.web.train_data",
+    "heads.interfaces.web.train_heads",
+    "heads.interfaces.web.worker",
+    "heads.interfaces.web.train",
+    "heads.interfaces.web.leaderboard",
+    "heads.interfaces.web.endpoints",
     "heads.interfaces.web",
     "heads.interfaces.terminal_grid",
     "heads.interfaces.verbs",
@@ -162,7 +180,8 @@ ORDER = [
 ]
 # Packages whose import takes long, which `import heads` must not touch.
 HEAVY = (
-    "torch", "transformers", "gradio", "plotly", "numpy", "pandas", "rich", "sklearn", "pyarrow", "scipy",
+    "torch", "transformers", "gradio", "plotly", "numpy", "pandas", "rich",
+    "sklearn", "scipy", "pyarrow",
 )  # fmt: skip
 
 

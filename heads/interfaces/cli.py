@@ -15,7 +15,7 @@ from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
-from heads.settings import limits, set_public
+from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MODEL = "all-MiniLM-L6-v2"
@@ -35,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if getattr(asked, "public", False) or getattr(asked, "host", LOCAL[0]) not in LOCAL:
             set_public()  # before anything else: it decides what may be opened
-        if asked.parts_file:
-            _take(asked.parts_file)
+        if path := asked.parts_file or parts_file():
+            _take(path)
+            set_parts_file(path)  # for the processes that this one starts
         asked.run(asked)
     except HeadsError as error:
         print(f"heads: {error}", file=sys.stderr)
@@ -127,6 +128,10 @@ def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     grid.add_contest(verb)
     verb.set_defaults(run=grid.train)
 
+    _add_run_verbs(verbs, common)
+
+
+def _add_run_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb = verbs.add_parser("runs", parents=[common], help="the runs that are kept")
     verb.add_argument("names", nargs="*", metavar="RUN", help="show one, or compare some")
     verb.add_argument("--delete", action="store_true", help="delete the runs that are named")
@@ -139,9 +144,9 @@ def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=grid.reproduce)
 
-    verb = verbs.add_parser("work", help=argparse.SUPPRESS)
-    verb.add_argument("folder", type=Path)
-    verb.set_defaults(run=grid.work, parts_file=None)
+    verb = verbs.add_parser("work", parents=[common], help="go on with a run, as JSON lines")
+    verb.add_argument("folder", type=Path, help="the folder of the run")
+    verb.set_defaults(run=grid.work)
 
 
 def _add_catalogue_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:

@@ -24,7 +24,10 @@ def train(asked: argparse.Namespace) -> None:
         found = _followed(working(run, limits()), live=sys.stderr.isatty() and not asked.json)
     except KeyboardInterrupt:
         _print(leaderboard(run), run, asked)
-        print(f"heads: stopped; go on with heads train --resume {asked.out or run.id}", file=sys.stderr)
+        print(
+            f"heads: stopped; go on with heads train --resume {asked.out or run.id}",
+            file=sys.stderr,
+        )
         raise
     _print(found, run, asked)
 
