@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if getattr(asked, "public", False) or getattr(asked, "host", LOCAL[0]) not in LOCAL:
             set_public()  # before anything else: it decides what may be opened
-        if path := asked.parts_file or parts_file():
+        inherited = parts_file() if asked.run is grid.work else None
+        if path := asked.parts_file or inherited:
             _take(path)
             set_parts_file(path)  # for the processes that this one starts
         asked.run(asked)

@@ -65,7 +65,7 @@ def test_opens_on_a_finished_example(tab, look, theme, width):
     assert page.locator("h1").inner_text() == "Head to Head"
     fits(page)
     look(page, f"compare-{theme}-{width}")
-    page.get_by_role("tab", name="Explained").click()
+    turn_to(page, "Explained")
     page.locator("#chain li").first.wait_for()
     fits(page)
     look(page, f"explained-{theme}-{width}")

@@ -4,7 +4,7 @@ import gradio as gr
 from gradio.events import api as publish
 
 from heads.interfaces import api
-from heads.interfaces.web import compare, doctor, explained, families
+from heads.interfaces.web import compare, doctor, explained, families, leaderboard, train
 from heads.interfaces.web.theme import CSS, THEME
 from heads.settings import limits
 
@@ -18,6 +18,7 @@ LAUNCH = {
     "footer_links": ["api", "settings"],
     "run_history": False,
     "ssr_mode": False,
+    "max_file_size": limits().upload_bytes,
 }
 
 
@@ -27,9 +28,14 @@ def build() -> gr.Blocks:
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
         gr.Markdown(f"# {TITLE}\n{SAYS}")
-        with gr.Tabs():
+        mine = train.remembered()
+        with gr.Tabs() as tabs:
             with gr.Tab("Compare", id="compare"):
                 asked = compare.build(page)
+            with gr.Tab("Train", id="train"):
+                trained = train.build(page, mine)
+            with gr.Tab("Leaderboard", id="leaderboard") as tab:
+                leaderboard.build(tabs, tab, trained)
             with gr.Tab("Explained", id="explained") as tab:
                 explained.build(tab, asked)
             with gr.Tab("Catalogue", id="catalogue") as tab:

@@ -6,15 +6,13 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces.web import recipes, take
+from heads.interfaces.web import models, recipes, take
 from heads.interfaces.web.answers import BLANK, PLACES, answered, chips, shown
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
-from heads.parts.models import BUNDLED, MODELS
+from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
-from heads.parts.twins import TWINS, twin_id
 from heads.pipeline.comparison import Comparison, compare
-from heads.pipeline.hub import cached_folder
 
 HEADERS = ["recipe", "class", "logit", "probability"]
 CONCURRENCY: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
@@ -108,7 +106,7 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown]:
     model = gr.Dropdown(
         label="Base model",
         info="From the menu, or any id of the Hugging Face Hub.",
-        choices=_model_choices(),
+        choices=models.choices(),
         value=BUNDLED,
         allow_custom_value=True,
         interactive=True,
@@ -238,13 +236,3 @@ def _sampled(data: str) -> list[Any]:
     """A sample brings its own first example and chips."""
     text, pair = (*SAMPLES[data].tries[0], "")[:2]
     return [text, pair, gr.update(open=bool(pair)), gr.Dataset(samples=chips(data))]
-
-
-def _model_choices() -> list[tuple[str, str]]:
-    choices = []
-    for base in MODELS:
-        fetched = base.id != BUNDLED and cached_folder(base.id) is not None
-        state = "bundled" if base.id == BUNDLED else "on this machine" if fetched else "not fetched"
-        choices.append((f"{base.name} ({base.millions}M parameters, {state})", base.id))
-    twins = [(twin.title, twin_id(family)) for family, twin in TWINS.items()]
-    return [*choices[:1], *twins, *choices[1:]]

@@ -72,13 +72,18 @@ def _prepared(
                     yield drawings.progress(event), hidden
             assert classifier is not None
             yield drawings.busy("Writing and checking the file"), hidden
-            path, says = _written(classifier, form, Path(place))
+            path, says = written(classifier, form, Path(place))
             yield drawings.exported(says), gr.update(visible=True, value=str(path))
         except Exception as error:
             yield drawings.failure(sentence(error)), hidden
 
 
-def _written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list[str]]:
+def written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list[str]]:
+    """Writes a head in a form as a zip file; the file, and what to say of it.
+
+    Raises:
+        HeadsError: It cannot be written in that form, or would be too large here.
+    """
     most = limits().export_bytes
     size = classifier.backbone.parameters * 4
     if size > most:

@@ -38,4 +38,6 @@ THEME = Base(
     button_small_text_weight="400",
 )
 
-CSS = (Path(__file__).parent / "page.css").read_text("utf-8")
+# Leaderboards are drawn alike on the page and in the report.
+SHEETS = (Path(__file__).parent / "page.css", Path(__file__).parents[1] / "board.css")
+CSS = "\n".join(sheet.read_text("utf-8") for sheet in SHEETS)
