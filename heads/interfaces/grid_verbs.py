@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -158,8 +159,12 @@ def work(asked: argparse.Namespace) -> None:
     try:
         for event in working(RunFolder(path=asked.folder), limits()):
             print(json.dumps(_line(event), ensure_ascii=False), flush=True)
-    except HeadsError as error:
-        print(json.dumps({"event": "error", "says": str(error)}), flush=True)
+    except Exception as error:
+        ours = not isinstance(error, HeadsError)
+        says = f"a bug of ours, {type(error).__name__}" if ours else str(error)
+        print(json.dumps({"event": "error", "says": says}), flush=True)
+        if ours:
+            traceback.print_exc()  # for the log of whoever started this
         raise
 
 

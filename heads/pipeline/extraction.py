@@ -106,6 +106,10 @@ def extract(
     given = []
     for chunk in _chunks(list(number), bool(pairs), backbone):
         given.append((yield from _read(chunk, readers, backbone, pace)))
+    for parts, counts in given:  # what this run is about to open is used
+        for part in (*parts.values(), counts):
+            if isinstance(part, Path):
+                used(part)
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
     counts = [_opened(part) for _, part in given]
     yield Features(
@@ -220,7 +224,10 @@ def _put(path: Path, tensors: dict[str, Tensor]) -> Part:
 
 
 def _opened(part: Part) -> Mapping[str, Tensor]:
-    return load_file(part) if isinstance(part, Path) else part
+    if not isinstance(part, Path):
+        return part
+    used(part)  # a run of many hours must not lose it to another's need for room
+    return load_file(part)
 
 
 def home_of(what: str) -> Path:

@@ -7,6 +7,8 @@ Legend: b texts in a block, t tokens, l kept layers, d width.
 
 import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heads.errors import LimitError
+from heads.errors import DataError, LimitError
 from heads.parts.menu import Order
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
-from heads.pipeline.extraction import CODE, home_of
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.disk import IN_USE_SECONDS, UNFINISHED, make_room, used, write
+from heads.pipeline.extraction import CHUNK, CODE, home_of
 from heads.pipeline.origin import own_code
 from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
@@ -27,6 +30,7 @@ from heads.settings import Limits
 
 BLOCK = 32  # texts, which are also a batch of the training
 BYTES = 2
+MOST = 65_504.0  # the largest number in 16 bits; a few models go beyond it
 MASKS = ("mask", "unpadded", "content", "eos")
 
 
@@ -125,6 +129,25 @@ def keep_states(
     )
 
 
+def check_states(
+    orders: Sequence[Order], corpus: Corpus, backbone: Backbone, limits: Limits
+) -> None:
+    """Refuses what would not fit, before anything is read.
+
+    Raises:
+        LimitError: The states of all tokens would take more room than this place allows.
+    """
+    if orders:
+        rows = set(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
+        tokens = 0
+        texts, pairs = [text for text, _ in rows], [pair for _, pair in rows if corpus.pairs]
+        for start in range(0, len(texts), CHUNK):
+            part = slice(start, start + CHUNK)
+            tokens += sum(map(len, backbone.encode(texts[part], pairs[part])))
+        size = tokens * len(layers_for(orders, backbone)) * backbone.width * BYTES
+        _check_size(size, orders[0], limits)
+
+
 def _check_size(size: int, order: Order, limits: Limits) -> None:
     if size > limits.states_bytes:
         raise LimitError(
@@ -159,14 +182,20 @@ def _written(
     backbone: Backbone,
 ) -> Generator[Progress, None, list[Block]]:
     """Writes the states block by block into a file that bears its name only when it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".unfinished-{path.name}-{id(encoded)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
+        os.close(handle)
+    except OSError as error:
+        raise _no_room(error) from None
+    draft = Path(name)
     blocks, start = [], 0
     try:
         with draft.open("wb") as file:
             for done, group in enumerate(groups, start=1):
                 states = backbone.states([encoded[row] for row in group])
-                kept = torch.stack([states.layer(layer) for layer in layers]).half()
+                kept = torch.stack([states.layer(layer) for layer in layers])
+                kept = kept.clamp(-MOST, MOST).half()
                 file.write(kept.numpy().tobytes())
                 marks = tuple(_signs(getattr(states, name)) for name in MASKS)
                 blocks.append(
@@ -176,9 +205,16 @@ def _written(
                 says = f"Keeping the states of all tokens with {backbone.id}"
                 yield Progress(says=says, share=done / len(groups))
         draft.replace(path)
+    except OSError as error:
+        raise _no_room(error) from None
     finally:
         draft.unlink(missing_ok=True)
     return blocks
+
+
+def _no_room(error: OSError) -> DataError:
+    what = f"The states of all tokens cannot be kept on disk ({error.strerror})."
+    return DataError(what, "Make room, or leave learned readings out.")
 
 
 def _signs(mask: Tensor) -> str:

@@ -4,8 +4,17 @@ import gradio as gr
 from gradio.events import api as publish
 
 from heads.interfaces import api
-from heads.interfaces.web import compare, doctor, explained, families, leaderboard, train
+from heads.interfaces.web import (
+    compare,
+    doctor,
+    endpoints,
+    explained,
+    families,
+    leaderboard,
+    train,
+)
 from heads.interfaces.web.theme import CSS, THEME
+from heads.interfaces.web.worker import Places
 from heads.settings import limits
 
 TITLE = "Head to Head"
@@ -24,6 +33,7 @@ LAUNCH = {
 
 def build() -> gr.Blocks:
     """Builds the page with a finished example in each tab; trains its heads at first."""
+    places = Places(most=1 if limits().public else 2)
     with gr.Blocks(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
@@ -46,10 +56,14 @@ def build() -> gr.Blocks:
         typed = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
         for endpoint in typed:
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
+        endpoints.build(places)
     return page.queue(max_size=32)
 
 
 def _mode() -> str:
     if limits().public:
-        return "Public mode: models from the menu or the Hub, small limits; nothing is kept."
+        return (
+            "Public mode: models from the menu or the Hub, small limits. What you type is not "
+            "kept; what you train on is, for a day, where only your browser finds it."
+        )
     return "Local mode: everything runs on this machine, and your texts stay on it."

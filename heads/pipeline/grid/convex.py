@@ -47,18 +47,17 @@ class Problems:
 
 
 def solve(
-    problems: Problems, *, iterations: int, check: Callable[[], None], start: Tensor | None = None
+    problems: Problems, *, iterations: int, check: Callable[[], None]
 ) -> tuple[Tensor, Tensor]:
     """Solves all problems; weights (k, c, w) and biases (k, c) of the standardised vectors.
 
     Args:
         iterations: The most; it ends earlier where the gradient has all but vanished.
         check: Called many times in every step; may raise to end the work.
-        start: (k, c, w + 1), from where to begin instead of 0.
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
-    begin = torch.zeros(k, classes, width + 1) if start is None else start
-    found = minimise(_objective(problems, check), begin.flatten(1), iterations)
+    start = torch.zeros(k, classes * (width + 1))
+    found = minimise(_objective(problems, check), start, iterations)
     found = found.view(k, classes, width + 1)
     return found[..., :-1] * problems.gain[:, None], found[..., -1]
 

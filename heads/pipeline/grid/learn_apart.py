@@ -95,8 +95,12 @@ class Apart:
         blocks = _Blocks(lesson)
         order = torch.Generator().manual_seed(seeds[0])
         total, done = epochs * len(blocks), 0
+        pending = [0.0] * len(modules)  # rows whose gradients have been added up
         for epoch in range(1, epochs + 1):
             for number in torch.randperm(len(blocks), generator=order).tolist():
+                done += 1
+                if not any(bool(own[blocks.rows(number)].any()) for own in weights):
+                    continue
                 states, members, places = blocks.of(number)
                 for place, module in enumerate(modules):
                     lesson.check()
@@ -105,14 +109,13 @@ class Apart:
                         continue
                     with dice[place].rolling():
                         logits = module.train()(states)
-                    loss = _loss(logits[..., places, :], lesson.targets[members], counted)
-                    optimizers[place].param_groups[0]["lr"] = choices[place].learning_rate * (
-                        1 - done / total
-                    )
-                    optimizers[place].zero_grad()
-                    loss.backward()
-                    optimizers[place].step()
-                done += 1
+                    _loss(logits[..., places, :], lesson.targets[members], counted).backward()
+                    pending[place] += float((counted > 0).sum())
+                    # A step is taken when about as many rows have been seen as a block holds.
+                    if pending[place] >= BLOCK / 2 or done % len(blocks) == 0:
+                        rate = choices[place].learning_rate * (1 - (done - 1) / total)
+                        _step(optimizers[place], rate)
+                        pending[place] = 0.0
             yield epoch, modules
 
 
@@ -136,6 +139,10 @@ class _Blocks:
     def __len__(self) -> int:
         return len(self._members)
 
+    def rows(self, number: int) -> Tensor:
+        """The rows of the corpus that have a text of a block."""
+        return self._members[number][0]
+
     def of(self, number: int) -> tuple[Any, Tensor, Tensor]:
         """The states of a block, its rows, and the place of each row's text in it."""
         return (self._kept.states(self._kept.blocks[number]), *self._members[number])
@@ -148,14 +155,17 @@ def _weights(lesson: Lesson, rows: Tensor) -> Tensor:
     return weights
 
 
+def _step(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    optimizer.param_groups[0]["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def _loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean cross-entropy over a block of which some rows do not count."""
+    """The weighted cross-entropy of the rows of a block that count, over what a block holds."""
     targets = targets.expand(logits.shape[:-1])
     losses = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
-    share = weights.sum() / BLOCK  # a block with few rows that count is a small step
-    return (
-        (losses.view(targets.shape) * weights).sum(-1).mean() / weights.sum() * share.clamp(max=1)
-    )
+    return (losses.view(targets.shape) * weights).sum(-1).mean() / BLOCK
 
 
 @torch.no_grad()

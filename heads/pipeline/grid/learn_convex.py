@@ -11,11 +11,10 @@ from heads.parts.menu import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.learner import (
     Chosen,
+    First,
     Learned,
-    Maker,
     Tried,
     best,
-    first_linear,
     folded,
     judged,
 )
@@ -31,11 +30,11 @@ class Convex:
     """One linear layer without dropout: logistic regression, solved to its optimum.
 
     Attributes:
-        make: A new head, for the names of its tensors.
+        first: Its one layer.
         order: Its recipe, which may fix C.
     """
 
-    make: Maker
+    first: First
     order: Order
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
@@ -89,8 +88,7 @@ class Convex:
         iterations: int,
     ) -> list[dict[str, Tensor]]:
         """The tensors of the head for each option on its rows, the scaling folded in."""
-        layer, linear = first_linear(self.make())
-        bias = linear.bias is not None
+        layer, bias = self.first.layer, self.first.bias
         union = torch.cat(list(rows)).unique() if len(rows) > 1 else rows[0]
         scale = scaling(lesson, union, standardise=True, centred=bias)
         weights = torch.zeros(len(lesson.targets), len(rows))

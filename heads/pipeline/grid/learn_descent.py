@@ -10,11 +10,11 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learner import (
     Chosen,
+    First,
     Learned,
     Maker,
     Tried,
     best,
-    first_linear,
     folded,
     judged,
 )
@@ -34,11 +34,11 @@ class Descent:
 
     Attributes:
         make: A new head, its weights drawn.
-        scales: Whether its first layer can take up a scaling of the input.
+        first: The layer that takes up a scaling of the input; None, if no layer can.
     """
 
     make: Maker
-    scales: bool
+    first: First | None
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.train[0]))
@@ -46,7 +46,7 @@ class Descent:
             descent.Choice(
                 standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
             )
-            for way, rate, decay in (TRIED if self.scales else AS_IT_IS)
+            for way, rate, decay in (TRIED if self.first else AS_IT_IS)
         ]
         rows = [splits.search] * len(choices)
         seeds = [0] * len(choices)
@@ -84,10 +84,9 @@ class Descent:
         found = []
         for number, own in enumerate(logits):
             state = stack.state(number)
-            if choices[number].standardise:
-                layer, _ = first_linear(self.make())
+            if self.first and choices[number].standardise:
                 one = Scaling(shift=scale.shift[number, 0], gain=scale.gain[number, 0])
-                state = folded(state, layer, one)
+                state = folded(state, self.first.layer, one)
             found.append(Learned(logits=own, state=state))
         return found
 
@@ -102,7 +101,7 @@ class Descent:
         for seed in seeds:
             with Dice(seed).rolling():
                 chains.append(self.make())
-        centred = self.scales and first_linear(chains[0])[1].bias is not None
+        centred = self.first is not None and self.first.bias
         known: dict[tuple[int, bool], Scaling] = {}
         for own, choice in zip(rows, choices, strict=True):
             key = (id(own), choice.standardise)

@@ -12,6 +12,7 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from heads.parts.blocks import Repeat
 from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
@@ -79,9 +80,27 @@ def best(tried: Sequence[Tried]) -> Tried:
     return max(tried, key=lambda item: (item.accuracy, -item.loss))
 
 
-def first_linear(chain: nn.Sequential) -> tuple[str, nn.Linear]:
-    """The first linear layer of a head and its name."""
-    return next((name, layer) for name, layer in leaves(chain) if isinstance(layer, nn.Linear))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The first linear layer of a head, which takes up a scaling of the input.
+
+    Attributes:
+        layer: Its name.
+        bias: Whether it has a bias: without one it can take up no shift.
+    """
+
+    layer: str
+    bias: bool
+
+
+def first_of(chain: nn.Sequential) -> First | None:
+    """The first linear layer, if nothing but dropout stands before it."""
+    for name, layer in leaves(chain):
+        if isinstance(layer, nn.Linear):
+            return First(layer=name, bias=layer.bias is not None)
+        if not isinstance(layer, nn.Dropout | nn.Identity | Repeat):
+            return None
+    return None
 
 
 def folded(state: dict[str, Tensor], layer: str, scale: Scaling) -> dict[str, Tensor]:

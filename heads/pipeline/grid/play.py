@@ -3,6 +3,7 @@
 A unit's numbers depend on its seeds alone, not on what runs beside it.
 """
 
+import logging
 import queue
 import threading
 import time
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.errors import HeadsError
 from heads.pipeline.extraction import Features
 from heads.pipeline.grid.learner import Chosen, Learned, Tried
-from heads.pipeline.grid.lesson import Lesson, class_weights
+from heads.pipeline.grid.lesson import Lesson, Stopped, class_weights
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.outcomes import Task
@@ -23,6 +25,7 @@ from heads.pipeline.token_states import TokenStates
 from heads.settings import Contest
 
 Tell = Callable[[object], None]
+log = logging.getLogger("heads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,14 @@ class Played:
     learned: tuple[Learned, ...]
     rows: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A cell could not be learned: why, in a sentence; the others go on."""
+
+    name: str
+    says: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,10 +105,12 @@ class Job:
     """A piece of work on the rows under one reading.
 
     Attributes:
+        name: Of the cell.
         reading: Which one; none, where the states of all tokens are learned from.
         work: Is given the lesson and a way to tell of its progress, and returns the result.
     """
 
+    name: str
     reading: str
     work: Callable[[Lesson, Tell], object]
 
@@ -125,7 +138,7 @@ def unit_job(unit: Unit, board: Board) -> Job:
             seconds=time.perf_counter() - begun,
         )
 
-    return Job(reading=unit.reading, work=work)
+    return Job(name=unit.name, reading=unit.reading, work=work)
 
 
 def seeds_of(board: Board) -> list[int]:
@@ -136,7 +149,8 @@ def seeds_of(board: Board) -> list[int]:
 def play(jobs: Sequence[Job], board: Board, workers: int) -> Iterator[object]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
-    Closing the iterator ends them at their next step.
+    Closing the iterator ends them at their next step. A job that fails gives `Failed`, and the
+    others go on.
     """
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
@@ -148,6 +162,10 @@ def play(jobs: Sequence[Job], board: Board, workers: int) -> Iterator[object]:
             told.put(
                 (True, job.work(lessons.of(job.reading), lambda event: told.put((False, event))))
             )
+        except Stopped:
+            told.put((True, None))
+        except Exception as error:
+            told.put((True, Failed(name=job.name, says=_sentence(job.name, error))))
         except BaseException as error:
             told.put((True, error))
 
@@ -167,6 +185,15 @@ def play(jobs: Sequence[Job], board: Board, workers: int) -> Iterator[object]:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             torch.set_num_threads(threads)
+
+
+def _sentence(name: str, error: Exception) -> str:
+    """Why a cell could not be learned; what is no fault of the recipe's is logged whole."""
+    if isinstance(error, HeadsError):
+        return f"{name} could not be trained: {error}"
+    log.error("a cell failed", exc_info=error)
+    first = str(error).strip().split("\n", 1)[0][:120]
+    return f"{name} could not be trained ({type(error).__name__}: {first})."
 
 
 class _Lessons:

@@ -1,7 +1,8 @@
 """Which rows are learned from, which choose the settings, and which are scored: for every seed.
 
 Rows of one text stand on one side only. The development rows are drawn once and are never
-scored, so what is chosen on them does not flatter any score.
+scored. (Where splits are repeated, the rows on which settings are tried are some of the first
+split's, and other splits score them: they take part in a choice, not in what is scored.)
 """
 
 import random
@@ -39,13 +40,6 @@ class Splits:
     test: tuple[Tensor, ...]
 
     @property
-    def overlap(self) -> float:
-        """Rows scored over rows learned from where they change places; else 0."""
-        if self.kind != "splits":
-            return 0.0
-        return len(self.test[0]) / len(self.train[0])
-
-    @property
     def is_fixed(self) -> bool:
         """Whether every seed learns from the same rows."""
         return self.kind == "test set"
@@ -78,7 +72,7 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
         both = sorted([*train, *development])
         pairs = [(test, both)] * contest.seeds
     else:
-        others = [n for n in everything if not parts or parts[n] != "validation"]
+        others = rows.without(everything, development)
         if not development:
             development, others = rows.drawn(everything, _share(everything, contest), contest.seed)
         drawn = [
@@ -118,6 +112,11 @@ class _Rows:
                 taken.update(text)
                 had += len(text)
         return sorted(taken), [row for row in rows if row not in taken]
+
+    def without(self, rows: Sequence[int], others: Sequence[int]) -> list[int]:
+        """The rows whose text none of the others has."""
+        texts = {self.groups[row] for row in others}
+        return [row for row in rows if self.groups[row] not in texts]
 
     def few(self, rows: Sequence[int], count: int, seed: int) -> list[int]:
         """That many rows of every class, of different texts."""

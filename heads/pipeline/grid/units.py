@@ -15,8 +15,8 @@ from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
 from heads.pipeline.grid.learn_descent import Descent
 from heads.pipeline.grid.learn_solved import Solved
-from heads.pipeline.grid.learner import Learner
-from heads.pipeline.grid.stack import can_stack, leaves
+from heads.pipeline.grid.learner import Learner, first_of
+from heads.pipeline.grid.stack import can_stack
 from heads.recipe import Recipe
 from heads.settings import Limits
 
@@ -109,22 +109,14 @@ def _head(order: Order, backbone: Backbone, width: int, classes: int) -> nn.Sequ
 
 
 def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -> Learner:
-    head, width = order.head.name, module.reader.width
-    make = partial(_head, order, backbone, width, classes)
+    width = module.reader.width
     if order.needs_states or not (order.head.solve or can_stack(module.head)):
         return Apart(make=partial(Assembly, order, backbone, classes))
-    if head in LINEAR and "dropout" not in dict(order.recipe.options):
-        return Convex(make=make, order=order)
+    first = first_of(module.head)
+    if order.head.name in LINEAR and "dropout" not in dict(order.recipe.options):
+        assert first is not None
+        return Convex(first=first, order=order)
     if order.head.solve:
         return Solved(order=order, width=width)
-    return Descent(make=make, scales=not module.pretrained and _takes_scale(module.head))
-
-
-def _takes_scale(chain: nn.Sequential) -> bool:
-    """Whether only dropout stands before the first linear layer."""
-    for _, layer in leaves(chain):
-        if isinstance(layer, nn.Linear):
-            return True
-        if not isinstance(layer, nn.Dropout | nn.Identity) and type(layer).__name__ != "Repeat":
-            return False
-    return False
+    make = partial(_head, order, backbone, width, classes)
+    return Descent(make=make, first=None if module.pretrained else first)

@@ -68,11 +68,11 @@ def ask(
     Raises:
         DataError: The data cannot be compared heads on.
     """
-    corpus = joined(data.corpus, test.corpus) if test else data.corpus
+    corpus, notes = joined(data.corpus, test.corpus) if test else (data.corpus, [])
     if corpus.many:
         what = f"{corpus.name} has several labels a row; a grid needs one."
         raise DataError(what, "Take the separator away: then each set of labels is one class.")
-    account = data.as_json() | ({"test": test.as_json()} if test else {})
+    account = data.as_json() | ({"test": test.as_json(), "between": notes} if test else {})
     return Asked(
         corpus=corpus,
         model=backbone.id,
@@ -85,8 +85,10 @@ def ask(
     )
 
 
-def joined(train: Corpus, test: Corpus) -> Corpus:
-    """Two files as one corpus, whose rows know which of them they are scored in.
+def joined(train: Corpus, test: Corpus) -> tuple[Corpus, list[str]]:
+    """Two files as one corpus, whose rows know where they stand, and what one should know of it.
+
+    Rows that the first file itself marks for testing are left out: the second file is the test.
 
     Raises:
         DataError: One has second texts and the other has not, or the test has other classes.
@@ -97,19 +99,36 @@ def joined(train: Corpus, test: Corpus) -> Corpus:
     if other:
         what = f"{test.name} has the class '{other[0][:60]}', which {train.name} has not."
         raise DataError(what, "Label both alike.")
+    parts = train.parts or ("train",) * len(train)
+    kept = [row for row, part in enumerate(parts) if part != "test"]
     number = {name: place for place, name in enumerate(train.classes)}
-    moved = tuple(
-        tuple(number[test.classes[target]] for target in targets) for targets in test.targets
-    )
-    return replace(
+    moved = [tuple(number[test.classes[one]] for one in targets) for targets in test.targets]
+    corpus = replace(
         train,
-        texts=train.texts + test.texts,
-        pairs=train.pairs + test.pairs,
-        targets=train.targets + moved,
-        lines=train.lines + test.lines,
-        parts=("train",) * len(train) + ("test",) * len(test),
+        texts=(*(train.texts[row] for row in kept), *test.texts),
+        pairs=(*(train.pairs[row] for row in kept), *test.pairs) if train.pairs else (),
+        targets=(*(train.targets[row] for row in kept), *moved),
+        lines=(*(train.lines[row] for row in kept), *test.lines) if train.lines else (),
+        parts=(*(parts[row] for row in kept), *["test"] * len(test)),
         fingerprint=train.fingerprint + test.fingerprint,
     )
+    return corpus, _between(train, corpus, len(kept), test)
+
+
+def _between(train: Corpus, corpus: Corpus, learned: int, test: Corpus) -> list[str]:
+    notes = []
+    if learned < len(train):
+        left = len(train) - learned
+        notes.append(f"{left:,} rows that {train.name} marks for testing are left out.")
+    groups = same_text(corpus.texts, corpus.pairs).tolist()
+    known = set(groups[:learned])
+    both = sum(group in known for group in groups[learned:])
+    if both:
+        notes.append(
+            f"{both:,} of the {len(test):,} texts of the test file stand in {train.name} as well: "
+            "remove them, or scores are too good."
+        )
+    return notes
 
 
 def save(run: RunFolder, asked: Asked) -> None:

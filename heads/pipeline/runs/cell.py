@@ -83,6 +83,7 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome) -> None:
     values = cell.as_json() | {"tried": [asdict(point) for point in cell.tried]}
     del values["confusion"], values["to_reference"], values["to_best"]
     run.write(f"cells/{number:03}.json", values)
+    (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
 
 
 def kept(run: RunFolder, number: int) -> Cell | None:

@@ -35,7 +35,7 @@ from heads.settings import runs_folder
 
 VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
-LISTS = ("curve.json",)  # the other JSON files hold names and values
+PATIENCE = 0.5  # seconds
 HINT = "List them with: heads runs"
 PATIENCE_SECONDS = 0.5  # who only looks whether a run is busy holds it for a moment
 
@@ -63,7 +63,7 @@ class RunFolder:
         """
         try:
             values = json.loads((self.path / name).read_text("utf-8"))
-            if not isinstance(values, list if name in LISTS else dict):
+            if not isinstance(values, _kind(name)):
                 raise ValueError("of another kind")
             return values
         except FileNotFoundError:
@@ -128,6 +128,13 @@ class RunFolder:
         """
         with self.held():
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _kind(name: str) -> type:
+    """What a JSON file of a run holds: names and values, but for two."""
+    if name.endswith(".failed.json"):
+        return str
+    return list if name == "curve.json" else dict
 
 
 def _lock(file: Any, patience: float) -> bool:

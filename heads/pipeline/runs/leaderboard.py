@@ -149,7 +149,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=curve_says([_stage(stage) for stage in curve]) if len(curve) > 1 else "",
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
-        notes=tuple(dict.fromkeys([*_notes(asked), *facts.get("notes", [])])),
+        notes=_notes(run, asked, facts),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
         precision=asked.versions.get("precision", ""),
@@ -242,9 +242,16 @@ def _stage(values: Mapping[str, Any]) -> Stage:
     )
 
 
-def _notes(asked: Asked) -> list[str]:
+def _failures(run: RunFolder, asked: Asked) -> list[str]:
+    """Why cells could not be trained, a sentence each."""
+    told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.recipes)))
+    return [says for says in told if says]
+
+
+def _notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What failed, how the data were read, what spoils the comparison; each once."""
     accounts = [asked.account, *([asked.account["test"]] if "test" in asked.account else [])]
-    notes = []
+    notes = [*_failures(run, asked), *asked.account.get("between", [])]
     for account in accounts:
         notes += account["notes"] + [warning["says"] for warning in account["warnings"]]
-    return notes
+    return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))

@@ -43,6 +43,7 @@ def learning_curve(
     parts = _parts(board)
     jobs = [
         Job(
+            name=unit.name,
             reading=unit.reading,
             work=partial(_learn, unit, found[unit.name].chosen, share, parts[share], board),
         )

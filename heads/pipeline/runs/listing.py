@@ -24,7 +24,7 @@ def _told(
     run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str
 ) -> dict[str, Any]:
     cells = run.path / "cells"
-    done = len(list(cells.glob("*.json"))) if cells.is_dir() else 0
+    done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
     best = found.get("best", "")
     of_best = next((cell for cell in found.get("cells", []) if cell["recipe"] == best), {})
     return {

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from heads.errors import RecipeError
 from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.grid.play import Board, Played, Trying, play, unit_job
+from heads.pipeline.grid.play import Board, Failed, Played, Trying, play, unit_job
 from heads.pipeline.grid.splits import split
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
@@ -29,6 +31,7 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
 from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured, stated
 from heads.pipeline.table import Data
+from heads.pipeline.token_states import check_states
 from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
 
@@ -64,6 +67,7 @@ def begin(
     asked = ask(data, test, backbone, [cell.name for cell in cells], allowed)
     task = asked.task
     split(task.targets, task.groups, asked.corpus.parts, asked.contest)
+    check_states([c.order for c in cells if not c.reading], asked.corpus, backbone, limits)
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     question.save(run, asked)
     return run
@@ -116,18 +120,30 @@ def working(run: RunFolder, limits: Limits) -> Iterator[Event]:
         finally:
             clock.stop(state)
         found = leaderboard(run)
-        run.write("leaderboard.json", found.as_json())
+        run.write("leaderboard.json", _without_tables(found.as_json()))
         yield found
 
 
 def stopped(run: RunFolder) -> None:
-    """Notes that a run was stopped from outside, if it had not ended by itself."""
-    if run.read("end.json") is None:
-        _Clock(run).stop("stopped")
+    """Notes that a run was stopped from outside, if it had not ended by itself.
+
+    Raises:
+        DataError: Another process still works on it.
+    """
+    with run.held():
+        if run.read("end.json") is None:
+            _Clock(run).stop("stopped")
+
+
+def _without_tables(values: dict[str, Any]) -> dict[str, Any]:
+    """A leaderboard less its confusion tables, which lie beside the cells and may be large."""
+    for cell in values["cells"]:
+        del cell["confusion"]
+    return values
 
 
 class _Clock:
-    """How long a run has worked, over all its resumptions."""
+    """How long a run has worked, over all its resumptions; the time allowed is of each one."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -142,7 +158,8 @@ class _Clock:
 
     def is_over(self, contest: Contest) -> bool:
         self._run.write("clock.json", {"seconds": self.seconds})
-        return bool(contest.budget_seconds) and self.seconds > contest.budget_seconds
+        spent = self.seconds - self._before
+        return bool(contest.budget_seconds) and spent > contest.budget_seconds
 
     def stop(self, state: str) -> None:
         self._run.write("end.json", {"state": state, "seconds": self.seconds})
@@ -169,6 +186,8 @@ def _worked(
     for event in play([unit_job(cell, board) for cell in left], board, workers):
         if isinstance(event, Played):
             yield _kept_cell(run, asked, event, board, backbone)
+        elif isinstance(event, Failed):
+            yield _failed(run, asked, event.name, event.says)
         elif isinstance(event, Trying):
             yield event
     if asked.contest.curve and run.read("curve.json") is None:
@@ -180,14 +199,21 @@ def _worked(
 
 def _kept_cell(
     run: RunFolder, asked: Asked, played: Played, board: Board, backbone: Backbone
-) -> Done:
-    """Measures a cell and keeps it: head and answers first, the measures last."""
+) -> Done | Progress:
+    """Measures a cell and keeps it: head and answers first, the measures last.
+
+    One that answers with no numbers does not stop the others.
+    """
     name, number = played.unit.name, asked.recipes.index(played.unit.name)
     logits = tuple(learned.logits for learned in played.learned)
     outcome = Outcome(name=name, rows=board.splits.test, logits=logits)
+    try:
+        measures = measure(outcome, board.task)
+    except RecipeError as error:
+        return _failed(run, asked, name, str(error))
     cell = Cell(
         name=name,
-        measures=measure(outcome, board.task),
+        measures=measures,
         parameters=played.unit.parameters,
         seconds=played.seconds,
         chosen=played.chosen,
@@ -197,3 +223,9 @@ def _kept_cell(
     keep(run, number, cell, outcome)
     planned = len(asked.recipes) + len(BASELINES)
     return Done(cell=cell, done=counted(run, asked), planned=planned)
+
+
+def _failed(run: RunFolder, asked: Asked, name: str, says: str) -> Progress:
+    """Notes that a cell could not be trained; the others go on."""
+    run.write(f"cells/{asked.recipes.index(name):03}.failed.json", says)
+    return Progress(says=says, share=0.5)

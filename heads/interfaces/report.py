@@ -1,0 +1,116 @@
+"""A leaderboard as one HTML file: it asks for nothing else, and works without a script.
+
+Every value passes `Markup.format`, which escapes it; the file's own policy forbids scripts,
+images and requests besides.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from heads.interfaces import boards, closer, trends
+from heads.interfaces.charts import percent
+from heads.interfaces.drawings import count, joined
+from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.disagreement import Disagreement
+from heads.pipeline.runs.leaderboard import Leaderboard
+
+CSS = (Path(__file__).parent / "board.css").read_text("utf-8")
+LOOK = """
+:root { --body-text-color: #18181b; --body-text-color-subdued: #52525b; --ground: #fafafa;
+  --block-background-fill: #fff; --border-color-primary: #d4d4d8; --right: #0b7a6b;
+  --font-mono: ui-monospace, monospace; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --body-text-color: #f4f4f5; --right: #2dd4bf;
+  --body-text-color-subdued: #a1a1aa; --ground: #0f0f11; --block-background-fill: #18181b;
+  --border-color-primary: #3f3f46; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--body-text-color);
+  background: var(--ground); max-width: 1100px; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; margin: .5rem 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 1.6rem 0 .4rem; } h4 { margin: .8rem 0 .2rem; }
+.quiet { color: var(--body-text-color-subdued); font-size: .9rem; }
+.verdict { background: var(--block-background-fill); border: 1px solid var(--border-color-primary);
+  border-left: 4px solid #6366f1; border-radius: 10px; padding: .6rem .9rem;
+  overflow-wrap: anywhere; }
+.verdict p { margin: .2rem 0; } code { font-family: var(--font-mono); font-size: .92em; }
+"""
+PAGE = Markup(
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    "<title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
+)
+
+
+def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> str:
+    """All that a leaderboard shows, as the text of an HTML file."""
+    parts: list[tuple[str, Markup]] = [
+        ("", boards.verdict(board)),
+        ("Accuracy by pooling and head", boards.heat_of(board.cells, "accuracy")),
+        ("All numbers", table(board)),
+        ("Accuracy against size", trends.sizes(board)),
+        ("Would more rows change the choice?", trends.growth(board)),
+        ("Before any training", closer.estimates(board)),
+    ]
+    if board.best:
+        title = f"A closer look at the best head, {board.best}"
+        parts.append((title, closer.one(board.cell(board.best), board.classes)))
+    parts.append(("Where the heads disagree most", closer.disagreements(disagreements)))
+    body = joined(
+        Markup("{}{}").format(Markup("<h2>{}</h2>").format(title) if title else "", drawn)
+        for title, drawn in parts
+    )
+    facts = f"Run {board.run}. Model version {board.revision}. Features in {board.precision}."
+    return str(
+        PAGE.format(
+            title=f"Head to Head: {board.data}",
+            style=Markup(CSS + LOOK),  # our own files, no value of a user's
+            body=body + Markup('<p class="quiet">{}</p>').format(facts),
+        )
+    )
+
+
+HEADERS = (
+    "recipe", "accuracy", "95 % interval", "macro-F1", "log loss", "calibration error",
+    "parameters", "seconds", "difference from the best",
+)  # fmt: skip
+
+
+def table(board: Leaderboard) -> Markup:
+    """A row a cell, the best first, the baselines last."""
+    head = joined(Markup("<th>{}</th>").format(name) for name in HEADERS)
+    rows = joined(
+        Markup("<tr>{}</tr>").format(
+            joined(Markup("<td>{}</td>").format(value) for value in _row(cell))
+        )
+        for cell in board.cells
+    )
+    return Markup(
+        '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format(head, rows)
+
+
+def _row(cell: Cell) -> list[str]:
+    measures = cell.measures
+    return [
+        boards.BASELINES.get(cell.name, cell.name),
+        percent(measures.accuracy),
+        f"{measures.low * 100:.1f} to {measures.high * 100:.1f}",
+        percent(measures.macro_f1),
+        f"{measures.log_loss:.3f}",
+        percent(measures.calibration_error),
+        count(cell.parameters),
+        f"{cell.seconds:.1f}",
+        apart(cell),
+    ]
+
+
+def apart(cell: Cell) -> str:
+    """How far a cell is from the best head, and whether that is more than chance."""
+    difference = cell.to_best
+    if difference is None:
+        return ""
+    points = f"{difference.difference * 100:+.1f} points".replace("-", "−")
+    return points if difference.differs else f"{points}, not distinguishable"

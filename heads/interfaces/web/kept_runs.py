@@ -1,0 +1,92 @@
+"""Which runs a visitor may see, and how the page names them."""
+
+import contextlib
+import time
+from typing import Any
+
+from markupsafe import Markup
+
+from heads.errors import HeadsError
+from heads.interfaces.charts import percent
+from heads.interfaces.drawings import joined
+from heads.pipeline.runs.folder import RunFolder, all_runs, find
+from heads.pipeline.runs.listing import facts_of
+from heads.settings import limits
+
+MOST = 100
+
+
+def visible(mine: Any) -> list[RunFolder]:
+    """The runs of this machine; in public mode those alone whose ids the browser knows."""
+    if not limits().public:
+        return all_runs()[:MOST]
+    found = []
+    for name in mine if isinstance(mine, list) else []:
+        with contextlib.suppress(HeadsError):
+            found.append(opened(name))
+    return found[:MOST]
+
+
+def opened(name: Any) -> RunFolder:
+    """The run of a whole id; in public mode nobody can guess one: who has it may see it.
+
+    Raises:
+        DataError: There is none.
+    """
+    return find(name if isinstance(name, str) else "", is_public=True)
+
+
+def choices(mine: Any) -> list[tuple[str, str]]:
+    """What stands in the menu of runs, and the id of each; the newest first."""
+    found = []
+    for run in visible(mine):
+        with contextlib.suppress(HeadsError):
+            found.append((_title(facts_of(run)), run.id))
+    return found
+
+
+def _title(facts: dict[str, Any]) -> str:
+    when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
+    model = facts["model"].rsplit("/", 1)[-1]
+    best = f"best {percent(facts['accuracy'])}" if facts["accuracy"] else facts["state"]
+    return f"{facts['data']}, {model}, {when}, {best}"
+
+
+def same_data(run: RunFolder, mine: Any) -> Markup:
+    """The runs on the same rows, side by side: model, heads, best, reference."""
+    own = (run.read("run.json") or {}).get("fingerprint")
+    rows = []
+    for other in visible(mine):
+        with contextlib.suppress(HeadsError):
+            if (other.read("run.json") or {}).get("fingerprint") == own:
+                rows.append(_row(other, is_this=other.id == run.id))
+    if len(rows) < 2:
+        return Markup('<p class="quiet">{}</p>').format(
+            "There is no other run on the same rows yet: train on another base model to compare."
+        )
+    head = joined(
+        Markup("<th>{}</th>").format(name)
+        for name in ("run", "base model", "cells", "best head", "its accuracy", "reference")
+    )
+    return Markup(
+        '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format(head, joined(rows))
+
+
+def _row(run: RunFolder, *, is_this: bool) -> Markup:
+    facts, found = facts_of(run), run.read("leaderboard.json") or {}
+    reference = found.get("reference", "")
+    scored = next(
+        (cell["accuracy"] for cell in found.get("cells", []) if cell["recipe"] == reference), None
+    )
+    cells = [
+        f"{run.id} (this one)" if is_this else run.id,
+        facts["model"],
+        f"{facts['cells']} of {facts['planned']}",
+        facts["best"] or facts["state"],
+        percent(facts["accuracy"]) if facts["accuracy"] else "",
+        f"{reference} {percent(scored)}" if scored else "",
+    ]
+    row = joined(Markup("<td>{}</td>").format(cell) for cell in cells)
+    return Markup("<tr>{}</tr>").format(row)

@@ -1,0 +1,213 @@
+"""The tab Leaderboard: the verdict of a run, and all that it rests on."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import gradio as gr
+
+from heads.interfaces import boards, closer, drawings, report, trends
+from heads.interfaces.boards import MEASURES
+from heads.interfaces.web import kept_runs, leaderboard_tools
+from heads.interfaces.web.guards import guarded, sentence
+from heads.interfaces.web.leaderboard_tools import Tools
+from heads.interfaces.web.saves import as_csv, saves
+from heads.interfaces.web.train import Trained
+from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.disagreement import disagreements
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
+NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
+HEADERS = [
+    "recipe", "accuracy %", "from %", "to %", "macro-F1 %", "log loss", "calibration error %",
+    "parameters", "seconds", "ms a text", "against the best",
+]  # fmt: skip
+NUMBERS: list[Literal["str", "number"]] = ["number"] * 9
+TYPES: list[Literal["str", "number"]] = ["str", *NUMBERS, "str"]
+WIDTHS: list[str | int] = [
+    f"{width}px" for width in (240, 105, 75, 75, 115, 90, 165, 110, 90, 100, 250)
+]
+MOST_TEXTS = 10  # on which the heads disagree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a run is shown in, in the order of `_shown`."""
+
+    verdict: gr.HTML
+    results: gr.Column
+    measure: gr.Radio
+    heat: gr.HTML
+    sizes: gr.HTML
+    growth: gr.HTML
+    table: gr.Dataframe
+    head: gr.Dropdown
+    closer: gr.HTML
+    apart: gr.HTML
+    estimates: gr.HTML
+    others: gr.HTML
+    tools: Tools
+
+    def all(self) -> list[Any]:
+        """The components, the tools' own last."""
+        own = [getattr(self, field.name) for field in fields(self) if field.name != "tools"]
+        return [*own, *self.tools.all()]
+
+
+def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
+    """Draws the tab; it shows a run when it is opened."""
+    run = gr.Dropdown(
+        [], value=None, label="Run", interactive=True, elem_id="run", allow_custom_value=False
+    )
+    verdict = gr.HTML(drawings.busy("Looking for runs"), elem_id="found", padding=False)
+    with gr.Column(visible=False) as results:
+        measure, heat = _grid()
+        tools = leaderboard_tools.build(run)
+        with gr.Row():
+            with gr.Column(min_width=300):
+                gr.Markdown("### Accuracy against size")
+                sizes = gr.HTML("", elem_id="sizes", padding=False)
+            with gr.Column(min_width=300):
+                gr.Markdown("### Would more rows change the choice?")
+                growth = gr.HTML("", elem_id="growth", padding=False)
+        table = _table(run)
+        gr.Markdown("### A closer look at one head")
+        head = gr.Dropdown([], label="Head", interactive=True, elem_id="head")
+        close = gr.HTML("", elem_id="closer", padding=False)
+        gr.Markdown("### Where the heads disagree most")
+        apart = gr.HTML("", elem_id="disagree", padding=False)
+        gr.Markdown("### What could be told before any training")
+        estimates = gr.HTML("", elem_id="estimates", padding=False)
+        gr.Markdown("### Other runs on the same rows")
+        others = gr.HTML("", elem_id="others", padding=False)
+    view = View(
+        verdict=verdict, results=results, measure=measure, heat=heat, sizes=sizes, growth=growth,
+        table=table, head=head, closer=close, apart=apart, estimates=estimates, others=others,
+        tools=tools,
+    )  # fmt: skip
+    _wire(tabs, tab, trained, run, view)
+
+
+def _grid() -> tuple[gr.Radio, gr.HTML]:
+    gr.Markdown("### Every pooling with every head")
+    measure = gr.Radio(
+        [(measure.title, name) for name, measure in MEASURES.items()],
+        value="accuracy",
+        label="Show",
+        elem_id="measure",
+    )
+    return measure, gr.HTML("", elem_id="board", padding=False)
+
+
+def _table(run: gr.Dropdown) -> gr.Dataframe:
+    gr.Markdown("### All numbers")
+    table = gr.Dataframe(
+        headers=HEADERS,
+        datatype=TYPES,
+        interactive=False,
+        max_height=420,
+        show_label=False,
+        column_widths=WIDTHS,
+        buttons=["copy", "fullscreen"],
+        elem_id="scores",
+    )
+    save = gr.Button("Save as CSV", size="sm", elem_id="save-csv")
+    saves(save, _as_csv, [run], "leaderboard.csv")
+    return table
+
+
+def _wire(tabs: gr.Tabs, tab: gr.Tab, trained: Trained, run: gr.Dropdown, view: View) -> None:
+    everything: dict[str, Any] = {
+        "fn": _shown, "inputs": [run, trained.mine], "outputs": view.all(), **QUIET, **READS
+    }  # fmt: skip
+    tab.select(_listed, [run, trained.mine], run, **QUIET, **READS).then(**everything)
+    trained.open.click(
+        lambda name, mine: [gr.Tabs(selected="leaderboard"), _menu(name, mine)],
+        [trained.run, trained.mine], [tabs, run], **QUIET, **READS,
+    ).then(**everything)  # fmt: skip
+    run.input(**everything)
+    view.measure.input(_measured, [run, view.measure], view.heat, **QUIET, **READS)
+    view.head.input(_closer, [run, view.head], view.closer, **QUIET, **READS)
+    view.tools.deleted(
+        lambda mine: _listed(None, mine), [trained.mine], run, everything | {"trigger_mode": "once"}
+    )
+
+
+def _menu(name: Any, mine: Any) -> Any:
+    """The runs to choose from, with that one chosen, or the newest."""
+    found = kept_runs.choices(mine)
+    ids = [each for _, each in found]
+    return gr.update(choices=found, value=name if name in ids else next(iter(ids), None))
+
+
+@guarded
+def _listed(name: Any, mine: Any) -> Any:
+    return _menu(name, mine)
+
+
+def _shown(name: Any, mine: Any) -> list[Any]:
+    """The values of `View.all`."""
+    empty: list[Any] = [gr.skip()] * (len(fields(View)) - 3 + Tools.count())
+    if not name:
+        return [drawings.failure(NONE), gr.update(visible=False), *empty]
+    try:
+        run = kept_runs.opened(name)
+        board = leaderboard(run)
+        if not board.best:
+            return [boards.verdict(board), gr.update(visible=False), *empty]
+        return _drawn(run, board, mine)
+    except Exception as error:
+        return [drawings.failure(sentence(error)), gr.update(visible=False), *empty]
+
+
+def _drawn(run: RunFolder, board: Leaderboard, mine: Any) -> list[Any]:
+    heads = [cell.name for cell in board.cells if not cell.is_baseline]
+    return [
+        boards.verdict(board),
+        gr.update(visible=True),
+        "accuracy",
+        boards.heat_of(board.cells, "accuracy"),
+        trends.sizes(board),
+        trends.growth(board),
+        [_row(cell) for cell in board.cells],
+        gr.update(choices=heads, value=board.best),
+        closer.one(board.cell(board.best), board.classes),
+        closer.disagreements(disagreements(run, most=MOST_TEXTS)),
+        closer.estimates(board),
+        kept_runs.same_data(run, mine),
+        *leaderboard_tools.offered(run, board),
+    ]
+
+
+def _row(cell: Cell) -> list[Any]:
+    own = cell.measures
+    shares = (own.accuracy, own.low, own.high, own.macro_f1)
+    return [
+        boards.BASELINES.get(cell.name, cell.name),
+        *(round(100 * share, 1) for share in shares),
+        round(own.log_loss, 3),
+        round(100 * own.calibration_error, 1),
+        cell.parameters,
+        round(cell.seconds, 1),
+        round(cell.latency_ms, 2) if cell.latency_ms is not None else None,
+        report.apart(cell),
+    ]
+
+
+@guarded
+def _as_csv(name: Any) -> str:
+    board = leaderboard(kept_runs.opened(name))
+    return as_csv(HEADERS, [_row(cell) for cell in board.cells])
+
+
+@guarded
+def _measured(name: Any, measure: str) -> Any:
+    return boards.heat_of(leaderboard(kept_runs.opened(name)).cells, measure)
+
+
+@guarded
+def _closer(name: Any, head: str) -> Any:
+    board = leaderboard(kept_runs.opened(name))
+    return closer.one(board.cell(head), board.classes)

@@ -1,0 +1,161 @@
+"""What one does with a run: ask its heads, save a report, take a head away, delete it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gradio as gr
+
+from heads.errors import LimitError, RecipeError
+from heads.interfaces import closer, drawings
+from heads.interfaces.report import report
+from heads.interfaces.web import kept_runs, take
+from heads.interfaces.web.compare import CONCURRENCY
+from heads.interfaces.web.guards import guarded, sentence
+from heads.interfaces.web.saves import saves
+from heads.pipeline.runs.asked import load
+from heads.pipeline.runs.disagreement import disagreements
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.heads_of import classifier
+from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+from heads.settings import limits
+
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+MOST = 4  # heads side by side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The components that a run fills, in the order of `offered`; then those of deleting."""
+
+    heads: gr.Dropdown
+    pair: gr.Textbox
+    answers: gr.HTML
+    taken: gr.Dropdown
+    told: gr.HTML
+    file: gr.DownloadButton
+    sure: gr.Button
+
+    def all(self) -> list[Any]:
+        """All of them."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    @classmethod
+    def count(cls) -> int:
+        """How many they are."""
+        return len(fields(cls))
+
+    def deleted(self, listed: Any, inputs: list[Any], run: gr.Dropdown, then: Any) -> None:
+        """What happens once one is sure: the run goes, and the next one is shown."""
+        gone = self.sure.click(_deleted, run, self.sure, **QUIET)
+        gone.success(listed, inputs, run, **QUIET).then(**then)
+
+
+def build(run: gr.Dropdown) -> Tools:
+    """Draws the tools."""
+    heads, pair, answers = _try(run)
+    with gr.Accordion("Take the winner with you", open=False, elem_id="away"):
+        gr.Markdown(take.SAYS)
+        with gr.Row():
+            taken = gr.Dropdown([], label="Head", interactive=True, min_width=200)
+            form = gr.Radio([take.FOLDER, take.ONNX], value=take.FOLDER, label="As", min_width=200)
+        prepare = gr.Button("Prepare the file", size="sm", elem_id="take-winner")
+        told = gr.HTML("", elem_id="winner", padding=False)
+        file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
+    with gr.Row():
+        saved = gr.Button("Report (one HTML file)", size="sm", elem_id="report")
+        delete = gr.Button("Delete this run", size="sm", elem_id="delete")
+        sure = gr.Button(
+            "Yes, delete it for good", size="sm", variant="stop", visible=False, elem_id="sure"
+        )
+    saves(saved, _report, [run], "head-to-head-report.html")
+    prepare.click(_prepared, [run, taken, form], [told, file], **QUIET, **take.ONE_AT_A_TIME)
+    delete.click(lambda: gr.update(visible=True), None, sure, queue=False, **QUIET)
+    return Tools(
+        heads=heads, pair=pair, answers=answers, taken=taken, told=told, file=file, sure=sure
+    )
+
+
+def _try(run: gr.Dropdown) -> tuple[gr.Dropdown, gr.Textbox, gr.HTML]:
+    with gr.Accordion("Try these heads on a sentence", open=True, elem_id="try"):
+        with gr.Row():
+            with gr.Column(min_width=280):
+                text = gr.Textbox(label="Your sentence", lines=1, max_lines=6, max_length=20_000)
+                pair = gr.Textbox(
+                    label="Its second sentence", lines=1, max_lines=6, max_length=20_000,
+                    visible=False,
+                )  # fmt: skip
+            heads = gr.Dropdown(
+                [],
+                label="Heads, up to four",
+                multiselect=True,
+                max_choices=MOST,
+                interactive=True,
+                min_width=280,
+            )
+        button = gr.Button("Try", variant="primary", size="sm", elem_id="ask")
+        answers = gr.HTML("", elem_id="answers", padding=False)
+    asked = [run, text, pair, heads]
+    gr.on([button.click, text.submit, pair.submit], _tried, asked, answers, **QUIET, **CONCURRENCY)
+    return heads, pair, answers
+
+
+def offered(run: RunFolder, board: Leaderboard) -> list[Any]:
+    """The values of `Tools.all` for a run."""
+    names = [cell.name for cell in board.cells if not cell.is_baseline]
+    first = list(dict.fromkeys([board.best, board.reference, *names]))[:MOST]
+    hidden = gr.update(visible=False)
+    return [
+        gr.update(choices=names, value=first),
+        gr.update(visible=bool(load(run).corpus.pairs)),
+        "",
+        gr.update(choices=names, value=board.best),
+        "",
+        hidden,
+        hidden,
+    ]
+
+
+def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
+    try:
+        run = kept_runs.opened(name)
+        if not names:
+            raise RecipeError("No head is chosen.", "Choose one.")
+        if len(names) > MOST:
+            raise LimitError(f"At most {MOST} heads stand side by side.", "Take some away.")
+        found = [classifier(run, head, limits()) for head in names]
+        pairs = [pair or ""] if load(run).corpus.pairs else []
+        chances = {
+            head: one.probabilities([text or ""], pairs)[0].tolist()
+            for head, one in zip(names, found, strict=True)
+        }
+        return closer.tried(chances, found[0].classes)
+    except Exception as error:
+        return drawings.failure(sentence(error))
+
+
+@guarded
+def _report(name: Any) -> str:
+    run = kept_runs.opened(name)
+    return report(leaderboard(run), disagreements(run))
+
+
+def _prepared(name: Any, head: Any, form: str) -> Iterator[tuple[Any, Any]]:
+    """Writes and verifies a head of a run, and hands the file over."""
+    hidden = gr.update(visible=False)
+    with TemporaryDirectory(prefix="head-to-head-") as place:
+        try:
+            yield drawings.busy("Writing and checking the file"), hidden
+            found = classifier(kept_runs.opened(name), str(head or ""), limits())
+            path, says = take.written(found, form, Path(place))
+            yield drawings.exported(says), gr.update(visible=True, value=str(path))
+        except Exception as error:
+            yield drawings.failure(sentence(error)), hidden
+
+
+@guarded
+def _deleted(name: Any) -> Any:
+    kept_runs.opened(name).delete()
+    return gr.update(visible=False)

@@ -1,0 +1,181 @@
+"""Training in a process of its own, so that it can be ended at any moment.
+
+A generator stands in front of it and passes its events on. Whatever ends the generator (Stop, a
+closed tab, a cancelled call, the end) ends the process and all that it started; what it had
+finished lies in the run's folder by then.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import heads
+from heads.errors import DataError, LimitError
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.running import stopped
+
+BEAT = 0.25  # seconds within which something is passed on
+GRACE = 0.3  # seconds between asking a worker to end and ending it
+WAIT = 300.0  # seconds that one waits for somebody else's training to end
+HOME = str(Path(heads.__file__).parents[1])  # on a Space the package is not installed
+Event = dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Places:
+    """Who trains now: one training a visitor, and not more than this machine bears.
+
+    Attributes:
+        most: How many at once.
+    """
+
+    most: int
+    _stops: dict[str, threading.Event] = field(default_factory=dict)
+    _busy: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def taken(self, visitor: str) -> Iterator[threading.Event]:
+        """Within it, the visitor is known, and `stop` reaches the event that it gives.
+
+        Raises:
+            LimitError: The visitor trains already.
+        """
+        stop = threading.Event()
+        with self._lock:
+            if visitor in self._stops:
+                raise LimitError("You are training already.", "Stop it first, or wait for its end.")
+            self._stops[visitor] = stop
+        try:
+            yield stop
+        finally:
+            with self._lock:
+                self._stops.pop(visitor, None)
+                self._busy.discard(visitor)
+
+    def enter(self, visitor: str) -> bool:
+        """Whether there is room for this visitor's training now; it is theirs then."""
+        with self._lock:
+            free = len(self._busy) < self.most
+            if free:
+                self._busy.add(visitor)
+            return free
+
+    def stop(self, visitor: str) -> None:
+        """Asks this visitor's training, if there is one, to end."""
+        with self._lock:
+            if visitor in self._stops:
+                self._stops[visitor].set()
+
+
+def waiting(places: Places, visitor: str, stop: threading.Event) -> Iterator[Event]:
+    """A beat after the other until there is room, or one is asked to stop.
+
+    Raises:
+        LimitError: There was none for minutes.
+    """
+    end = time.monotonic() + WAIT
+    while not stop.is_set() and not places.enter(visitor):
+        if time.monotonic() > end:
+            raise LimitError("Others are training here.", "Try again in a few minutes.")
+        yield {"event": "progress", "says": "Waiting until others have trained", "share": 0.0}
+        stop.wait(BEAT)
+
+
+def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Iterator[list[Event]]:
+    """The events of a run's worker, as they come, at least an empty list every beat.
+
+    Args:
+        stop: Ends it when set.
+        seconds: Ends it after that long; 0 for no end.
+
+    Raises:
+        DataError: The worker says why it cannot go on, or died.
+    """
+    process = _started(run)
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    end = time.monotonic() + seconds if seconds else float("inf")
+    is_over = has_ended = False
+    try:
+        while not is_over and not stop.is_set() and time.monotonic() < end:
+            events, is_over = _beat(lines)
+            has_ended = has_ended or any(event["event"] == "end" for event in events)
+            for event in events:
+                if event["event"] == "error":
+                    raise DataError(event["says"])
+            yield events
+        if is_over and not has_ended:
+            raise DataError("The training ended before its time.", "What was done is kept.")
+    finally:
+        _end(process)
+        with contextlib.suppress(DataError, OSError):
+            stopped(run)
+
+
+def _started(run: RunFolder) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "heads", "work", str(run.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=None,  # a bug of ours belongs into the server's own log
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (HOME, *sys.path)))},
+        start_new_session=True,
+    )
+
+
+def _read(process: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:
+    assert process.stdout is not None
+    with contextlib.suppress(ValueError, OSError), process.stdout as told:
+        for line in told:
+            lines.put(line)
+    lines.put(None)
+
+
+def _beat(lines: "queue.SimpleQueue[str | None]") -> tuple[list[Event], bool]:
+    """What came within a beat, and whether that was all."""
+    events: list[Event] = []
+    end = time.monotonic() + BEAT
+    while (left := end - time.monotonic()) > 0:
+        try:
+            line = lines.get(timeout=left)
+        except queue.Empty:
+            break
+        if line is None:
+            return events, True
+        with contextlib.suppress(ValueError):  # a library may have printed a line of its own
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events, False
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends a worker and all that it started."""
+    _signal(process, signal.SIGTERM)
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+
+
+def _signal(process: subprocess.Popen[str], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)

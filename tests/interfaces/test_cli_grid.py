@@ -1,0 +1,415 @@
+"""`heads train`, `runs`, `work`, `export --run` and `reproduce`, run as a user runs them."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from heads.interfaces.cli import main
+from heads.pipeline.grid import descent
+from heads.pipeline.runs.folder import RunFolder, find
+from heads.settings import Contest
+
+ROWS = 60
+RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
+TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
+QUICK = ["--seeds", "2", "--no-curve"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory):
+    """Runs of these tests are their own; little is learned, since none is about quality."""
+    place = tmp_path_factory.mktemp("place")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_RUNS", str(place / "runs"))
+        patch.setattr(descent, "STEPS", 30)
+        patch.setattr(descent, "EPOCHS", (2, 4))
+        yield place
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def file(place):
+    """Sixty rows of a sample."""
+    from heads.parts.samples import SAMPLES
+
+    with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as whole:
+        rows = list(csv.reader(whole))
+    path = place / "reviews.csv"
+    with path.open("w", encoding="utf-8", newline="") as part:
+        csv.writer(part).writerows(rows[: ROWS + 1])
+    return path
+
+
+def quiet(*arguments):
+    """The exit code, stdout and stderr, for a fixture."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(map(str, arguments)))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained(file):
+    """What `heads train --json` printed of a small run."""
+    code, out, err = quiet("train", file, *TRAIN, *QUICK, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def run(capfd, *arguments):
+    capfd.readouterr()
+    code = main(list(map(str, arguments)))
+    out, err = capfd.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+# Training
+
+
+def test_train_as_json_has_the_documented_keys(trained):
+    assert {"best", "verdict", "cells", "seconds", "forward_seconds", "run"} <= set(trained)
+    assert isinstance(trained["verdict"], str)
+    assert trained["verdict"]
+    assert trained["seconds"] > 0
+    names = [cell["recipe"] for cell in trained["cells"]]
+    assert sorted(names) == sorted([*RECIPES, "majority", "tfidf"])
+    for cell in trained["cells"]:
+        assert 0 <= cell["low"] <= cell["accuracy"] <= cell["high"] <= 1
+        assert {"recipe", "macro_f1", "f1", "log_loss", "parameters", "chosen"} <= set(cell)
+        assert len(cell["accuracies"]) == 2
+    assert trained["best"] in RECIPES
+    assert trained["state"] == "finished"
+    assert trained["rows"] == ROWS
+
+
+def test_stdout_holds_json_and_nothing_else(capfd, file):
+    code, out, err = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--json")
+    assert code == 0
+    assert json.loads(out)["best"] == "mean+ridge"
+    assert "heads: 1/3 majority:" in err
+    assert "heads: 3/3 mean+ridge:" in err
+    json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_train_prints_the_verdict_a_table_and_the_run(capfd, file):
+    code, out, err = run(capfd, "train", file, *TRAIN, "--seeds", "2")
+    told = " ".join(out.split())
+    assert code == 0
+    for name in RECIPES:
+        assert name in told
+    assert "TF-IDF + logistic regression" in told
+    assert "always the commonest class" in told
+    assert "Split 2 times: learned from" in told
+    assert "95 %" in told
+    assert "leads at every size" in told or "rows" in told
+    assert "The run is reviews-" in told
+    assert f"of {ROWS}" not in err
+
+
+def test_out_names_the_folder_and_json_names_it_back(capfd, file, tmp_path):
+    out_folder = tmp_path / "mine"
+    code, out, _ = run(
+        capfd, "train", file, "-r", "mean+ridge", *QUICK, "--out", out_folder, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["folder"] == str(out_folder)
+    assert (out_folder / "leaderboard.json").is_file()
+    code, _, err = run(capfd, "train", file, "-r", "mean+ridge", "--out", out_folder)
+    assert code == 2
+    assert "is there already. Name a new folder." in err
+    code, out, _ = run(capfd, "runs", out_folder, "--json")
+    assert json.loads(out)["best"] == "mean+ridge"
+
+
+def test_a_test_file_is_scored(capfd, file, tmp_path):
+    test = tmp_path / "test.csv"
+    head, *rows = file.read_text("utf-8").splitlines(keepends=True)
+    test.write_text("".join([head, *rows[:24]]), "utf-8")
+    code, out, err = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--test", test, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert "scored on the 24 rows of the test set" in found["protocol"]
+    assert found["cells"][0]["rows"] == 24
+
+
+def test_a_few_rows_of_every_class_and_weights(capfd, file):
+    asked = ["--per-class", "8", "--class-weights", "--seeds", "3", "--no-curve", "--json"]
+    code, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *asked)
+    found = json.loads(out)
+    assert code == 0
+    assert found["protocol"].startswith("Learned from 8 rows of every class, drawn 3 times")
+    assert find(found["run"]).read("run.json")["contest"]["class_weights"] is True
+
+
+def test_columns_are_named_and_a_sample_is_data_too(capfd, file, tmp_path):
+    rows = list(csv.reader(io.StringIO(file.read_text("utf-8"))))
+    path = tmp_path / "turned.csv"
+    with path.open("w", encoding="utf-8", newline="") as turned:
+        csv.writer(turned).writerows([["a", "b"], *([label, text] for text, label in rows[1:])])
+    named = ["--text", "b", "--label", "a"]
+    code, out, _ = run(capfd, "train", path, *named, "-r", "mean+ridge", *QUICK, "--json")
+    assert code == 0
+    assert sorted(json.loads(out)["classes"]) == ["negative", "neutral", "positive"]
+    code, _, err = run(capfd, "train", path, "--text", "zzz", "-r", "mean+ridge")
+    assert code == 2
+    assert "zzz" in err
+
+
+# Runs
+
+
+def test_runs_are_listed_shown_and_compared(capfd, trained):
+    code, out, _ = run(capfd, "runs", "--json")
+    listed = {one["run"]: one for one in json.loads(out)}
+    assert code == 0
+    own = listed[trained["run"]]
+    keys = {"run", "data", "model", "created", "cells", "planned", "state", "best", "accuracy"}
+    assert keys <= set(own)
+    assert (own["data"], own["cells"], own["planned"]) == ("reviews", 5, 5)
+    assert (own["state"], own["best"]) == ("finished", trained["best"])
+    code, out, _ = run(capfd, "runs", trained["run"], "--json")
+    assert code == 0
+    assert json.loads(out) == {key: trained[key] for key in json.loads(out)}
+    code, out, _ = run(capfd, "runs", trained["run"][:-1], trained["run"], "--json")
+    assert [one["run"] for one in json.loads(out)] == [trained["run"]] * 2
+    for arguments in ([], [trained["run"]], [trained["run"]] * 2):
+        code, out, _ = run(capfd, "runs", *arguments)
+        assert code == 0
+        assert "reviews" in out or "mean+linear" in out
+
+
+def test_a_run_is_deleted_and_then_unknown(capfd, file):
+    _, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--json")
+    name = json.loads(out)["run"]
+    code, out, _ = run(capfd, "runs", name, "--delete")
+    assert (code, out) == (0, f"{name} is deleted.\n")
+    code, _, err = run(capfd, "runs", name)
+    assert code == 2
+    assert f"There is no run called '{name}'" in err
+    code, _, err = run(capfd, "runs", "--delete")
+    assert code == 2
+    assert "No run is named" in err
+
+
+def test_a_run_is_resumed_by_its_name(capfd, trained):
+    code, out, _ = run(capfd, "train", "--resume", trained["run"], "--json")
+    again = json.loads(out)
+    assert code == 0
+    for one, other in zip(trained["cells"], again["cells"], strict=True):
+        assert (one["recipe"], one["accuracy"]) == (other["recipe"], other["accuracy"])
+
+
+# A head of a run
+
+
+def test_a_head_of_a_run_is_exported_with_its_scores(capfd, trained, tmp_path):
+    code, out, _ = run(
+        capfd, "export", "cls+ridge", tmp_path / "mine", "--run", trained["run"], "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["difference"] < 1e-4
+    assert {"head.json", "head.safetensors", "load.py"} <= set(found["files"])
+    cell = next(cell for cell in trained["cells"] if cell["recipe"] == "cls+ridge")
+    card = (tmp_path / "mine" / "README.md").read_text("utf-8")
+    assert f"{cell['accuracy']:.1%}" in card
+
+
+def test_an_export_of_what_a_run_has_not_is_a_sentence(capfd, trained, tmp_path):
+    for recipe, name, sentence in (
+        ("mean+gpt2", trained["run"], "has no trained head mean+gpt2"),
+        ("majority", trained["run"], "has no trained head majority"),
+        ("mean+linear", "nothing-here", "There is no run called 'nothing-here'"),
+    ):
+        code, out, err = run(capfd, "export", recipe, tmp_path / "x", "--run", name)
+        assert (code, out) == (2, "")
+        assert sentence in err
+        assert not (tmp_path / "x").exists()
+
+
+# The worker process of the page
+
+
+def lines(out):
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_work_prints_an_event_a_line(capfd, file, trained):
+    from heads.pipeline.runs.running import begin
+    from heads.pipeline.table import read
+    from heads.settings import limits
+
+    contest = Contest(seeds=2, curve=False)
+    asked = begin(read(file, limits()), recipes=RECIPES[:2], contest=contest, limits=limits())
+    code, out, _ = run(capfd, "work", asked.path)
+    events = lines(out)
+    assert code == 0
+    kinds = [event["event"] for event in events]
+    assert set(kinds) == {"progress", "trying", "cell", "end"}
+    assert kinds.count("end") == 1
+    assert kinds[-1] == "end"
+    keys = {
+        "progress": {"says", "share"},
+        "trying": {"recipe", "settings", "epoch", "accuracy", "loss"},
+        "cell": {"recipe", "accuracy", "low", "high", "done", "planned"},
+        "end": {"state", "seconds"},
+    }
+    for event in events:
+        assert set(event) == {"event"} | keys[event["event"]]
+    cells = [event for event in events if event["event"] == "cell"]
+    assert [cell["done"] for cell in cells] == [1, 2, 3, 4]
+    assert events[-1]["state"] == "finished"
+    mine = {cell["recipe"]: cell["accuracy"] for cell in trained["cells"]}
+    assert all(cell["accuracy"] == mine[cell["recipe"]] for cell in cells)
+
+
+def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, trained, tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        code, out, err = run(capfd, "work", folder)
+        assert code == 2
+        assert lines(out)[-1]["event"] == "error"
+        assert lines(out)[-1]["says"] in err
+    held = find(trained["run"])
+    with held.held():
+        code, out, _ = run(capfd, "work", held.path)
+    assert code == 2
+    assert "being worked on by another process" in lines(out)[-1]["says"]
+
+
+# What does not fit
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train"], "No data are given. Write heads train data.csv"),
+        (["train", "/nowhere.csv"], "nowhere.csv cannot be read"),
+        (["train", "FILE", "-r", "mean+robert"], "Did you mean 'roberta'?"),
+        (["train", "FILE", "-r", "nonsense"], "is not a recipe"),
+        (["train", "FILE", "-r", "mean@99+linear"], "There is no layer 99"),
+        (["train", "FILE", "--model", "/nowhere"], "There is no folder /nowhere"),
+        (["train", "FILE", "--test", "pairs"], "Only one of"),
+        (["train", "FILE", "--test", "intents"], "has the class"),
+        (["train", "FILE", "--per-class", "1"], "at least 2 of every class"),
+        (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
+        (["runs", "nothing-here"], "There is no run called 'nothing-here'"),
+        (["runs", "../.."], "There is no run called"),
+        (["reproduce", "nonsense", "--data", "/nowhere"], "nonsense"),
+        (["reproduce", "banking77", "--data", "/nowhere"], "train.csv of banking77"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, file, arguments, sentence):
+    before = sorted(path.name for path in Path(os.environ["HEADS_RUNS"]).iterdir())
+    asked = [str(file) if part == "FILE" else part for part in arguments]
+    code, out, err = run(capfd, *asked)
+    assert (code, out) == (2, "")
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("heads: ")
+    assert sentence in last
+    assert sorted(path.name for path in Path(os.environ["HEADS_RUNS"]).iterdir()) == before
+
+
+def beyond():
+    for one in fields(Contest):
+        if isinstance(one.default, bool):
+            continue
+        step = 1 if isinstance(one.default, int) else 0.01
+        yield one.name, str(one.metadata["low"] - step)
+        if one.metadata.get("high") is not None:
+            yield one.name, str(one.metadata["high"] + step)
+        yield one.name, "many"
+        if isinstance(one.default, float):
+            yield one.name, "nan"
+
+
+@pytest.mark.parametrize(("name", "value"), list(beyond()))
+def test_settings_beyond_their_range_are_refused_before_any_work(capfd, file, name, value):
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(SystemExit) as caught:
+        main(["train", str(file), f"{flag}={value}"])
+    out, err = capfd.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    last = err.strip().splitlines()[-1]
+    assert f"argument {flag}: " in last
+    assert "must be at least" in last or "invalid" in last
+
+
+def test_every_setting_has_a_flag_with_its_sentence(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for one in fields(Contest):
+        assert f"--{one.name.replace('_', '-')}" in told
+        assert one.metadata["says"] in told
+
+
+def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
+    from heads.interfaces import terminal_grid
+    from heads.pipeline.runs.running import working
+    from heads.settings import limits
+
+    found = terminal_grid.followed(working(find(trained["run"]), limits()))
+    assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+def test_ctrl_c_keeps_what_is_done_and_the_run_goes_on_later(capfd, file, tmp_path):
+    folder = tmp_path / "stopped"
+    asked = ["train", str(file), *TRAIN, "-r", "mean+distilbert", "-r", "mean+bert", "--no-curve"]
+    command = [
+        sys.executable,
+        "-m",
+        "heads",
+        *asked,
+        "--seeds",
+        "3",
+        "--json",
+        "--out",
+        str(folder),
+    ]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert worker.stderr is not None
+    assert worker.stdout is not None
+    try:
+        for line in worker.stderr:
+            if line.startswith("heads: 3/7 "):
+                break
+        begun = time.perf_counter()
+        worker.send_signal(signal.SIGINT)
+        out, err = worker.communicate(timeout=20)
+        seconds = time.perf_counter() - begun
+    finally:
+        worker.kill()
+        worker.wait()
+    assert worker.returncode == 130
+    assert "Traceback" not in err
+    assert err.strip().endswith(f"heads train --resume {folder}")
+    assert seconds < 5  # a second on a machine that has nothing else to do
+    assert json.loads(out)["state"] == "stopped"
+    assert 3 <= len(json.loads(out)["cells"]) < 7
+    stopped = RunFolder(path=folder)
+    assert stopped.read("end.json")["state"] == "stopped"
+    assert not stopped.is_busy
+    done = {path.name: path.read_bytes() for path in folder.glob("cells/*.json")}
+    assert len(done) >= 3
+    code, out, _ = run(capfd, "runs", folder, "--json")
+    assert len(json.loads(out)["cells"]) == len(done)
+    code, out, _ = run(capfd, "train", "--resume", folder, "--json")
+    assert code == 0
+    assert len(json.loads(out)["cells"]) == 7
+    for name, content in done.items():
+        assert (folder / "cells" / name).read_bytes() == content

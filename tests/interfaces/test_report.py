@@ -1,0 +1,72 @@
+"""The report: one file that asks for nothing, in which everything foreign is text."""
+
+import json
+import re
+
+import pytest
+
+from heads.interfaces.report import report
+from heads.pipeline.runs.disagreement import disagreements
+from heads.pipeline.runs.leaderboard import leaderboard
+from heads.pipeline.runs.running import begin, working
+from heads.pipeline.table import read
+from heads.settings import Contest, limits
+
+HOSTILE = '<img src=x onerror="x">'
+RECIPES = ["mean+linear", "cls+linear"]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """A small run whose labels and texts attack."""
+    place = tmp_path_factory.mktemp("report")
+    rows = [
+        {"text": f"{word} {n} {HOSTILE}", "label": label}
+        for n in range(30)
+        for word, label in (("A lovely day", HOSTILE), ("It broke at once", "`b` & <b>"))
+    ]
+    lines = "\n".join(map(json.dumps, rows))
+    (place / "evil.jsonl").write_text(lines, "utf-8")
+    data = read(place / "evil.jsonl", limits())
+    run = begin(data, recipes=RECIPES, contest=Contest(seeds=2), limits=limits(), out=place / "run")
+    for _ in working(run, limits()):
+        pass
+    return run
+
+
+@pytest.fixture(scope="module")
+def html(found):
+    return report(leaderboard(found), disagreements(found))
+
+
+def test_it_asks_for_nothing_and_runs_nothing(html):
+    assert html.startswith("<!doctype html>")
+    assert "default-src 'none'" in html
+    assert not re.search(r"<(script|img|link|iframe|a|form)\b", html)
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_labels_are_text(html):
+    assert HOSTILE not in html
+    assert "&lt;img src=x" in html
+    assert "`b` &amp; &lt;b&gt;" in html
+
+
+def test_it_says_what_the_leaderboard_says(found, html):
+    board = leaderboard(found)
+    shown = re.sub("<[^>]+>", "", html)
+    assert board.verdict[0].replace("`", "") in shown
+    for cell in board.cells[:2]:
+        assert cell.name in shown
+        assert f"{cell.measures.low * 100:.1f} to {cell.measures.high * 100:.1f}" in shown
+    assert board.curve_says.replace("`", "") in shown
+    assert "★" in shown
+
+
+def test_an_unfinished_run_has_a_report_too(found):
+    for path in found.path.glob("cells/000.*"):
+        path.unlink()
+    (found.path / "curve.json").unlink()
+    board = leaderboard(found)
+    assert "There is none for this run" in report(board)

@@ -1,0 +1,267 @@
+"""Training on the page, without a browser: uploads, settings, the worker, who sees which run."""
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces.web import kept_runs, leaderboard, uploads, worker
+from heads.interfaces.web.saves import as_csv
+from heads.interfaces.web.train_course import Course
+from heads.interfaces.web.train_heads import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
+from heads.parts.samples import SAMPLES
+from heads.pipeline.runs.running import begin
+from heads.pipeline.table import read
+from heads.settings import Contest, limits
+
+DEFAULTS = [field.default for field in FORM]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """A file of a hundred rows."""
+    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
+    path = tmp_path_factory.mktemp("few") / "few.csv"
+    path.write_text("\n".join(lines[:101]), "utf-8")
+    return path
+
+
+@pytest.fixture
+def new_run(few):
+    """Begins a run; it is deleted after the test."""
+    made = []
+
+    def make(recipes=("mean+linear", "cls+linear"), **settings):
+        contest = Contest(**({"seeds": 1, "curve": False} | settings))
+        data = read(few, limits())
+        made.append(begin(data, recipes=recipes, contest=contest, limits=limits()))
+        return made[-1]
+
+    yield make
+    for run in made:
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+@pytest.fixture
+def upload(tmp_path, few):
+    """A file as Gradio leaves it: in a folder of its own."""
+    place = tmp_path / "0123abcd"
+    place.mkdir()
+    return Path(shutil.copy(few, place / "few.csv"))
+
+
+@pytest.fixture
+def public(monkeypatch):
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+
+
+def test_an_upload_leaves_the_public_folder_and_is_known_by_its_id_alone(upload):
+    name = uploads.keep(str(upload), limits())
+    assert not upload.exists()
+    assert not upload.parent.exists()
+    assert uploads.ID.fullmatch(name)
+    assert uploads.path_of(name).name == "few.csv"
+    assert uploads.path_of(name).is_relative_to(uploads.folder())
+    found = uploads.data(name, limits(), None)
+    assert (len(found.corpus), found.columns.text) == (100, "text")
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "nothing", ""])
+def test_what_is_no_regular_file_is_refused(upload, what):
+    (upload.parent / "link").symlink_to("/etc/passwd")
+    given = {"folder": upload.parent, "link": upload.parent / "link"}
+    with pytest.raises(DataError, match="not a file"):
+        uploads.keep(str(given.get(what, what)), limits())
+    assert upload.is_file()
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "sample:../x", "a" * 22, "x/../y"])
+def test_a_foreign_id_opens_nothing(name):
+    with pytest.raises(DataError, match="not kept any more"):
+        uploads.path_of(name)
+
+
+def test_old_uploads_go_and_so_do_the_oldest_of_many(upload, few, monkeypatch):
+    old = uploads.keep(str(upload), limits())
+    os.utime(uploads.folder() / old, (0, 0))
+    uploads.sweep()
+    with pytest.raises(DataError):
+        uploads.path_of(old)
+    shutil.rmtree(uploads.folder())
+    monkeypatch.setattr(uploads, "MOST", 2)
+    names = []
+    for at in range(3):
+        upload.parent.mkdir(exist_ok=True)
+        names.append(uploads.keep(shutil.copy(few, upload), limits()))
+        os.utime(uploads.folder() / names[-1], (time.time() - 9 + at,) * 2)
+    uploads.sweep()
+    assert [name for name in names if (uploads.folder() / name).exists()] == names[1:]
+
+
+def test_what_gradio_leaves_of_aborted_uploads_goes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    (tmp_path / "deep_links" / "x").mkdir(parents=True)
+    (tmp_path / "tmpfolder").mkdir()
+    names = ["tmpold", "tmpnew", "deep_links/x/state.json", "other"]
+    for name in names:
+        (tmp_path / name).write_text("private")
+    for name in (names[0], *names[2:]):
+        os.utime(tmp_path / name, (0, 0))
+    uploads.sweep()
+    assert [name for name in names if (tmp_path / name).exists()] == ["tmpnew", "other"]
+
+
+def test_a_folder_never_reaches_what_gradio_deletes(tmp_path):
+    import gradio as gr
+
+    with gr.Blocks() as page:
+        file = gr.File()
+        uploads.protect(page, file)
+    assert any(known is file.temp_files for known in page.temp_file_sets)
+    (tmp_path / "a.csv").touch()
+    file.temp_files.add(str(tmp_path))
+    file.temp_files.add(str(tmp_path / "a.csv"))
+    assert file.temp_files == {str(tmp_path / "a.csv")}
+
+
+@pytest.mark.parametrize("value", [0, 51, float("nan"), None, "3", True, [3]])
+def test_a_setting_out_of_its_range_is_a_sentence(value):
+    with pytest.raises(DataError, match="'How many times' must be between 1 and 50"):
+        Plan.of("", "small", [], value, *DEFAULTS)
+
+
+def test_a_plan_counts_its_heads_and_refuses_none():
+    assert Plan.of("", "small", [], 3, *DEFAULTS).heads == 16
+    assert Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *DEFAULTS).heads == 2
+    with pytest.raises(HeadsError, match="No head is chosen"):
+        Plan.of("", OWN, [], 3, *DEFAULTS)
+
+
+def test_public_mode_bounds_the_time(public):
+    assert Plan.of("", "small", [], 3, *DEFAULTS).contest.budget_seconds == PUBLIC_SECONDS
+    form = [10 if field.name == "budget_seconds" else field.default for field in FORM]
+    assert Plan.of("", "small", [], 3, *form).contest.budget_seconds == 10
+
+
+def test_the_course_fills_keeps_still_and_tells_the_time_left():
+    course = Course(recipes=["mean+linear", "cls+linear"])
+    course.hear({"event": "progress", "says": "Reading", "share": 0.4})
+    course.hear({"event": "progress", "says": "Loading", "share": 0.0})
+    assert course.share == 0.4
+    for number, name in enumerate("abcdef"):
+        point = {"recipe": name, "epoch": number, "accuracy": 0.5, "settings": {"planned": 20}}
+        course.hear({"event": "trying", **point})
+    assert (list(course.curves), course.epochs) == (list("cdef"), 20)
+    cell = {"event": "cell", "accuracy": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
+    course.hear(cell | {"recipe": "majority", "done": 1})
+    assert "★" not in course.heat
+    assert course.tiles == {}
+    course.hear(cell | {"recipe": "mean+linear", "done": 2})
+    time.sleep(0.01)
+    course.hear(cell | {"recipe": "cls+linear", "done": 3})
+    assert "90.0 %" in course.heat
+    assert "each, about" in course.says
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_whatever_ends_it_the_worker_is_gone_within_a_second_and_results_stay(
+    new_run, monkeypatch, how
+):
+    run = new_run(["mean+linear", *(f"{name}+mlp" for name in ("cls", "mean", "max", "last"))])
+    started, begun = [], worker._started
+    monkeypatch.setattr(worker, "_started", lambda run: started.append(begun(run)) or started[-1])
+    stop = threading.Event()
+    events = worker.worked(run, stop)
+    for heard in events:
+        if any(event["event"] == "cell" for event in heard):
+            break
+    before = time.monotonic()
+    if how == "stop":
+        stop.set()
+        list(events)
+    else:
+        events.close()
+    assert time.monotonic() - before < 1
+    assert started[0].poll() is not None
+    with pytest.raises(ProcessLookupError):
+        os.killpg(started[0].pid, 0)
+    assert run.read("end.json")["state"] == "stopped"
+    assert list(run.path.glob("cells/*.json"))
+    assert not run.is_busy
+
+
+def test_a_beat_comes_while_the_worker_is_silent(new_run, monkeypatch):
+    run = new_run()
+    events = worker.worked(run, threading.Event())
+    next(events)  # the process has begun, and still imports
+    before = time.monotonic()
+    next(events)
+    assert time.monotonic() - before < 2 * worker.BEAT
+    events.close()
+
+
+def test_a_worker_that_dies_or_fails_says_so(new_run, tmp_path):
+    run = new_run()
+    events = worker.worked(run, threading.Event())
+    (run.path / "run.json").write_text("{", "utf-8")
+    with pytest.raises(DataError, match=r"is broken: run.json cannot be read"):
+        list(events)
+
+
+def test_a_killed_worker_is_noticed(new_run, monkeypatch):
+    run, started, begun = new_run(), [], worker._started
+    monkeypatch.setattr(worker, "_started", lambda run: started.append(begun(run)) or started[-1])
+    events = worker.worked(run, threading.Event())
+    next(events)
+    started[0].send_signal(signal.SIGKILL)
+    with pytest.raises(DataError, match="ended before its time"):
+        list(events)
+
+
+def test_one_training_a_visitor_and_others_wait():
+    places = worker.Places(most=1)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(places.taken("a"))
+        assert places.enter("a")
+        with pytest.raises(LimitError, match="training already"):
+            stack.enter_context(places.taken("a"))
+        stop = stack.enter_context(places.taken("b"))
+        line = worker.waiting(places, "b", stop)
+        assert "Waiting" in next(line)["says"]
+        places.stop("b")
+        assert list(line) == []
+    assert places.enter("c")
+
+
+def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
+    run = new_run()
+    assert len(run.id) >= 23
+    assert kept_runs.choices([]) == []
+    assert [name for _, name in kept_runs.choices([run.id])] == [run.id]
+    for guess in ("", run.id[:-1], run.id[:5], str(run.path), f"../runs/{run.id}", None, ["x"]):
+        with pytest.raises(DataError, match="no such run"):
+            kept_runs.opened(guess)
+        shown = leaderboard._shown(guess, [])
+        assert "few" not in str(shown)
+    assert kept_runs.visible([{"x": 1}, 7, "nonsense"]) == []
+
+
+def test_a_table_for_a_spreadsheet_runs_no_formula():
+    text = as_csv(["recipe", "=cmd"], [["@x", -1.5], ["plain", 2]])
+    assert text == '\ufeff"recipe","\'=cmd"\r\n"\'@x",-1.5\r\n"plain",2\r\n'
+
+
+def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
+    plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *DEFAULTS)
+    run = new_run()
+    assert expected_seconds(plan, 100) == 0.0
+    run.write("end.json", {"state": "finished", "seconds": 12.0})
+    run.write("facts.json", {"forward_seconds": 2.0})
+    assert expected_seconds(plan, 100) == pytest.approx(12.0)
+    assert expected_seconds(plan, 200) == pytest.approx(24.0)
