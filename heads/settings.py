@@ -200,3 +200,13 @@ def parts_file() -> Path | None:
 def set_parts_file(path: Path) -> None:
     """Lets the processes that this one starts take the same parts."""
     os.environ["HEADS_PARTS"] = str(path.absolute())
+
+
+def environment_with(folder: Path) -> dict[str, str]:
+    """The environment of this process, for another that also imports what lies in a folder.
+
+    On a Space the package is not installed, and a process started elsewhere would not find it.
+    """
+    known = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, (str(folder), known)))
+    return {**os.environ, "PYTHONPATH": path}

@@ -43,7 +43,7 @@ def build() -> gr.Blocks:
             with gr.Tab("Compare", id="compare"):
                 asked = compare.build(page)
             with gr.Tab("Train", id="train"):
-                trained = train.build(page, mine)
+                trained = train.build(page, mine, places)
             with gr.Tab("Leaderboard", id="leaderboard") as tab:
                 leaderboard.build(tabs, tab, trained)
             with gr.Tab("Explained", id="explained") as tab:

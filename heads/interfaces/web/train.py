@@ -69,7 +69,7 @@ def remembered() -> gr.BrowserState:
     return gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
 
 
-def build(page: gr.Blocks, mine: gr.BrowserState) -> Trained:
+def build(page: gr.Blocks, mine: gr.BrowserState, places: Places) -> Trained:
     """Draws the tab and returns what the leaderboard needs of it."""
     uploads.start_sweeping()
     gr.Markdown(SAYS)

@@ -23,11 +23,11 @@ import heads
 from heads.errors import DataError, LimitError
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.running import stopped
+from heads.settings import environment_with
 
 BEAT = 0.25  # seconds within which something is passed on
 GRACE = 0.3  # seconds between asking a worker to end and ending it
 WAIT = 300.0  # seconds that one waits for somebody else's training to end
-HOME = str(Path(heads.__file__).parents[1])  # on a Space the package is not installed
 Event = dict[str, Any]
 
 
@@ -131,7 +131,7 @@ def _started(run: RunFolder) -> subprocess.Popen[str]:
         stderr=None,  # a bug of ours belongs into the server's own log
         text=True,
         encoding="utf-8",
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (HOME, *sys.path)))},
+        env=environment_with(Path(heads.__file__).parents[1]),
         start_new_session=True,
     )
 
