@@ -139,7 +139,8 @@ def test_a_test_file_is_scored(capfd, file, tmp_path):
     test = tmp_path / "test.csv"
     head, *rows = file.read_text("utf-8").splitlines(keepends=True)
     test.write_text("".join([head, *rows[:24]]), "utf-8")
-    code, out, err = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--test", test, "--json")
+    asked = ("train", file, "-r", "mean+ridge", *QUICK, "--test", test, "--json")
+    code, out, _ = run(capfd, *asked)
     found = json.loads(out)
     assert code == 0
     assert "scored on the 24 rows of the test set" in found["protocol"]

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from gradio_client import Client
+from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from heads.interfaces.web.question import OPENING, Question
@@ -72,6 +72,7 @@ def test_bad_input_is_a_sentence(client, arguments, sentence):
 def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
     typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
+    typed |= {"/read", "/train_grid"}
     assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]
@@ -111,3 +112,28 @@ def test_a_bug_is_shown_as_a_code_and_logged_whole(caplog):
     assert "secret" not in shown
     assert "Something went wrong (code " in shown
     assert "ValueError: /secret/path" in caplog.text
+
+
+def test_a_grid_is_trained_over_the_api(client, tmp_path):
+    rows = ["text,label"]
+    rows += [f"The soup number {n} is warm and good,food" for n in range(20)]
+    rows += [f"The train number {n} is late again,travel" for n in range(20)]
+    (tmp_path / "mine.csv").write_text("\n".join(rows), "utf-8")
+    file = handle_file(str(tmp_path / "mine.csv"))
+    given = [file, None, "", "", "", "", "mean+linear max+linear", "small", "", 1, 0]
+    job = client.submit(*given, api_name="/train_grid")
+    job.result()
+    *events, board = job.outputs()
+    assert {event["event"] for event in events} >= {"progress", "cell"}
+    assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
+    assert board["state"] == "finished"
+    assert board["reference"] == "mean+linear"
+
+
+def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
+    (tmp_path / "mine.csv").write_text("text,label\na,x\nb,y\n", "utf-8")
+    for seeds in (0, 2.5, 1000):
+        file = handle_file(str(tmp_path / "mine.csv"))
+        given = [file, None, "", "", "", "", "", "small", "", seeds, 0]
+        with pytest.raises(AppError, match="seeds must be a whole number from 1 to"):
+            client.predict(*given, api_name="/train_grid")

@@ -106,7 +106,8 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
             limits=limits(),
         )
         for events in worked(run, stop, limits().run_seconds):
-            yield from events[-1:]
+            cells = [event for event in events if event["event"] == "cell"]
+            yield from cells or events[-1:]
         yield leaderboard(run).as_json()
         if public:  # nobody else can name it, so nobody will ask for it
             with contextlib.suppress(DataError):
