@@ -1,0 +1,95 @@
+"""Boards of made-up vectors: what a grid is played on, without a base model's reading."""
+
+import threading
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.extraction import Features
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.play import Board, Played, Trying, play, unit_job
+from heads.pipeline.grid.splits import split
+from heads.pipeline.grid.units import Unit, units
+from heads.pipeline.measure.outcomes import Task
+from heads.settings import Contest, Limits
+
+WIDTH = 32
+
+
+def blobs(
+    rows: int, classes: int = 3, *, apart: float = 1.0, width: int = WIDTH, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Vectors around a centre for each class, of unlike spread and far from 0; their classes."""
+    dice = torch.Generator().manual_seed(seed)
+    targets = torch.arange(rows) % classes
+    targets = targets[torch.randperm(rows, generator=dice)]
+    centres = apart * torch.randn(classes, width, generator=dice)
+    vectors = centres[targets] + torch.randn(rows, width, generator=dice)
+    spread = torch.logspace(-1, 1, width)
+    return vectors * spread + 2 * spread, targets
+
+
+def lesson_of(
+    vectors: Tensor, targets: Tensor, classes: int, weights: Tensor | None = None
+) -> Lesson:
+    return Lesson(
+        vectors=vectors,
+        index=torch.arange(len(targets)),
+        targets=targets,
+        classes=classes,
+        weights=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
+        stop=threading.Event(),
+    )
+
+
+def board_of(
+    vectors: Tensor,
+    targets: Tensor,
+    contest: Contest,
+    *,
+    readings: Sequence[str] = ("mean",),
+    parts: Sequence[str] = (),
+) -> Board:
+    """The same vectors under every reading."""
+    rows = torch.arange(len(targets))
+    classes = tuple("abcdefghij"[: int(targets.max()) + 1])
+    features = Features(
+        index=rows,
+        parts={reading: ({"vectors": vectors},) for reading in readings},
+        tokens=torch.full_like(rows, 5),
+        whole=torch.full_like(rows, 5),
+        unknown=torch.zeros_like(rows),
+        seconds=0.0,
+        fresh=0,
+    )
+    return Board(
+        features=features,
+        task=Task(targets=targets, classes=classes, groups=rows),
+        splits=split(targets, rows, parts, contest),
+        contest=contest,
+    )
+
+
+def cells(recipes: Sequence[str], backbone: Backbone, board: Board) -> list[Unit]:
+    return units(recipes, backbone, len(board.task.classes), Limits())
+
+
+def played(
+    recipes: Sequence[str], backbone: Backbone, board: Board, workers: int = 1
+) -> dict[str, Played]:
+    """Every cell by its name."""
+    jobs = [unit_job(unit, board) for unit in cells(recipes, backbone, board)]
+    found = [event for event in play(jobs, board, workers) if not isinstance(event, Trying)]
+    assert all(isinstance(event, Played) for event in found)
+    return {event.unit.name: event for event in found if isinstance(event, Played)}
+
+
+def accuracy(one: Played, board: Board) -> float:
+    """The mean over seeds on their test rows."""
+    hits = [
+        (learned.logits.argmax(dim=1) == board.task.targets[rows]).float().mean()
+        for learned, rows in zip(one.learned, board.splits.test, strict=True)
+    ]
+    return float(torch.stack(hits).mean())

@@ -1,0 +1,594 @@
+"""Heads learned many at once are the heads that each would be alone, and are chosen fairly."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, lesson_of, played
+from tiny_models import LIMITS
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from heads.errors import LimitError, RecipeError
+from heads.parts.registry import head
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid import convex, descent
+from heads.pipeline.grid.lesson import class_weights, scaling, stacked
+from heads.pipeline.grid.play import Played
+from heads.pipeline.grid.stack import Noise, Stack, can_stack
+from heads.pipeline.grid.units import recipes_of, units
+from heads.pipeline.loading import load
+from heads.recipe import Value
+from heads.settings import Contest, Limits
+
+CLASSES = 3
+OF_EVERY_KIND = (
+    "mean+linear", "mean+gpt2", "mean+logistic", "mean+roberta", "mean+modernbert",
+    "mean+multi_sample_dropout", "mean+ridge", "mean+centroid", "mean+cosine", "mean+knn",
+)  # fmt: skip
+STACKED = [name for name in head if name != "knn"]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps, for what does not depend on how much is learned."""
+    monkeypatch.setattr(descent, "STEPS", 30)
+    monkeypatch.setattr(descent, "EPOCHS", (2, 5))
+
+
+def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Sequential:
+    """A head whose every number is drawn, its biases and norms too."""
+    with Dice(seed).rolling():
+        chain = head[name].make(width, CLASSES, **options)
+        for tensor in chain.state_dict().values():
+            tensor.add_(torch.randn_like(tensor) * 0.1)
+    return chain
+
+
+# Several copies as one
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
+    chains = [made(name, seed) for seed in range(3)]
+    assert can_stack(chains[0])
+    stack = Stack(chains, seed=0)
+    values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        found = stack.logits(values, training=False)
+        for number, chain in enumerate(chains):
+            wanted = chain.eval()(values[number])
+            assert torch.allclose(found[number], wanted, atol=1e-5), name
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
+    chains = [made(name, seed) for seed in range(2)]
+    stack = Stack(chains, seed=0)
+    for number, chain in enumerate(chains):
+        state = stack.state(number)
+        assert list(state) == list(chain.state_dict())
+        for key, tensor in chain.state_dict().items():
+            assert torch.equal(state[key], tensor)
+            assert state[key].is_contiguous()
+    state = stack.state(0)
+    for tensor in state.values():
+        tensor.zero_()  # what came out is no view of what is learned
+    assert any(tensor.any() for tensor in stack.state(0).values())
+
+
+def test_what_a_stack_cannot_compute_is_known() -> None:
+    across = (nn.Softmax(dim=1), nn.Softmin(dim=1), nn.Softmax2d(), nn.LogSoftmax(dim=1), nn.GLU())
+    learned = (nn.BatchNorm1d(WIDTH), nn.PReLU(), nn.Conv1d(1, 1, 1), nn.Bilinear(2, 2, 2))
+    others = (nn.RReLU(), nn.LayerNorm(WIDTH, elementwise_affine=False))
+    for layer in (*across, *learned, *others):
+        assert not can_stack(nn.Sequential(nn.Linear(WIDTH, WIDTH), layer)), layer
+    assert not can_stack(head["knn"].make(WIDTH, CLASSES))
+    assert can_stack(nn.Sequential(nn.Linear(WIDTH, 4), nn.SiLU(), nn.Sequential(nn.Dropout(0.5))))
+
+
+def without_dropout(name: str) -> dict[str, float]:
+    return {option: 0.0 for option in head[name].options if "dropout" in option}
+
+
+@pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
+def test_copies_learn_what_each_would_learn_alone(name: str) -> None:
+    """Each with its own rows, order, step size and decay; in double precision, without dropout."""
+    vectors, targets = blobs(90, CLASSES, seed=3)
+    lesson = lesson_of(vectors.double(), targets, CLASSES)
+    rows = [torch.arange(0, 60), torch.arange(20, 80), torch.arange(30, 90)]
+    choices = [
+        descent.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
+        for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
+    ]
+    seeds, schedule = [5, 6, 7], descent.Plan(batch=16, epochs=3)
+    chains = [made(name, seed, **without_dropout(name)).double() for seed in seeds]
+    scales = [
+        scaling(lesson, own, standardise=choice.standardise, centred=True)
+        for own, choice in zip(rows, choices, strict=True)
+    ]
+    stack = Stack(chains, seed=0)
+    steps = descent.descend(stack, lesson, rows, stacked(scales), choices, seeds, schedule)
+    assert list(steps) == [1, 2, 3]
+    for number, chain in enumerate(chains):
+        own, scale = rows[number], scales[number]
+        values = (vectors.double() - scale.shift) * scale.gain
+        _alone(chain, values, targets, own, choices[number], seeds[number], schedule)
+        with torch.no_grad():
+            stacked_logits = descent.scored(stack, lesson, rows, stacked(scales))[number]
+            assert torch.allclose(stacked_logits, chain.eval()(values[own]), atol=1e-5), name
+            for key, tensor in stack.state(number).items():
+                assert torch.allclose(tensor, chain.state_dict()[key], atol=1e-5), (name, key)
+
+
+def _alone(
+    chain: nn.Sequential,
+    values: Tensor,
+    targets: Tensor,
+    rows: Tensor,
+    choice: descent.Choice,
+    seed: int,
+    schedule: descent.Plan,
+) -> None:
+    """The same training with nothing but torch."""
+    optimizer = torch.optim.AdamW(
+        chain.train().parameters(), lr=choice.learning_rate, weight_decay=choice.weight_decay
+    )
+    dice, done = torch.Generator().manual_seed(seed), 0
+    total = schedule.epochs * math.ceil(len(rows) / schedule.batch)
+    for _ in range(schedule.epochs):
+        for batch in rows[torch.randperm(len(rows), generator=dice)].split(schedule.batch):
+            optimizer.param_groups[0]["lr"] = choice.learning_rate * (1 - done / total)
+            optimizer.zero_grad()
+            logits = chain(values[batch])
+            logits = logits if logits.dim() == 2 else logits.mean(dim=0)
+            cross_entropy(logits, targets[batch]).backward()
+            optimizer.step()
+            done += 1
+
+
+def test_weights_of_rows_count_in_the_gradient() -> None:
+    vectors, targets = blobs(60, CLASSES)
+    weights = torch.rand(60, generator=torch.Generator().manual_seed(2)) + 0.1
+    lesson = lesson_of(vectors, targets, CLASSES, weights)
+    chain = made("linear", 0, dropout=0.0)
+    stack = Stack([chain, chain], seed=0)
+    batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
+    descent._loss(stack.logits(lesson.of(batch), training=True), lesson, batch).backward()
+    stack.collect()
+    for number, copy in enumerate(stack.copies):
+        chain.zero_grad()
+        own = batch[number]
+        losses = cross_entropy(chain(vectors[own]), targets[own], reduction="none")
+        ((losses * weights[own]).sum() / weights[own].sum()).backward()
+        for parameter, alone in zip(copy, chain.parameters(), strict=True):
+            grad = parameter.grad.T if parameter.shape != alone.shape else parameter.grad
+            assert torch.allclose(grad, alone.grad, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
+    noise = Noise(seed=3)
+    ones = torch.ones(50, 40)
+    drawn = torch.stack([noise.drop(ones, share) for _ in range(200)])
+    assert float((drawn == 0).float().mean()) == pytest.approx(share, abs=0.02)
+    assert float(drawn.mean()) == pytest.approx(1.0, abs=0.02)
+    kept = drawn[drawn > 0]
+    assert torch.allclose(kept, torch.full_like(kept, 1 / (1 - share)))
+    assert not torch.equal(drawn[0], drawn[1])
+    again = Noise(seed=3)
+    assert torch.equal(again.drop(ones, share), drawn[0])
+
+
+def test_several_samples_of_dropout_are_one_head_in_use() -> None:
+    chains = [made("multi_sample_dropout", seed) for seed in range(2)]
+    stack = Stack(chains, seed=0)
+    values = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(1))
+    learning, using = (stack.logits(values, training=now) for now in (True, False))
+    assert learning.shape == (5, 2, 6, CLASSES)
+    assert using.shape == (2, 6, CLASSES)
+    assert not torch.allclose(learning[0], learning[1])
+    linear = [head["linear"].make(WIDTH, CLASSES) for _ in chains]
+    for one, chain in zip(linear, chains, strict=True):
+        one.load_state_dict(chain.state_dict())
+    assert torch.allclose(using, Stack(linear, seed=0).logits(values, training=False), atol=1e-6)
+
+
+# The convex ones
+
+
+def settled(
+    vectors: Tensor, targets: Tensor, strength: float, weights: Tensor | None = None
+) -> LogisticRegression:
+    counts = None if weights is None else weights.numpy()
+    model = LogisticRegression(C=strength, max_iter=10_000, tol=1e-10)
+    return model.fit(vectors.numpy(), targets.numpy(), sample_weight=counts)
+
+
+def problems_of(
+    vectors: Tensor, targets: Tensor, strengths: list[float], weights: Tensor | None = None
+) -> convex.Problems:
+    classes, k = int(targets.max()) + 1, len(strengths)
+    # Two logits of two classes share what one has in scikit-learn.
+    twice = 0.5 if classes == 2 else 1.0
+    counts = torch.ones(len(targets)) if weights is None else weights
+    return convex.Problems(
+        vectors=vectors,
+        targets=targets,
+        weights=counts[:, None].expand(-1, k).contiguous(),
+        strength=torch.tensor(strengths) * twice,
+        gain=torch.ones(k, vectors.shape[1]),
+        bias=True,
+        classes=classes,
+    )
+
+
+def loss_of(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
+    losses = cross_entropy(logits.double(), targets, reduction="none")
+    return float(losses.mean() if weights is None else (losses * weights).sum() / weights.sum())
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("standardised", [True, False])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_optimum_is_that_of_scikit_learn(
+    classes: int, standardised: bool, balanced: bool
+) -> None:
+    raw, targets = blobs(300, classes, apart=0.4, width=12, seed=classes)
+    if balanced:  # a rare class
+        kept = (targets != 0) | (torch.arange(300) % 5 == 0)
+        raw, targets = raw[kept], targets[kept]
+    rows = torch.arange(len(targets))
+    weights = class_weights(targets, rows, classes) if balanced else None
+    scale = scaling(lesson_of(raw, targets, classes), rows, standardise=True, centred=True)
+    vectors = (raw - scale.shift) * scale.gain
+    if not standardised:
+        vectors = raw / raw.std()
+    strengths = [0.03, 1.0]
+    found = convex.solve(
+        problems_of(vectors, targets, strengths, weights), iterations=2_000, check=lambda: None
+    )
+    for strength, weight, bias in zip(strengths, *found, strict=True):
+        model = settled(vectors, targets, strength, weights)
+        shares = torch.from_numpy(model.predict_log_proba(vectors.numpy()))
+        logits = vectors @ weight.T + bias
+        assert logits.log_softmax(dim=1).exp().numpy() == pytest.approx(
+            shares.exp().numpy(), abs=0.01
+        )
+        sure = shares.exp().topk(2, dim=1).values
+        clear = sure[:, 0] - sure[:, 1] > 0.02
+        assert torch.equal(logits.argmax(dim=1)[clear], shares.argmax(dim=1)[clear])
+        assert _objective(weight, bias, vectors, targets, strength, weights) == pytest.approx(
+            _objective_of(model, vectors, targets, strength, weights), rel=1e-4
+        )
+
+
+def _objective(
+    weight: Tensor,
+    bias: Tensor,
+    vectors: Tensor,
+    targets: Tensor,
+    strength: float,
+    weights: Tensor | None,
+) -> float:
+    total = len(targets) if weights is None else float(weights.sum())
+    twice = 0.5 if len(weight) == 2 else 1.0
+    penalty = float(weight.double().square().sum()) / 2 / (strength * twice * total)
+    return loss_of(vectors @ weight.T + bias, targets, weights) + penalty
+
+
+def _objective_of(
+    model: LogisticRegression,
+    vectors: Tensor,
+    targets: Tensor,
+    strength: float,
+    weights: Tensor | None,
+) -> float:
+    """The same objective at scikit-learn's answer; its one logit of two classes becomes two."""
+    coefficients, intercept = model.coef_, model.intercept_
+    if len(coefficients) == 1:
+        coefficients = np.concatenate([-coefficients, coefficients]) / 2
+        intercept = np.concatenate([-intercept, intercept]) / 2
+    weight, bias = (torch.from_numpy(part).float() for part in (coefficients, intercept))
+    return _objective(weight, bias, vectors, targets, strength, weights)
+
+
+def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
+    vectors, targets = blobs(200, 4, apart=0.3, width=10)
+    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    strengths = [0.01, 0.1, 1.0]
+    together = problems_of(vectors, targets, strengths)
+    half = (torch.arange(200) < 100).float()
+    together = replace(together, weights=torch.stack([torch.ones(200), half, 1 - half], dim=1))
+    weight, bias = convex.solve(together, iterations=2_000, check=lambda: None)
+    for number in range(3):
+        rows = together.weights[:, number] > 0
+        alone = problems_of(vectors[rows], targets[rows], strengths[number : number + 1])
+        w, b = convex.solve(alone, iterations=2_000, check=lambda: None)
+        logits, wanted = vectors @ weight[number].T + bias[number], vectors @ w[0].T + b[0]
+        assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
+
+
+def test_no_bias_means_none() -> None:
+    vectors, targets = blobs(150, 3, width=8)
+    problems = replace(problems_of(vectors / vectors.std(), targets, [0.1]), bias=False)
+    weight, bias = convex.solve(problems, iterations=2_000, check=lambda: None)
+    assert not bias.any()
+    model = LogisticRegression(C=0.1, max_iter=10_000, tol=1e-10, fit_intercept=False)
+    model.fit((vectors / vectors.std()).numpy(), targets.numpy())
+    logits = vectors / vectors.std() @ weight[0].T
+    wanted = torch.from_numpy(model.predict_proba((vectors / vectors.std()).numpy()))
+    assert torch.allclose(logits.softmax(dim=1).double(), wanted.double(), atol=0.01)
+
+
+def test_solving_can_be_ended_at_any_step() -> None:
+    vectors, targets = blobs(100)
+    steps = []
+
+    def check() -> None:
+        steps.append(0)
+        if len(steps) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        convex.solve(problems_of(vectors, targets, [1.0]), iterations=99, check=check)
+
+
+# What a cell of the grid is
+
+
+@pytest.fixture(scope="module")
+def poolerless(tiny: Callable[..., Path]) -> Backbone:
+    """A base model from whose checkpoint no head begins."""
+    return load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
+    small: Backbone, recipe: str, weighted: bool
+) -> None:
+    vectors, targets = blobs(160, seed=4)
+    contest = Contest(seeds=2, class_weights=weighted)
+    board = board_of(vectors, targets, contest)
+    (one,) = played([recipe], small, board).values()
+    for learned, rows in zip(one.learned, board.splits.test, strict=True):
+        options = {n: v for n, v in one.chosen.items() if n in one.unit.order.head.options}
+        chain = one.unit.order.head.make(WIDTH, CLASSES, **options).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            logits = chain(vectors[rows])
+        assert torch.allclose(logits, learned.logits, rtol=1e-3, atol=2e-3)
+        assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert"])
+def test_a_scaling_of_the_input_is_folded_into_the_head(
+    small: Backbone, recipe: str, standardise: bool
+) -> None:
+    vectors, targets = blobs(120, seed=13)
+    board = board_of(vectors, targets, Contest(seeds=2))
+    (unit,) = cells([recipe], small, board)
+    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
+    if "roberta" in recipe or "modernbert" in recipe:
+        chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
+        chosen |= {"epochs": 2, "planned": 2}
+    lesson = board.lesson("mean", threading.Event())
+    found = unit.learner.learn(lesson, chosen, board.splits.train, board.splits.test, [0, 1])
+    for learned, rows in zip(found, board.splits.test, strict=True):
+        chain = unit.order.head.make(WIDTH, CLASSES).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("top", ["linear", "gpt2"])
+def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
+    small: Backbone, classes: int, standardise: bool, top: str
+) -> None:
+    vectors, targets = blobs(200, classes, apart=0.3, seed=14)
+    rows = torch.arange(200)
+    lesson = lesson_of(vectors, targets, classes)
+    (unit,) = cells([f"mean+{top}"], small, board_of(vectors, targets, Contest(seeds=1)))
+    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
+    (learned,) = unit.learner.learn(lesson, chosen, [rows], [rows], [0])
+    spread = vectors.std(dim=0, correction=0)
+    centre = vectors.mean(dim=0) if top == "linear" else 0  # without a bias nothing is centred
+    scaled = (vectors - centre) / (spread if standardise else spread.mean())
+    model = LogisticRegression(C=0.05, max_iter=10_000, tol=1e-8, fit_intercept=top == "linear")
+    wanted = model.fit(scaled.numpy(), targets.numpy()).predict_proba(scaled.numpy())
+    assert learned.logits.softmax(dim=1).numpy() == pytest.approx(wanted, abs=0.02)
+
+
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
+    board = board_of(*blobs(120, apart=3.0, seed=5), Contest(seeds=1))
+    (one,) = played([recipe], small, board).values()
+    least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
+    assert accuracy(one, board) >= least
+    assert one.tried
+    assert one.rows == len(board.splits.train[0])
+    assert one.seconds > 0
+
+
+def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone) -> None:
+    """Of vectors that tell the true labels apart without a fault."""
+    vectors, targets = blobs(400, 4, apart=3.0, seed=6)
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
+    board = board_of(vectors, targets[order], Contest(seeds=2))
+    scored = sum(len(test) for test in board.splits.test)
+    texts = len(torch.cat(board.splits.test).unique())
+    spread = math.sqrt(0.25 * 0.75 / min(scored, texts))
+    for one in played(OF_EVERY_KIND, small, board).values():
+        assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.unit.name
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: str) -> None:
+    vectors, targets = blobs(160, apart=0.5, seed=7)
+    parts = ["train"] * 90 + ["validation"] * 30 + ["test"] * 40
+    contest = Contest(seeds=2, class_weights=True)
+    turned = targets.clone()
+    turned[120:] = (turned[120:] + 1) % CLASSES
+    (one,) = played([recipe], small, board_of(vectors, targets, contest, parts=parts)).values()
+    (other,) = played([recipe], small, board_of(vectors, turned, contest, parts=parts)).values()
+    assert one.chosen == other.chosen
+    assert one.tried == other.tried
+    for mine, theirs in zip(one.learned, other.learned, strict=True):
+        assert torch.equal(mine.logits, theirs.logits)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_best_on_development_rows_is_chosen(small: Backbone) -> None:
+    board = board_of(*blobs(200, apart=0.3, seed=8), Contest(seeds=1))
+    for one in played(OF_EVERY_KIND, small, board).values():
+        best = max(one.tried, key=lambda point: (point.accuracy, -point.loss))
+        top = [point.settings for point in one.tried if point.accuracy == best.accuracy]
+        assert dict(one.chosen) in [dict(settings) for settings in top], one.unit.name
+
+
+def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
+    board = board_of(*blobs(160), Contest(seeds=1))
+    recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
+    logistic, ridge, knn = played(recipes, small, board).values()
+    assert {point.settings["C"] for point in logistic.tried} == {0.5}
+    assert len(ridge.tried) == len(knn.tried) == 1
+    assert "alpha" not in ridge.chosen
+    assert "k" not in knn.chosen
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("mean+bert", "mean+xlnet"),
+        ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
+        ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
+        ("mean+xlnet?activation=gelu", "mean+deberta"),
+        ("mean+eurobert", "mean+deberta?dropout=0.0"),
+        ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
+    ],
+)
+def test_the_same_layers_under_two_names_have_the_same_numbers(
+    poolerless: Backbone, one: str, other: str
+) -> None:
+    board = board_of(*blobs(120, apart=0.5, seed=9), Contest(seeds=2))
+    mine, theirs = played([one, other], poolerless, board).values()
+    assert {name: mine.chosen[name] for name in mine.chosen} == dict(theirs.chosen)
+    for a, b in zip(mine.learned, theirs.learned, strict=True):
+        assert torch.equal(a.logits, b.logits)
+
+
+def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
+    vectors, targets = blobs(900, 2, apart=0.22, seed=10)
+    kept = (targets == 0) | (torch.arange(900) % 8 == 0)
+    vectors, targets = vectors[kept], targets[kept]
+    recalls = {}
+    for weighted in (False, True):
+        board = board_of(vectors, targets, Contest(seeds=3, class_weights=weighted))
+        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+            rare = [
+                (learned.logits.argmax(dim=1) == 1)[targets[rows] == 1].float().mean()
+                for learned, rows in zip(one.learned, board.splits.test, strict=True)
+            ]
+            recalls[name, weighted] = float(torch.stack(rare).mean())
+    for name in ("mean+linear", "mean+roberta"):
+        assert recalls[name, True] > recalls[name, False] + 0.15
+
+
+def same(one: Played, other: Played) -> None:
+    assert one.unit.name == other.unit.name
+    assert (one.chosen, one.tried) == (other.chosen, other.tried)
+    for mine, theirs in zip(one.learned, other.learned, strict=True):
+        assert torch.equal(mine.logits, theirs.logits)
+        assert all(torch.equal(mine.state[key], theirs.state[key]) for key in mine.state)
+
+
+@pytest.mark.usefixtures("quick")
+def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
+    vectors, targets = blobs(160, apart=0.5, seed=11)
+    board = board_of(vectors, targets, Contest(seeds=2), readings=("mean", "cls"))
+    recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
+    once = played(recipes, small, board)
+    for workers, order in ((2, recipes), (1, recipes[::-1])):
+        torch.manual_seed(workers)
+        again = played(order, small, board, workers)
+        assert set(again) == set(once)
+        for name in once:
+            same(once[name], again[name])
+    alone = played(["mean+roberta"], small, board)
+    same(once["mean+roberta"], alone["mean+roberta"])
+    other = board_of(vectors, targets, Contest(seeds=2, seed=1), readings=("mean", "cls"))
+    changed = played(["mean+roberta"], small, other)["mean+roberta"]
+    assert not torch.equal(changed.learned[0].state["out_proj.weight"],
+                           once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
+    vectors, targets = blobs(150, apart=0.4, seed=12)
+    parts = ["train"] * 110 + ["test"] * 40
+    board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
+    found = played(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
+    for name, same_numbers in (
+        ("mean+linear", True),
+        ("mean+ridge", True),
+        ("mean+roberta", False),
+    ):
+        first, second = (learned.logits for learned in found[name].learned)
+        assert torch.equal(first, second) is same_numbers
+
+
+# Which cells there are
+
+
+def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
+    small, full = (recipes_of(name, backbone) for name in ("small", "full"))
+    for recipes, poolings, tops in ((small, 4, 4), (full, 8, 8)):
+        assert len(set(recipes)) == len(recipes)
+        assert len({recipe.split("+")[0] for recipe in recipes}) >= poolings
+        assert len({recipe.split("+")[1] for recipe in recipes}) >= tops
+        assert len(units(recipes, backbone, 5, LIMITS)) == len(recipes)
+    assert "mean@3+linear" in full
+    with pytest.raises(RecipeError, match="There is no grid called 'tiny'"):
+        recipes_of("tiny", backbone)
+
+
+def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
+    found = units(["mean+linear", "cls+linear", "mean+linear?dropout=0.1"], small, 3, LIMITS)
+    assert [unit.name for unit in found] == ["mean+linear", "cls+linear"]
+
+
+def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
+    found = units(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
+    assert [unit.order.reading for unit in found] == ["mean", "mean", "cls", "cls"]
+    assert found[0].parameters == WIDTH * 3 + 3
+
+
+def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
+    with pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"):
+        units(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))
+    with pytest.raises(RecipeError, match="No recipe is chosen"):
+        units([], small, 3, LIMITS)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
+    recipes = recipes_of("small", small)
+    readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
+    board = board_of(*blobs(90, apart=2.0), Contest(seeds=1), readings=readings)
+    assert len(cells(recipes, small, board)) == 16
+    assert len(played(recipes, small, board)) == 16

@@ -1,0 +1,167 @@
+"""Units on several threads: told in order, ended at once, and nothing is swallowed."""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+
+import pytest
+import torch
+from small_boards import blobs, board_of, cells
+
+from heads.errors import RecipeError
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.lesson import Lesson, Stopped
+from heads.pipeline.grid.play import Board, Failed, Job, Played, Trying, play, seeds_of, unit_job
+from heads.settings import Contest
+
+RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
+
+
+@pytest.fixture(scope="module")
+def board() -> Board:
+    vectors, targets = blobs(120)
+    return board_of(vectors, targets, Contest(seeds=2), readings=("mean", "cls", "max"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays() -> Iterator[None]:
+    """No thread of the grid outlives its test, and torch has as many threads as before."""
+    threads = torch.get_num_threads()
+    yield
+    assert working() == []
+    assert torch.get_num_threads() == threads
+
+
+def working() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("grid")]
+
+
+def waiting(lesson: Lesson, tell: Callable[[object], None]) -> object:
+    """Work that ends only when it is asked to."""
+    tell("begun")
+    while True:
+        lesson.check()
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_cell_is_told_of_once_after_its_curve(
+    small: Backbone, board: Board, workers: int
+) -> None:
+    found = cells(RECIPES, small, board)
+    curves: dict[str, list[object]] = {unit.name: [] for unit in found}
+    ended = []
+    for event in play([unit_job(unit, board) for unit in found], board, workers):
+        if isinstance(event, Trying):
+            assert event.name not in ended
+            curves[event.name].append(event.point)
+        else:
+            assert isinstance(event, Played)
+            assert list(event.tried) == curves[event.unit.name]
+            assert len(event.learned) == len(seeds_of(board)) == 2
+            ended.append(event.unit.name)
+    assert sorted(ended) == sorted(RECIPES)
+
+
+def test_no_jobs_are_no_events(board: Board) -> None:
+    assert list(play([], board, 2)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_closing_ends_all_threads_within_a_second(board: Board, workers: int) -> None:
+    jobs = [Job(name="a cell", reading="mean", work=waiting) for _ in range(8)]
+    events = play(jobs, board, workers)
+    assert isinstance(events, Generator)
+    assert next(events) == "begun"
+    assert working()
+    begun = time.perf_counter()
+    events.close()
+    assert time.perf_counter() - begun < 1
+    assert working() == []
+
+
+@pytest.mark.parametrize("recipe", ["mean+roberta", "mean+linear", "mean+knn", "mean+ridge"])
+def test_real_work_on_many_rows_ends_within_a_second(small: Backbone, recipe: str) -> None:
+    vectors, targets = blobs(8_000, 5, apart=0.5)
+    board = board_of(vectors, targets, Contest(seeds=3))
+    jobs = [unit_job(unit, board) for unit in cells([recipe], small, board)]
+    for moment in (0.0, 0.2):
+        events = play(jobs, board, 1)
+        assert isinstance(events, Generator)
+        next(events)
+        time.sleep(moment)
+        begun = time.perf_counter()
+        events.close()
+        assert time.perf_counter() - begun < 1
+        assert working() == []
+
+
+def works(lesson: Lesson, tell: Callable[[object], None]) -> object:
+    return "done"
+
+
+def test_what_goes_wrong_in_a_job_is_told_and_the_others_go_on(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(lesson: Lesson, tell: Callable[[object], None]) -> object:
+        raise ZeroDivisionError("in a job")
+
+    def refuses(lesson: Lesson, tell: Callable[[object], None]) -> object:
+        raise RecipeError("It does not fit.", "Leave it out.")
+
+    jobs = [Job(name="a cell", reading="mean", work=work) for work in (breaks, refuses, works)]
+    jobs += [Job(name="another", reading="weighted", work=works)]  # a reading that is not there
+    *failed, missing = [event for event in play(jobs, board, 1) if event != "done"]
+    assert [event.says for event in failed if isinstance(event, Failed)] == [
+        "a cell could not be trained (ZeroDivisionError: in a job).",
+        "a cell could not be trained: It does not fit. Leave it out.",
+    ]
+    assert isinstance(missing, Failed)
+    assert (missing.name, "KeyError" in missing.says) == ("another", True)
+    assert "in a job" in caplog.text  # with all that is needed to find the fault
+    assert "It does not fit" not in caplog.text
+
+
+def test_what_ends_the_program_reaches_the_caller(board: Board) -> None:
+    def leaves(lesson: Lesson, tell: Callable[[object], None]) -> object:
+        raise SystemExit(3)
+
+    found = []
+    jobs = [Job(name="a cell", reading="mean", work=work) for work in (works, works, leaves)]
+    with pytest.raises(SystemExit):
+        found.extend(play([*jobs, *jobs], board, 1))
+    assert found == ["done"] * 2
+
+
+def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
+    small: Backbone, board: Board
+) -> None:
+    found = cells(RECIPES, small, board)
+    for count in (1, 2, 5):
+        events = play([unit_job(unit, board) for unit in found], board, 2)
+        for _ in range(count):
+            next(events)
+        del events  # as a reader does who forgets it
+        assert working() == []
+
+
+def test_a_lesson_is_loaded_once_for_all_its_cells(
+    small: Backbone, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    lesson = Board.lesson
+    monkeypatch.setattr(
+        Board, "lesson", lambda self, *given: loaded.append(given[0]) or lesson(self, *given)
+    )
+    list(play([unit_job(unit, board) for unit in cells(RECIPES, small, board)], board, 2))
+    assert sorted(loaded) == ["cls", "max", "mean"]
+
+
+def test_a_check_after_the_stop_ends_the_work(board: Board) -> None:
+    stop = threading.Event()
+    lesson = board.lesson("mean", stop)
+    lesson.check()
+    stop.set()
+    with pytest.raises(Stopped):
+        lesson.check()
+    assert lesson.of(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 32)

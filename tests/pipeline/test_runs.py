@@ -1,0 +1,885 @@
+"""A run: whole on disk at every moment, resumed without a difference, and no broken one a crash."""
+
+import contextlib
+import csv
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import LIMITS, rewrite, save_tiny
+
+from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.parts.samples import SAMPLES
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import build
+from heads.pipeline.grid import descent
+from heads.pipeline.grid.learn_solved import Solved
+from heads.pipeline.grid.play import Trying
+from heads.pipeline.loading import load
+from heads.pipeline.measure.curve import SHARES
+from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs import learning_curve, running
+from heads.pipeline.runs.cell import kept, said
+from heads.pipeline.runs.disagreement import disagreements
+from heads.pipeline.runs.folder import NAME, RunFolder, all_runs, find, new_folder
+from heads.pipeline.runs.heads_of import classifier
+from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+from heads.pipeline.runs.listing import facts_of
+from heads.pipeline.runs.preparing import Done
+from heads.pipeline.runs.running import begin, stopped, working
+from heads.pipeline.table import Data, read
+from heads.pipeline.training import Progress
+from heads.settings import PUBLIC, Contest, Limits, runs_folder
+
+# A head of every way of learning; the last one learns what it reads.
+RECIPES = (
+    "mean+linear", "cls+logistic", "mean+roberta", "mean+ridge", "cls+knn", "attention+linear",
+)  # fmt: skip
+FEW = ("mean+linear", "mean+roberta", "cls+ridge")
+CONTEST = Contest(seeds=2)
+TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
+
+
+@pytest.fixture(autouse=True)
+def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs of a test are its own, and little is learned: no test here is about quality."""
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(descent, "STEPS", 30)
+    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+
+
+def order_of(run: RunFolder) -> list[str]:
+    """The cells by their numbers: those of one reading stand side by side."""
+    return list(question.load(run).recipes)
+
+
+def rows_of(sample: str, count: int) -> list[dict[str, str]]:
+    with SAMPLES[sample].path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))[:count]
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """A hundred rows of a sample."""
+    folder = tmp_path_factory.mktemp("data")
+    return read(write_rows(folder / "mine.csv", rows_of("sentiment", 100)), LIMITS)
+
+
+@pytest.fixture
+def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
+    """Begins a run on a tiny base model."""
+
+    def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
+        given = {"contest": CONTEST, "model": str(tiny()), "limits": LIMITS} | settings
+        return begin(given.pop("data", data), recipes=recipes, **given)
+
+    return begun
+
+
+def finished(run: RunFolder) -> Leaderboard:
+    *_, found = working(run, LIMITS)
+    assert isinstance(found, Leaderboard)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tiny: Callable[..., Path], data: Data, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunFolder, list[running.Event]]:
+    """A run of every kind of head, worked without a break, and its events; never to be changed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(descent, "STEPS", 30)
+        patch.setattr(descent, "EPOCHS", (2, 4))
+        run = begin(
+            data, recipes=RECIPES, contest=CONTEST, model=str(tiny()), limits=LIMITS, out=out
+        )
+        return run, list(working(run, LIMITS))
+
+
+def bare(values: Any) -> Any:
+    """Without what depends on the clock or on where it lies."""
+    if isinstance(values, dict):
+        return {key: bare(value) for key, value in values.items() if key not in TIMES}
+    return [bare(value) for value in values] if isinstance(values, (list, tuple)) else values
+
+
+def tensors(run: RunFolder) -> dict[str, bytes]:
+    """Every answer and every head, to the byte."""
+    return {
+        str(path.relative_to(run.path)): path.read_bytes()
+        for path in sorted(run.path.rglob("*.safetensors"))
+    }
+
+
+# A whole run
+
+
+def test_a_run_tells_what_it_does_and_ends_in_its_leaderboard(whole) -> None:
+    run, events = whole
+    done = [event for event in events if isinstance(event, Done)]
+    assert [event.cell.name for event in done[:2]] == list(BASELINES)
+    assert sorted(event.cell.name for event in done[2:]) == sorted(RECIPES)
+    assert [event.done for event in done] == list(range(1, 9))
+    assert {event.planned for event in done} == {8}
+    tried = {event.name for event in events if isinstance(event, Trying)}
+    assert tried == set(RECIPES)
+    shares = [event.share for event in events if isinstance(event, Progress)]
+    assert all(0 <= share <= 1 for share in shares)
+    found = events[-1]
+    assert isinstance(found, Leaderboard)
+    assert found.state == "finished"
+    assert len(found.cells) == found.planned == 8
+    assert found.reference == "mean+linear"
+    assert found.rows == 100
+    assert found.verdict[0].endswith(".")
+    assert found.seconds > 0
+    assert (run.read("end.json")["state"], found.run) == ("finished", run.id)
+
+
+def test_what_lies_on_disk_is_what_was_told(whole) -> None:
+    run, events = whole
+    found = events[-1]
+    again = leaderboard(run)
+    assert again.as_json() == found.as_json()
+    kept_values = run.read("leaderboard.json")
+    wanted = json.loads(json.dumps(found.as_json()))
+    for cell in wanted["cells"]:
+        del cell["confusion"]  # it may be large, and lies beside the cell
+    assert kept_values == wanted
+    for event in events:
+        if isinstance(event, Done):
+            cell = again.cell(event.cell.name)
+            assert cell.measures.accuracy == event.cell.measures.accuracy
+            assert cell.chosen == dict(event.cell.chosen)
+            assert cell.tried == event.cell.tried
+
+
+def test_the_json_of_a_run_has_the_documented_shape(whole) -> None:
+    values = leaderboard(whole[0]).as_json()
+    assert {"best", "verdict", "cells", "seconds", "forward_seconds", "protocol"} <= set(values)
+    json.dumps(values, allow_nan=False)
+    assert isinstance(values["verdict"], str)
+    for cell in values["cells"]:
+        assert {"recipe", "accuracy", "low", "high", "macro_f1", "f1", "log_loss", "brier"} <= set(
+            cell
+        )
+        assert {"calibration_error", "confusion", "parameters", "train_seconds"} <= set(cell)
+        assert 0 <= cell["low"] <= cell["accuracy"] <= cell["high"] <= 1
+        assert len(cell["confusion"]) == len(values["classes"]) == 3
+        assert (cell["recipe"] in BASELINES) == cell["baseline"]
+        assert cell["baseline"] or cell["latency_ms"] > 0
+
+
+def test_answers_kept_are_those_measured(whole, data: Data) -> None:
+    run, _ = whole
+    targets = torch.tensor([target for (target,) in data.corpus.targets])
+    for number, name in enumerate([*order_of(run), *BASELINES]):
+        cell, told = kept(run, number), said(run, number, name)
+        assert cell is not None
+        each = [
+            float((classes == targets[rows]).float().mean())
+            for rows, classes in zip(told.answers.rows, told.answers.classes, strict=True)
+        ]
+        assert cell.measures.accuracies == pytest.approx(each)
+        for sure in told.confidence:
+            assert ((sure > 0.3) & (sure <= 1)).all()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_head_of_a_run_answers_texts_as_its_stored_answers_say(whole, data: Data, name) -> None:
+    run, _ = whole
+    told = said(run, order_of(run).index(name), name)
+    rows, classes = told.answers.rows[0].tolist(), told.answers.classes[0].tolist()
+    head = classifier(run, name, LIMITS)
+    texts = [data.corpus.texts[row] for row in rows]
+    predicted = head.predict(texts)
+    # Token states are kept in 16 bits, so an answer on the edge may tip over.
+    equal = [
+        found == (data.corpus.classes[own],) for found, own in zip(predicted, classes, strict=True)
+    ]
+    assert sum(equal) >= len(equal) - (name == "attention+linear")
+    sure = head.probabilities(texts).amax(dim=1)
+    assert torch.allclose(sure, told.confidence[0], atol=5e-3)
+    cell = leaderboard(run).cell(name)
+    assert head.head.scores is not None
+    assert head.head.scores.accuracy == cell.measures.accuracy
+    assert head.head.chosen == dict(cell.chosen)
+    assert head.head.trained_on == "mine"
+
+
+def test_two_runs_of_one_question_have_the_same_numbers(whole, start) -> None:
+    again = start(RECIPES)
+    assert bare(finished(again).as_json()) == bare(leaderboard(whole[0]).as_json())
+    assert tensors(again) == tensors(whole[0])
+
+
+def test_another_seed_is_another_run(whole, start) -> None:
+    found = finished(start(FEW, contest=Contest(seeds=2, seed=9, curve=False)))
+    mine, theirs = (one.cell("mean+linear").measures for one in (found, leaderboard(whole[0])))
+    assert mine.accuracies != theirs.accuracies
+
+
+# Stopped and resumed
+
+
+def moments(events: Sequence[running.Event]) -> list[int]:
+    """The first and the last of every stretch of alike events."""
+    kinds = [getattr(event, "says", type(event).__name__)[:12] for event in events]
+    ends = {n for n in range(1, len(kinds)) if kinds[n] != kinds[n - 1]}
+    return sorted({1, *ends, *(n + 1 for n in ends), len(kinds) - 1} - {0, len(kinds)})
+
+
+def test_a_run_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
+    unbroken = start()
+    events = list(working(unbroken, LIMITS))
+    wanted, places = bare(leaderboard(unbroken).as_json()), moments(events)
+    assert len(places) >= 10
+    for place in places[:: max(1, len(places) // 6)]:
+        run = start()
+        stream = working(run, LIMITS)
+        assert isinstance(stream, Generator)
+        for _ in range(place):
+            next(stream)
+        begun = time.perf_counter()
+        stream.close()
+        assert time.perf_counter() - begun < 1
+        assert run.read("end.json")["state"] == "stopped"
+        assert leaderboard(run).state == "stopped"
+        before = {name: (run.path / name).read_bytes() for name in done_of(run)}
+        assert bare(finished(run).as_json()) == wanted, place
+        assert tensors(run) == tensors(unbroken)
+        assert {name: (run.path / name).read_bytes() for name in before} == before
+
+
+def done_of(run: RunFolder) -> list[str]:
+    return [str(path.relative_to(run.path)) for path in sorted(run.path.glob("cells/*.json"))]
+
+
+def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
+    wanted, run = bare(finished(start()).as_json()), start()
+    dice, seconds, resumed = random.Random(1), 0.0, 0
+    last: running.Event | None = None
+    while True:
+        stream = working(run, LIMITS)
+        for event in itertools.islice(stream, dice.randint(1, 12 + 3 * resumed)):
+            last = event
+        if isinstance(last, Leaderboard):
+            break
+        stream.close()  # type: ignore[attr-defined]
+        resumed += 1
+        clock = run.read("end.json")
+        assert clock["seconds"] > seconds  # the time of all resumptions together
+        seconds = clock["seconds"]
+        assert resumed < 60
+    assert resumed >= 3
+    assert bare(last.as_json()) == wanted
+
+
+def test_a_finished_run_that_is_worked_on_again_stays_what_it_is(start) -> None:
+    run = start()
+    first, before = finished(run), tensors(run)
+    events = list(working(run, LIMITS))
+    assert not any(isinstance(event, (Done, Trying)) for event in events)
+    assert bare(events[-1].as_json()) == bare(first.as_json())
+    assert tensors(run) == before
+
+
+def test_a_run_that_is_stopped_shows_what_is_done(start) -> None:
+    run = start()
+    for event in working(run, LIMITS):
+        if isinstance(event, Done) and event.done == 3:
+            break
+    found = leaderboard(run)
+    assert len(found.cells) == 3
+    assert found.planned == 5
+    assert len(found.verdict) >= 1
+    heads = [cell.name for cell in found.cells if not cell.is_baseline]
+    assert found.best == found.reference == heads[0]
+    assert facts_of(run)["cells"] == 3
+    assert facts_of(run)["planned"] == 5
+
+
+def test_a_run_without_a_cell_has_a_leaderboard_too(start) -> None:
+    run = start()
+    found = leaderboard(run)
+    assert (found.cells, found.best, found.state) == ((), "", "unfinished")
+    assert found.verdict == ("No head is done yet.",)
+    json.dumps(found.as_json(), allow_nan=False)
+    assert disagreements(run) == ()
+    stopped(run)
+    assert leaderboard(run).state == "stopped"
+
+
+def test_baselines_alone_have_a_leaderboard_too(start) -> None:
+    run = start()
+    for event in working(run, LIMITS):
+        if isinstance(event, Done) and event.done == 2:
+            break
+    found = leaderboard(run)
+    assert [cell.name for cell in found.cells] == sorted(BASELINES, reverse=True) or len(
+        found.cells
+    ) == 2
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(start) -> None:
+    run = start(contest=Contest(seeds=2, budget_seconds=1))
+    stream, found = working(run, LIMITS), None
+    for found in stream:
+        if isinstance(found, Done) and found.done == 3:
+            time.sleep(1.0)
+    assert isinstance(found, Leaderboard)
+    assert found.state == "stopped"
+    assert found.seconds >= 1
+    assert 3 <= len(found.cells) < found.planned
+    assert run.read("leaderboard.json")["state"] == "stopped"
+
+
+def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
+    start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted, run = bare(finished(start()).as_json()), start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Solved, "learn", lambda *_: 1 / 0)
+        found = finished(run)
+    assert [cell.name for cell in found.cells if not cell.is_baseline] != []
+    assert (len(found.cells), found.planned) == (4, 5)
+    assert found.notes[0].startswith("cls+ridge could not be trained (ZeroDivisionError: ")
+    assert facts_of(run)["cells"] == 4
+    assert "cls+ridge" not in {name for one in disagreements(run) for name, _, _ in one.answers}
+    with pytest.raises(DataError, match=r"has no trained head cls\+ridge"):
+        classifier(run, "cls+ridge", LIMITS)
+    again = finished(run)  # and now it can
+    assert not any("could not be trained" in note for note in again.notes)
+    del wanted["curve"], wanted["curve_says"]
+    assert {name: bare(again.as_json())[name] for name in wanted} == wanted
+
+
+def test_what_a_stop_from_outside_notes(start) -> None:
+    run = start()
+    stream = working(run, LIMITS)
+    next(stream)
+    with pytest.raises(DataError, match="is being worked on"):
+        stopped(run)
+    stream.close()  # type: ignore[attr-defined]
+    (run.path / "end.json").unlink()  # as where the worker was killed
+    stopped(run)
+    assert run.read("end.json")["state"] == "stopped"
+    finished(run)
+    stopped(run)
+    assert run.read("end.json")["state"] == "finished"
+
+
+def test_no_thread_of_a_stopped_run_goes_on(start) -> None:
+    stream = working(start(RECIPES), LIMITS)
+    next(event for event in stream if isinstance(event, Trying))
+    stream.close()  # type: ignore[attr-defined]
+    assert not [one for one in threading.enumerate() if one.name.startswith("grid")]
+
+
+# One worker at a time
+
+
+def test_a_second_worker_is_refused_and_a_run_at_work_is_not_deleted(start) -> None:
+    run = start()
+    stream = working(run, LIMITS)
+    next(stream)
+    assert run.is_busy
+    assert facts_of(run)["state"] == "running"
+    with pytest.raises(DataError, match="is being worked on by another process"):
+        next(iter(working(run, LIMITS)))
+    with pytest.raises(DataError, match="is being worked on"):
+        run.delete()
+    assert (run.path / "run.json").is_file()
+    stream.close()  # type: ignore[attr-defined]
+    assert not run.is_busy
+    run.delete()
+    assert not run.path.exists()
+
+
+def _hold(path: Path, told: Any) -> None:
+    with RunFolder(path=path).held():
+        told.set()
+        time.sleep(60)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the lock is of Unix")
+def test_the_lock_of_a_killed_worker_is_no_obstacle(start) -> None:
+    run, context = start(), multiprocessing.get_context("fork")
+    told = context.Event()
+    other = context.Process(target=_hold, args=(run.path, told))
+    other.start()
+    assert told.wait(20)
+    assert run.is_busy
+    assert other.pid
+    os.kill(other.pid, signal.SIGKILL)
+    other.join(20)
+    assert not run.is_busy
+    assert finished(run).state == "finished"
+
+
+def test_looking_whether_a_run_is_busy_never_turns_a_worker_away(start) -> None:
+    run, over = start(), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            _ = run.is_busy
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for one in lookers:
+        one.start()
+    try:
+        for _ in range(50):
+            with run.held():
+                pass
+    finally:
+        over.set()
+        for one in lookers:
+            one.join()
+
+
+def test_a_run_that_is_gone_is_a_sentence(start) -> None:
+    run = start()
+    shutil.rmtree(run.path)
+    assert not run.is_busy
+    for ask in (lambda: next(iter(working(run, LIMITS))), run.delete, lambda: leaderboard(run)):
+        with pytest.raises(DataError, match=run.id):
+            ask()
+
+
+# What is asked for
+
+
+def test_runs_are_found_by_id_by_beginning_and_by_folder(start, tmp_path: Path) -> None:
+    one, other = start(), start()
+    away = start(out=tmp_path / "elsewhere" / "mine")
+    assert {run.id for run in all_runs()} == {one.id, other.id}
+    assert find(one.id) == one
+    assert find(str(away.path)) == away
+    assert re.fullmatch(r"mine-\d{4}-\d{6}-[0-9a-f]{4}", one.id)
+    with pytest.raises(DataError, match="2 runs begin with 'mine-'"):
+        find("mine-")
+    unlike = next(n for n in range(len(one.id)) if one.id[n] != other.id[n]) + 1
+    assert find(one.id[:unlike]) == one
+    for wrong in ("nothing", "", "..", "../runs", "/", "mine*", one.id + "x"):
+        with pytest.raises(DataError, match="There is no run called"):
+            find(wrong)
+    with pytest.raises(DataError, match="is there already"):
+        start(out=away.path)
+
+
+def test_a_public_run_has_a_name_that_nobody_guesses_and_no_path_opens_one(
+    start, tmp_path: Path
+) -> None:
+    ids = {new_folder("secret", out=None, is_public=True).id for _ in range(20)}
+    assert len(ids) == 20
+    assert all(len(one) >= 22 and NAME.fullmatch(one) and "secret" not in one for one in ids)
+    run = start()
+    away = start(out=tmp_path / "away")
+    assert find(run.id, is_public=True) == run
+    paths = (str(run.path), str(away.path), f"../runs/{run.id}", f"./{run.id}", ".", "..", "")
+    wrong = (run.id[:-1], "mine-", f"{run.id}/", f"{run.id}\n", f"{run.id}\0")
+    for name in (*paths, *wrong):
+        with pytest.raises(DataError, match="There is no such run"):
+            find(name, is_public=True)
+
+
+def test_names_of_data_make_names_of_folders(tmp_path: Path) -> None:
+    for name in ("../../etc/passwd", "ünï cödé", "", "a" * 300, "CON", "x\0y", "-rf"):
+        run = new_folder(name, out=None, is_public=False)
+        assert run.path.parent == runs_folder()
+        assert NAME.fullmatch(run.id)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong", "sentence"),
+    [
+        ({"recipes": ["mean+robert"]}, RecipeError, "Did you mean 'roberta'"),
+        ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
+        ({"recipes": [], "grid": "large"}, RecipeError, "There is no grid called 'large'"),
+        ({"limits": Limits(cells=2)}, LimitError, "at most 2 at once"),
+        ({"model": "/nowhere"}, HeadsError, "no folder /nowhere"),
+    ],
+)
+def test_a_question_that_does_not_fit_leaves_no_run_behind(
+    start, settings, wrong, sentence
+) -> None:
+    with pytest.raises(wrong, match=sentence):
+        start(**settings)
+    assert all_runs() == []
+    assert not runs_folder().exists() or not list(runs_folder().iterdir())
+
+
+def with_corpus(data: Data, **changes: Any) -> Data:
+    return replace(data, corpus=replace(data.corpus, **changes))
+
+
+def test_too_few_rows_and_several_labels_are_refused(start, data: Data) -> None:
+    few = replace(data, corpus=build("few", ["a", "b"], ["x", "y"]))
+    with pytest.raises(DataError, match="2 rows are too few"):
+        start(data=few)
+    many = replace(data, corpus=build("many", ["a", "b"] * 20, ["x|y", "y"] * 20))
+    with pytest.raises(DataError, match="several labels a row"):
+        start(data=many)
+    assert all_runs() == []
+
+
+# Splits, and what the protocol says of them
+
+
+def test_repeated_splits_say_so(start) -> None:
+    found = finished(start(["mean+ridge"], contest=Contest(seeds=2, curve=False)))
+    assert re.fullmatch(
+        r"Split 2 times: learned from \d+ rows \(settings chosen on 15 of them, which are never "
+        r"scored\), and scored on \d+ others\.",
+        found.protocol,
+    )
+
+
+def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_path: Path) -> None:
+    other = read(write_rows(tmp_path / "test.csv", rows_of("sentiment", 140)[100:]), LIMITS)
+    run = start(["mean+ridge", "mean+roberta"], test=other, contest=Contest(seeds=2, curve=False))
+    found = finished(run)
+    assert found.rows == 140
+    assert re.fullmatch(
+        r"Learned 2 times from 100 rows \(settings chosen on 15 of them\), and scored on the 40 "
+        r"rows of the test set\.",
+        found.protocol,
+    )
+    for rows in said(run, 0, "mean+ridge").answers.rows:
+        assert rows.tolist() == list(range(100, 140))
+    assert found.cell("mean+ridge").measures.rows == 40
+    assert run.read("run.json")["account"]["test"]["rows"] == 40
+
+
+def test_a_test_file_beside_a_column_of_splits(start, data: Data, tmp_path: Path) -> None:
+    parts = ("train",) * 60 + ("validation",) * 20 + ("test",) * 20
+    marked = with_corpus(data, parts=parts)
+    rows = rows_of("sentiment", 130)
+    other = read(write_rows(tmp_path / "test.csv", [*rows[:5], *rows[100:]]), LIMITS)
+    run = start(["mean+ridge"], data=marked, test=other, contest=Contest(seeds=1, curve=False))
+    found = finished(run)
+    assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
+    assert "scored on the 35 rows of the test set" in found.protocol
+    assert "20 rows that mine marks for testing are left out." in found.notes
+    assert any(note.startswith("5 of the 35 texts of the test file") for note in found.notes)
+
+
+def test_a_test_file_of_another_kind_is_refused(start, data: Data) -> None:
+    strange = with_corpus(data, name="strange", classes=("negative", "neutral", "zzz"))
+    with pytest.raises(DataError, match="strange has the class 'zzz', which mine has not"):
+        start(test=strange)
+    paired = with_corpus(data, name="paired", pairs=data.corpus.texts)
+    with pytest.raises(DataError, match="Only one of mine and paired has second texts"):
+        start(test=paired)
+
+
+def test_a_test_file_may_lack_a_class(start, data: Data) -> None:
+    corpus = data.corpus
+    places = [row for row, (target,) in enumerate(corpus.targets) if target == 2][:20]
+    one = with_corpus(
+        data,
+        texts=tuple(f"{corpus.texts[row]} Indeed." for row in places),
+        targets=((0,),) * len(places),
+        classes=("positive",),
+        lines=tuple(corpus.lines[row] for row in places),
+    )
+    found = finished(start(["mean+ridge"], test=one, contest=Contest(seeds=1, curve=False)))
+    (cell, *_) = found.cells
+    assert cell.measures.confusion[2].sum() == 20
+    assert cell.measures.confusion[:2].sum() == 0
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_a_column_of_splits_is_respected(start, tmp_path: Path) -> None:
+    rows = [
+        row | {"split": "test" if n >= 80 else "validation" if n >= 60 else "train"}
+        for n, row in enumerate(rows_of("sentiment", 100))
+    ]
+    data = read(write_rows(tmp_path / "split.csv", rows), LIMITS)
+    run = start(["mean+ridge"], data=data, contest=Contest(seeds=1, curve=False))
+    found = finished(run)
+    assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
+    assert said(run, 0, "mean+ridge").answers.rows[0].tolist() == list(range(80, 100))
+
+
+def test_a_few_rows_of_every_class(start) -> None:
+    run = start(["mean+ridge", "mean+linear"], contest=Contest(seeds=3, per_class=8, curve=False))
+    found = finished(run)
+    assert found.protocol.startswith("Learned from 8 rows of every class, drawn 3 times")
+    assert "and scored on" in found.protocol
+    assert len(found.cell("mean+ridge").measures.accuracies) == 3
+
+
+def test_pairs_of_texts_are_compared_too(start, tmp_path: Path) -> None:
+    data = read(write_rows(tmp_path / "pairs.csv", rows_of("pairs", 60)), LIMITS)
+    assert data.corpus.pairs
+    run = start(["mean+linear", "attention+linear"], data=data, contest=Contest(seeds=1))
+    assert len(finished(run).cells) == 4
+    told = disagreements(run)
+    assert all(one.pair for one in told)
+    head = classifier(run, "mean+linear", LIMITS)
+    assert head.predict([data.corpus.texts[0]], [data.corpus.pairs[0]])[0][0] in data.corpus.classes
+
+
+# The learning curve and the disagreements
+
+
+def test_the_learning_curve_ends_in_the_leaderboard(whole) -> None:
+    run, _ = whole
+    found = leaderboard(run)
+    rows = [stage["rows"] for stage in found.curve]
+    assert rows == sorted(set(rows))
+    assert len(rows) == len(SHARES)
+    for stage in found.curve:
+        assert "mean+linear" in stage["accuracies"]
+        assert 3 <= len(stage["accuracies"]) <= 4
+        for one in stage["accuracies"].values():
+            assert 0 <= one["low"] <= one["accuracy"] <= one["high"] <= 1
+    for name, one in found.curve[-1]["accuracies"].items():
+        assert one["accuracy"] == pytest.approx(found.cell(name).measures.accuracy)
+    assert found.curve_says.endswith(".")
+
+
+@pytest.mark.parametrize("parts", [(), ("train",) * 70 + ("test",) * 30])
+def test_the_rows_of_the_curve_lie_within_each_other(parts, data: Data) -> None:
+    corpus = replace(data.corpus, parts=parts)
+    targets = torch.tensor([target for (target,) in corpus.targets])
+    task = question.Task(targets=targets, classes=corpus.classes, groups=torch.arange(100))
+    board: Any = type("Board", (), {})()
+    board.task, board.contest = task, CONTEST
+    board.splits = running.split(targets, task.groups, parts, CONTEST)
+    found = learning_curve._parts(board)
+    assert list(found) == list(SHARES)
+    for seed, train in enumerate(board.splits.train):
+        quarter, half, all_of_them = (set(found[share][seed].tolist()) for share in SHARES)
+        assert quarter < half < all_of_them
+        assert all_of_them == set(train.tolist())
+        assert len(quarter) == pytest.approx(len(train) / 4, abs=3)
+        assert set(targets[sorted(quarter)].tolist()) == {0, 1, 2}
+
+
+def test_no_curve_is_drawn_where_none_is_asked_for(start) -> None:
+    run = start(["mean+ridge"], contest=Contest(seeds=1, curve=False))
+    found = finished(run)
+    assert (found.curve, found.curve_says) == ((), "")
+    assert run.read("curve.json") is None
+
+
+def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
+    run, _ = whole
+    found = disagreements(run)
+    assert 0 < len(found) <= 20
+    shares = [one.share for one in found]
+    assert shares == sorted(shares, reverse=True)
+    lines = dict(zip(data.corpus.lines, range(100), strict=True))
+    tested = set(said(run, 0, order_of(run)[0]).answers.rows[0].tolist())
+    for one in found:
+        row = lines[one.line]
+        assert row in tested
+        assert one.text == data.corpus.texts[row]
+        assert one.label == data.corpus.classes[data.corpus.targets[row][0]]
+        assert [name for name, _, _ in one.answers] == order_of(run)
+        answers = [answer for _, answer, _ in one.answers]
+        commonest = max(map(answers.count, answers))
+        assert one.share == pytest.approx(1 - commonest / len(answers))
+        assert commonest < len(answers)
+    told = [said(run, number, name).answers.classes[0] for number, name in enumerate(RECIPES)]
+    parted = sum(len(set(column)) > 1 for column in torch.stack(told).T.tolist())
+    assert len(disagreements(run, most=100)) == parted
+    two = disagreements(run, names=RECIPES[:2], most=3)
+    assert len(two) <= 3
+    assert all(len(one.answers) == 2 for one in two)
+    assert disagreements(run, names=RECIPES[:1]) == ()
+
+
+# What the numbers mean
+
+
+def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
+    backbone: Backbone, tmp_path: Path
+) -> None:
+    rows = rows_of("intents", 200)
+    labels = [("yes", "no")[n % 2] for n in range(200)]
+    random.Random(3).shuffle(labels)
+    shuffled = [{"text": row["text"], "label": one} for row, one in zip(rows, labels, strict=True)]
+    data = read(write_rows(tmp_path / "shuffled.csv", shuffled), LIMITS)
+    recipes = ["mean+linear", "cls+bert", "mean+roberta", "mean+ridge", "mean+knn"]
+    run = begin(data, recipes=recipes, contest=Contest(seeds=3, curve=False), limits=LIMITS)
+    found = finished(run)
+    for cell in found.cells:
+        assert cell.measures.low <= 0.5 <= cell.measures.high, cell.name
+        assert abs(cell.measures.accuracy - 0.5) < 0.14, cell.name
+        for difference in (cell.to_best, cell.to_reference):
+            assert difference is None or not difference.differs
+    assert found.verdict[0].startswith("No head is shown to be better than `mean+linear`")
+    assert any("No head is shown to be better than TF-IDF" in one for one in found.verdict[1:])
+
+
+def test_two_names_of_the_same_layers_are_never_called_different(
+    start, tiny: Callable[..., Path]
+) -> None:
+    run = start(
+        ["mean+bert", "mean+xlnet"], model=str(tiny("bert", "ForMaskedLM")), contest=CONTEST
+    )
+    found = finished(run)
+    one, other = (found.cell(name).measures for name in ("mean+bert", "mean+xlnet"))
+    assert one.accuracies == other.accuracies
+    assert one.log_loss == other.log_loss
+    (cell,) = (c for c in found.cells if not c.is_baseline and c.to_reference is not None)
+    assert cell.to_reference.difference == 0
+    assert not cell.to_reference.differs
+
+
+def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
+    rows = [
+        {"text": f"{row['text']} " + "cat " * 60 * (n < 7), "label": row["label"]}
+        for n, row in enumerate(rows_of("sentiment", 60))
+    ]
+    rows += [{"text": f"жук {n} жаба", "label": "neutral"} for n in range(4)]
+    data = read(write_rows(tmp_path / "long.csv", rows), LIMITS)
+    found = finished(start(["mean+ridge"], data=data, contest=Contest(seeds=1, curve=False)))
+    notes = " ".join(found.notes)
+    assert re.search(r"\d+ of 64 texts are cut at 40 tokens", notes)
+    assert re.search(r"In \d+ of 64 texts more than half of the tokens are unknown", notes)
+
+
+# Broken ones
+
+
+BROKEN = ("", "{", "[]", "{}", "null", "3", '"x"')
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) -> None:
+    names = [str(path.relative_to(whole[0].path)) for path in whole[0].path.rglob("*.json")]
+    assert len(names) >= 15
+    for name in names:
+        run = RunFolder(path=tmp_path / "copy")
+        shutil.copytree(whole[0].path, run.path)
+        (run.path / name).write_text(text)
+        for ask in (
+            leaderboard,
+            disagreements,
+            facts_of,
+            lambda run: classifier(run, "mean+linear", LIMITS),
+            stopped,
+        ):
+            with contextlib.suppress(HeadsError):  # one sentence, and nothing else
+                ask(run)
+        shutil.rmtree(run.path)
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
+    start, tmp_path: Path, text: str
+) -> None:
+    begun = start(["mean+ridge"], contest=Contest(seeds=1))
+    finished(begun)
+    for path in sorted(begun.path.rglob("*.json")):
+        run = RunFolder(path=tmp_path / "copy")
+        shutil.copytree(begun.path, run.path)
+        (run.path / path.relative_to(begun.path)).write_text(text)
+        with contextlib.suppress(HeadsError):
+            assert len(finished(run).cells) == 3
+        shutil.rmtree(run.path)
+
+
+@pytest.mark.parametrize("name", ["cells/000.safetensors", "heads/000.safetensors"])
+def test_broken_tensors_of_a_run_are_a_sentence(whole, tmp_path: Path, name: str) -> None:
+    run = RunFolder(path=tmp_path / "copy")
+    shutil.copytree(whole[0].path, run.path)
+    (run.path / name).write_bytes((run.path / name).read_bytes()[:-9])
+    ask: Callable[[], object] = lambda: leaderboard(run)  # noqa: E731
+    if name.startswith("heads"):
+        ask = lambda: classifier(run, "mean+linear", LIMITS)  # noqa: E731
+    with pytest.raises(DataError, match="is broken"):
+        ask()
+
+
+def test_a_run_of_another_version_is_refused(whole, tmp_path: Path) -> None:
+    run = RunFolder(path=tmp_path / "copy")
+    shutil.copytree(whole[0].path, run.path)
+    rewrite(run.path / "run.json", version=99)
+    with pytest.raises(DataError, match="of another version"):
+        leaderboard(run)
+
+
+def test_a_base_model_that_has_changed_is_refused(start, tmp_path: Path) -> None:
+    place = save_tiny(tmp_path / "model", "bert")
+    run = start(["mean+ridge"], model=str(place))
+    shutil.rmtree(place)
+    save_tiny(place, "bert", num_hidden_layers=1)
+    with pytest.raises(DataError, match="is not the version that the run"):
+        finished(run)
+    assert not run.is_busy
+    with pytest.raises(DataError, match="is not the version"):
+        classifier(run, "mean+ridge", LIMITS)
+
+
+def test_a_head_that_is_not_there_is_a_sentence(whole) -> None:
+    for name in ("mean+gpt2", "majority", "", "../../x"):
+        with pytest.raises(DataError, match="has no trained head"):
+            classifier(whole[0], name, LIMITS)
+
+
+def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, run = bare(finished(start()).as_json()), start()
+    put = RunFolder.put
+
+    def full(self: RunFolder, name: str, fill: Any) -> None:
+        if name == "cells/001.json":
+            fill = _no_space
+        put(self, name, fill)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "put", full)
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+            finished(run)
+    assert not run.is_busy
+    assert not list(run.path.rglob(".unfinished*"))
+    assert bare(finished(run).as_json()) == wanted
+
+
+def _no_space(place: Path) -> None:
+    place.write_bytes(b"half")
+    raise OSError(28, "No space left on device")
+
+
+def test_a_broken_run_does_not_hide_the_others(start) -> None:
+    one, other = start(), start()
+    (one.path / "run.json").write_text("{")
+    found = {run.id: facts_of(run) for run in all_runs()}
+    assert found[one.id]["state"] == "broken"
+    assert found[other.id]["state"] == "unfinished"
+
+
+def test_a_public_place_has_its_own_limits(start) -> None:
+    with pytest.raises(HeadsError):
+        start(limits=PUBLIC)  # the base model is a folder
+    assert load(limits=PUBLIC).id
