@@ -181,7 +181,7 @@ def test_labels_come_with_their_probabilities(fine, small, tmp_path):
     assert [row["score"] for row in told] == pytest.approx(
         fine.probabilities(TEXTS).amax(dim=1).tolist()
     )
-    labels = [("", "a", "b", "a|b")[row % 4] for row in range(len(TEXTS) * 2)]
+    labels = [("", "a", "b", "a|b")[row % len(TEXTS) % 4] for row in range(len(TEXTS) * 2)]
     many = trained("mean+logistic", build("many", TEXTS * 2, labels), small)
     write_portable(many, tmp_path / "many", why=WHY)
     told = loaded(tmp_path / "many")(TEXTS)

@@ -90,7 +90,7 @@ def _pace(width: int) -> float:
 def _spoken(seconds: float) -> str:
     """A time as one says it.
 
-    >>> _spoken(8.2), _spoken(75), _spoken(4000)
+    >>> _spoken(8.2), _spoken(80), _spoken(4000)
     ('8 s', '1.3 minutes', '1.1 hours')
     """
     if seconds < 60:
