@@ -107,6 +107,7 @@ ORDER = [
     "heads.pipeline.runs.cell",
     "heads.pipeline.runs.asked",
     "heads.pipeline.runs.heads_of",
+    "heads.pipeline.runs.wording",
     "heads.pipeline.runs.leaderboard",
     "heads.pipeline.runs.learning_curve",
     "heads.pipeline.runs.preparing",

@@ -16,11 +16,10 @@ from heads.settings import Contest, limits
 
 def train(asked: argparse.Namespace) -> None:
     """Trains a grid of heads on a file and prints the leaderboard; Ctrl+C keeps what is done."""
-    from heads.pipeline.runs.folder import find
     from heads.pipeline.runs.leaderboard import leaderboard
     from heads.pipeline.runs.running import working
 
-    run = find(asked.resume) if asked.resume else _begun(asked)
+    run = _resumed(asked) if asked.resume else _begun(asked)
     try:
         found = _followed(working(run, limits()), live=sys.stderr.isatty() and not asked.json)
     except KeyboardInterrupt:
@@ -59,6 +58,17 @@ def _followed(events: Iterator[Any], *, live: bool) -> Any:
             between = f"({own.low:.1%} to {own.high:.1%})"
             print(f"heads: {says} {between}", file=sys.stderr, flush=True)
     return event
+
+
+def _resumed(asked: argparse.Namespace) -> Any:
+    """The run that is to go on; it keeps what it was asked."""
+    from heads.pipeline.runs.folder import find
+
+    settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
+    if asked.data or asked.test or asked.recipe or asked.out or settings:
+        what = "A run that goes on keeps its data, its recipes and its settings."
+        raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
+    return find(asked.resume)
 
 
 def _begun(asked: argparse.Namespace) -> Any:

@@ -85,7 +85,13 @@ def leaderboard(found: Leaderboard) -> None:
             *((f"{own.macro_f1:.3f}", f"{own.log_loss:.3f}", size) if wide else ()),
         )
     show(table)
-    lines = [found.protocol, found.curve_says, *(one.says for one in found.agreements)]
+    if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
+        show("* told apart from it, all comparisons taken together (95 %).")
+    lines = [
+        found.protocol,
+        found.curve_says,
+        *(f"Before training: {one.says}" for one in found.agreements),
+    ]
     lines.append(
         f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
         f"{found.model} ({found.precision})."
@@ -126,10 +132,7 @@ def data(found: Data) -> None:
 
 def where(run: RunFolder) -> None:
     """Where a run lies and what can be done with it."""
-    show(
-        "* told apart from it, all comparisons taken together (95 %).",
-        f"The run is {run.id}: {run.path}",
-    )
+    show(f"The run is {run.id}: {run.path}")
 
 
 def side_by_side(found: Sequence[Leaderboard]) -> None:

@@ -97,6 +97,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             scores=Scores(**scores) if scores else None,
             training=Training(**training) if training else None,
             module=module.eval().requires_grad_(False),
+            chosen=dict(facts.get("chosen") or {}),
         )
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."

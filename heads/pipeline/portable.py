@@ -144,7 +144,8 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "trained_on": head.trained_on,
         "rows": head.rows,
         "scores": asdict(head.scores) if head.scores else None,
-        "training": dict(head.chosen) or (asdict(head.training) if head.training else None),
+        "training": asdict(head.training) if head.training else None,
+        "chosen": dict(head.chosen),
         "versions": versions(),
     }
 

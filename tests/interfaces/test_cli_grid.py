@@ -152,7 +152,9 @@ def test_a_few_rows_of_every_class_and_weights(capfd, file):
     code, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *asked)
     found = json.loads(out)
     assert code == 0
-    assert found["protocol"].startswith("Learned from 8 rows of every class, drawn 3 times")
+    assert found["protocol"].startswith(
+        "Learned from 8 rows of every class, 24 in all, drawn 3 times"
+    )
     assert find(found["run"]).read("run.json")["contest"]["class_weights"] is True
 
 

@@ -629,7 +629,7 @@ def test_a_column_of_splits_is_respected(start, tmp_path: Path) -> None:
 def test_a_few_rows_of_every_class(start) -> None:
     run = start(["mean+ridge", "mean+linear"], contest=Contest(seeds=3, per_class=8, curve=False))
     found = finished(run)
-    assert found.protocol.startswith("Learned from 8 rows of every class, drawn 3 times")
+    assert found.protocol.startswith("Learned from 8 rows of every class, 24 in all, drawn 3 times")
     assert "and scored on" in found.protocol
     assert len(found.cell("mean+ridge").measures.accuracies) == 3
 

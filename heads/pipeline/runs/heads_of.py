@@ -17,9 +17,11 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.grid.play import Played
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
+from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
 from heads.pipeline.metrics import Scores
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.cell import kept
 from heads.pipeline.runs.folder import RunFolder
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -40,11 +42,13 @@ def keep_head(
     Raises:
         DataError: The disk does not take it.
     """
-    head = _trained(played, asked, measures, backbone)
+    head = _trained(run, played, asked, measures, backbone)
     run.put(f"heads/{number:03}.safetensors", lambda place: checkpoint.save(head, place))
 
 
-def _trained(played: Played, asked: Asked, measures: Measures, backbone: Backbone) -> TrainedHead:
+def _trained(
+    run: RunFolder, played: Played, asked: Asked, measures: Measures, backbone: Backbone
+) -> TrainedHead:
     recipe = _with_options(played.unit.order.recipe, played)
     with Dice().rolling():
         module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
@@ -68,12 +72,18 @@ def _trained(played: Played, asked: Asked, measures: Measures, backbone: Backbon
             accuracy=measures.accuracy,
             low=measures.low,
             high=measures.high,
-            majority=float(measures.confusion.sum(dim=1).max() / measures.confusion.sum()),
+            majority=_majority(run, asked),
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
     )
+
+
+def _majority(run: RunFolder, asked: Asked) -> float:
+    """The accuracy of the baseline that always gives the commonest class."""
+    cell = kept(run, len(asked.recipes) + BASELINES.index(MAJORITY))
+    return cell.measures.accuracy if cell else 0.0
 
 
 def _with_options(recipe: Recipe, played: Played) -> Recipe:

@@ -6,21 +6,23 @@ from typing import Any
 
 from heads.parts.menu import resolve
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.grid.splits import Splits, split
+from heads.pipeline.grid.splits import split
 from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Agreement, Estimate, agreement
 from heads.pipeline.measure.judgement import judge
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
-from heads.pipeline.runs.asked import Asked, load
+from heads.pipeline.runs.asked import load
 from heads.pipeline.runs.cell import Cell, commonest, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import classifier
+from heads.pipeline.runs.wording import notes, protocol, reference_of, so_far
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
-REFERENCE = "mean+linear"
+UNFINISHED: Mapping[str, Any] = {"state": "unfinished", "seconds": 0.0}
+NOTHING = ("No head is done yet.",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,6 +75,10 @@ class Leaderboard:
     precision: str
     state: str
 
+    def __repr__(self) -> str:
+        accuracy = f" {self.cell(self.best).measures.accuracy:.1%}" if self.best else ""
+        return f"<Leaderboard {self.run}: {len(self.cells)} cells, best {self.best}{accuracy}>"
+
     @property
     def run(self) -> str:
         """The id of the run."""
@@ -121,16 +127,16 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     splits = split(task.targets, task.groups, asked.corpus.parts, asked.contest)
     found = {name: kept(run, number) for number, name in enumerate(names)}
     cells = {name: cell for name, cell in found.items() if cell}
-    reference = reference_of(list(cells))
-    comparisons, verdict = None, ("No head is done yet.",)
+    reference, comparisons, verdict = reference_of(list(cells)), None, NOTHING
     if reference:
         answers = [said(run, names.index(name), name).answers for name in cells]
         comparisons = compare(answers, task, reference=reference, seed=asked.contest.seed)
         usual = asked.corpus.classes[commonest(task.targets, splits.train[0])]
-        verdict = judge(_measures(cells), comparisons, commonest=usual)
+        judged = judge(_measures(cells), comparisons, commonest=usual)
+        verdict = so_far(judged, cells.values(), asked)
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
-    end = run.read("end.json") or {"state": "unfinished", "seconds": 0.0}
+    end = run.read("end.json") or UNFINISHED
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     return Leaderboard(
         folder=run,
@@ -149,40 +155,11 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=curve_says([_stage(stage) for stage in curve]) if len(curve) > 1 else "",
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
-        notes=_notes(run, asked, facts),
+        notes=notes(run, asked, facts),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
         precision=asked.versions.get("precision", ""),
         state=end["state"],
-    )
-
-
-def reference_of(names: Sequence[str]) -> str:
-    """The head that all are compared with: mean+linear, or the first linear one, or the first."""
-    heads = [name for name in names if name not in BASELINES]
-    linear = [name for name in heads if name.endswith("+linear")]
-    return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
-
-
-def protocol(splits: Splits, asked: Asked) -> str:
-    """Who learned from what and was scored on what, in a sentence."""
-    seeds, test, train = asked.contest.seeds, len(splits.test[0]), len(splits.train[0])
-    chosen = f"settings chosen on {len(splits.development):,} of them"
-    times = "once" if seeds == 1 else f"{seeds} times"
-    if splits.kind == "per class":
-        each = asked.contest.per_class
-        return (
-            f"Learned from {each} rows of every class, drawn {times} ({chosen}), "
-            f"and scored on {test:,} rows."
-        )
-    if splits.kind == "test set":
-        return (
-            f"Learned {times} from {train:,} rows ({chosen}), and scored on the {test:,} rows "
-            "of the test set."
-        )
-    return (
-        f"Split {times}: learned from {train:,} rows ({chosen}, which are never scored), and "
-        f"scored on {test:,} others."
     )
 
 
@@ -240,18 +217,3 @@ def _stage(values: Mapping[str, Any]) -> Stage:
         best=values["best"],
         to_best=to_best,
     )
-
-
-def _failures(run: RunFolder, asked: Asked) -> list[str]:
-    """Why cells could not be trained, a sentence each."""
-    told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.recipes)))
-    return [says for says in told if says]
-
-
-def _notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """What failed, how the data were read, what spoils the comparison; each once."""
-    accounts = [asked.account, *([asked.account["test"]] if "test" in asked.account else [])]
-    notes = [*_failures(run, asked), *asked.account.get("between", [])]
-    for account in accounts:
-        notes += account["notes"] + [warning["says"] for warning in account["warnings"]]
-    return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))

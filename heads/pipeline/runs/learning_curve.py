@@ -18,7 +18,7 @@ from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.leaderboard import reference_of
+from heads.pipeline.runs.wording import reference_of
 from heads.pipeline.training import Progress
 
 LEADERS = 3  # and the reference, where it is not one of them

@@ -104,6 +104,9 @@ def working(run: RunFolder, limits: Limits) -> Iterator[Event]:
         HeadsError: The run is broken, busy, or its base model has changed.
     """
     with run.held():
+        if _is_whole(run):
+            yield leaderboard(run)
+            return
         clock = _Clock(run)
         state = "stopped"
         try:
@@ -122,6 +125,13 @@ def working(run: RunFolder, limits: Limits) -> Iterator[Event]:
         found = leaderboard(run)
         run.write("leaderboard.json", _without_tables(found.as_json()))
         yield found
+
+
+def _is_whole(run: RunFolder) -> bool:
+    """Whether a run has ended with every cell done: there is nothing to go on with."""
+    asked = question.load(run)
+    is_over = (run.read("end.json") or {}).get("state") == "finished"
+    return is_over and counted(run, asked) == len(asked.recipes) + len(BASELINES)
 
 
 def stopped(run: RunFolder) -> None:

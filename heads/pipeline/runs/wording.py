@@ -1,0 +1,69 @@
+"""What a leaderboard says beside its numbers: how it came about, and what to know of it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.folder import RunFolder
+
+REFERENCE = "mean+linear"
+
+
+def reference_of(names: Sequence[str]) -> str:
+    """The head that all are compared with: mean+linear, or the first linear one, or the first."""
+    heads = [name for name in names if name not in BASELINES]
+    linear = [name for name in heads if name.endswith("+linear")]
+    return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
+
+
+def protocol(splits: Splits, asked: Asked) -> str:
+    """Who learned from what and was scored on what, in a sentence."""
+    seeds, test, train = asked.contest.seeds, len(splits.test[0]), len(splits.train[0])
+    chosen = f"settings chosen on {len(splits.development):,} of them"
+    times = "once" if seeds == 1 else f"{seeds} times"
+    if splits.kind == "per class":
+        each = asked.contest.per_class
+        all_there = train == each * len(asked.corpus.classes)
+        rows = f"{each} rows of every class" if all_there else f"up to {each} rows of every class"
+        return (
+            f"Learned from {rows}, {train:,} in all, drawn {times} ({chosen}), "
+            f"and scored on {test:,} rows."
+        )
+    if splits.kind == "test set":
+        return (
+            f"Learned {times} from {train:,} rows ({chosen}), and scored on the {test:,} rows "
+            "of the test set."
+        )
+    return (
+        f"Split {times}: learned from {train:,} rows ({chosen}, which are never scored), and "
+        f"scored on {test:,} others."
+    )
+
+
+def so_far(verdict: tuple[str, ...], cells: Collection[Cell], asked: Asked) -> tuple[str, ...]:
+    """The verdict of a run that is not at its end says so first."""
+    done = sum(not cell.is_baseline for cell in cells)
+    if done == len(asked.recipes):
+        return verdict
+    return (
+        f"Of the {done} of {len(asked.recipes)} heads trained so far: {verdict[0]}",
+        *verdict[1:],
+    )
+
+
+def _failures(run: RunFolder, asked: Asked) -> list[str]:
+    """Why cells could not be trained, a sentence each."""
+    told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.recipes)))
+    return [says for says in told if says]
+
+
+def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What failed, how the data were read, what spoils the comparison; each once."""
+    accounts = [asked.account, *([asked.account["test"]] if "test" in asked.account else [])]
+    notes = [*_failures(run, asked), *asked.account.get("between", [])]
+    for account in accounts:
+        notes += account["notes"] + [warning["says"] for warning in account["warnings"]]
+    return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
