@@ -20,9 +20,11 @@ def train(asked: argparse.Namespace) -> None:
     from heads.pipeline.runs.running import working
 
     run = _resumed(asked) if asked.resume else _begun(asked)
+    events = working(run, limits())
     try:
-        found = _followed(working(run, limits()), live=sys.stderr.isatty() and not asked.json)
+        found = _followed(events, live=sys.stderr.isatty() and not asked.json)
     except KeyboardInterrupt:
+        events.close()  # the run ends first, wherever the interruption came
         _print(leaderboard(run), run, asked)
         print(
             f"heads: stopped; go on with heads train --resume {asked.out or run.id}",

@@ -5,7 +5,7 @@ have given without a break.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     return expected(asked.corpus, cells, asked.contest, backbone)
 
 
-def working(run: RunFolder, limits: Limits) -> Iterator[Event]:
+def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
     """Works on a run until it is finished; closing the iterator stops it, results kept.
 
     Yields:
