@@ -5,7 +5,7 @@ All copies take the same blocks of texts, which are loaded once.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_descent import AS_IT_IS, plain
-from heads.pipeline.grid.learner import Chosen, Learned, Tried, best, judged
+from heads.pipeline.grid.learn_descent import AS_IT_IS, choices_of, points
+from heads.pipeline.grid.learner import Chosen, Learned, Tried, best
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.token_states import BLOCK, Block
@@ -35,21 +35,14 @@ class Apart:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.train[0]))
-        choices = [
-            descent.Choice(
-                standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
-            )
-            for way, rate, decay in AS_IT_IS
-        ]
+        choices = choices_of(AS_IT_IS, schedule)
         rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
         tried, seeds = [], [0] * len(choices)
         for epoch, modules in self._descend(lesson, choices, rows, seeds, schedule.epochs):
             answers = _scored(modules, lesson, asked)
-            for choice, logits in zip(choices, answers, strict=True):
-                right, loss = judged(logits, lesson, splits.development)
-                settings = plain(replace(choice, epochs=epoch))
-                tried.append(Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss))
-                yield tried[-1]
+            for point in points(choices, answers, epoch, lesson, splits.development):
+                tried.append(point)
+                yield point
         return best(tried).settings
 
     def learn(

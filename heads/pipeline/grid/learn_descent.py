@@ -1,6 +1,6 @@
 """Layers that a stack can compute: many copies at once, step by step under AdamW."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,25 +42,17 @@ class Descent:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.train[0]))
-        choices = [
-            descent.Choice(
-                standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
-            )
-            for way, rate, decay in (TRIED if self.first else AS_IT_IS)
-        ]
+        choices = choices_of(TRIED if self.first else AS_IT_IS, schedule)
         rows = [splits.search] * len(choices)
         seeds = [0] * len(choices)
         stack, scale = self._begun(lesson, choices, rows, seeds)
         tried = []
         for epoch in descent.descend(stack, lesson, rows, scale, choices, seeds, schedule):
             asked = [splits.development] * len(choices)
-            for choice, logits in zip(
-                choices, descent.scored(stack, lesson, asked, scale), strict=True
-            ):
-                right, loss = judged(logits, lesson, splits.development)
-                settings = plain(replace(choice, epochs=epoch))
-                tried.append(Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss))
-                yield tried[-1]
+            answers = descent.scored(stack, lesson, asked, scale)
+            for point in points(choices, answers, epoch, lesson, splits.development):
+                tried.append(point)
+                yield point
         return best(tried).settings
 
     def learn(
@@ -109,6 +101,32 @@ class Descent:
                 known[key] = scaling(lesson, own, standardise=choice.standardise, centred=centred)
         scalings = [known[id(o), c.standardise] for o, c in zip(rows, choices, strict=True)]
         return Stack(chains, seeds[0]), stacked(scalings)
+
+
+def choices_of(
+    table: Sequence[tuple[bool, float, float]], schedule: descent.Plan
+) -> list[descent.Choice]:
+    """The settings of a table of standardise, learning rate and decay, over that schedule."""
+    return [
+        descent.Choice(
+            standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
+        )
+        for way, rate, decay in table
+    ]
+
+
+def points(
+    choices: Sequence[descent.Choice],
+    answers: Sequence[Tensor],
+    epoch: int,
+    lesson: Lesson,
+    rows: Tensor,
+) -> Iterator[Tried]:
+    """What each choice came to on some rows after an epoch, from its logits (n, c)."""
+    for choice, logits in zip(choices, answers, strict=True):
+        right, loss = judged(logits, lesson, rows)
+        settings = plain(replace(choice, epochs=epoch))
+        yield Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss)
 
 
 def plain(choice: descent.Choice) -> Chosen:
