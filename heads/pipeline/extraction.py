@@ -27,7 +27,9 @@ from heads.pipeline.states import Encoded
 from heads.pipeline.training import Progress
 from heads.settings import cache_folder
 
-CHUNK = 4096  # texts
+CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is faster to read
+FEWEST = 1024
+SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
 PRECISION = "float32"
 CODE = ("backbone", "features", "extraction", "states", "weights")  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
@@ -154,8 +156,9 @@ def _chunks(
     unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone
 ) -> Iterator[_Chunk]:
     facts = (backbone.id, backbone.revision, backbone.tokens, PRECISION, own_code(*CODE), paired)
-    for start in range(0, len(unique), CHUNK):
-        rows = unique[start : start + CHUNK]
+    most = max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
+    for start in range(0, len(unique), most):
+        rows = unique[start : start + most]
         digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
         yield _Chunk(
             texts=[text for text, _ in rows],

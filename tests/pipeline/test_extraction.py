@@ -5,6 +5,7 @@ import multiprocessing
 import runpy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,22 @@ def test_a_pass_that_is_given_up_keeps_the_chunks_that_are_done(
     features, _ = read(["mean"], texts, small)
     assert features.fresh == 20
     assert torch.allclose(rows_of(features, "mean")[29], alone("mean", small, texts[29]), atol=1e-5)
+
+
+def test_a_larger_model_loses_less_when_it_is_killed(
+    small: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "CHUNK", 40)
+    monkeypatch.setattr(extraction, "FEWEST", 5)
+    rows = [(f"cat {number}", "") for number in range(100)]
+    for parameters, sizes in (
+        (10_000_000, [40, 40, 20]),
+        (50_000_000, [20] * 5),
+        (10**11, [5] * 20),
+    ):
+        model = replace(small, parameters=parameters)
+        chunks = list(extraction._chunks(rows, False, model))
+        assert [len(chunk.texts) for chunk in chunks] == sizes
 
 
 @pytest.mark.parametrize("where", ["folder", "cache"])

@@ -316,6 +316,20 @@ def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
         assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
 
 
+def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
+    vectors, targets = blobs(200, 4, apart=0.3, width=10)
+    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    gain = torch.tensor([1.0, 0.5, 2.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.0, 1.0])[None]
+    problems = replace(problems_of(vectors, targets, [0.1]), gain=gain)
+    steps: list[int] = []
+    cold = convex.solve(problems, iterations=2_000, check=lambda: steps.append(0))
+    once = len(steps)
+    warm = convex.solve(problems, iterations=2_000, check=lambda: steps.append(0), start=cold)
+    assert len(steps) - once < once / 2
+    for one, other in zip(cold, warm, strict=True):
+        assert torch.allclose(one, other, atol=1e-3)
+
+
 def test_no_bias_means_none() -> None:
     vectors, targets = blobs(150, 3, width=8)
     problems = replace(problems_of(vectors / vectors.std(), targets, [0.1]), bias=False)

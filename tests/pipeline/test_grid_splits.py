@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.pipeline.grid.splits import MOST_SEARCH, Splits, split
+from heads.pipeline.grid.splits import MOST_DEVELOPMENT, MOST_SEARCH, Splits, split
 from heads.settings import Contest
 
 PLAIN = Contest()
@@ -139,7 +139,8 @@ def test_the_rows_searched_on_are_bounded_whatever_there_is():
     assert len(found.search) == MOST_SEARCH
     assert len(found.development) == round(PLAIN.development * rows)
     huge = split(*(torch.cat([each] * 4) for each in (targets, torch.arange(rows))), (), PLAIN)
-    assert len(huge.development) <= MOST_SEARCH + 4
+    assert len(huge.search) <= MOST_SEARCH + 4
+    assert len(huge.development) <= MOST_DEVELOPMENT + 4
 
 
 def test_rows_are_fixed_only_where_a_test_set_is_given():

@@ -47,17 +47,26 @@ class Problems:
 
 
 def solve(
-    problems: Problems, *, iterations: int, check: Callable[[], None]
+    problems: Problems,
+    *,
+    iterations: int,
+    check: Callable[[], None],
+    start: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Solves all problems; weights (k, c, w) and biases (k, c) of the standardised vectors.
 
     Args:
         iterations: The most; it ends earlier where the gradient has all but vanished.
         check: Called many times in every step; may raise to end the work.
+        start: Weights and biases to begin with, near the optimum; 0 without them.
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
-    start = torch.zeros(k, classes * (width + 1))
-    found = minimise(_objective(problems, check), start, iterations)
+    point = torch.zeros(k, classes, width + 1)
+    if start is not None:
+        gain = problems.gain[:, None]
+        point[..., :-1] = torch.where(gain > 0, start[0] / gain.clamp_min(1e-12), 0.0)
+        point[..., -1] = start[1]
+    found = minimise(_objective(problems, check), point.flatten(1), iterations)
     found = found.view(k, classes, width + 1)
     return found[..., :-1] * problems.gain[:, None], found[..., -1]
 
@@ -104,8 +113,10 @@ def _objective(problems: Problems, check: Callable[[], None]) -> Objective:
 def minimise(objective: Objective, start: Tensor, iterations: int) -> Tensor:
     """Minimises k smooth convex functions at once, (k, p) to (k, p)."""
     point = start
-    value, gradient = objective(point)
+    value, gradient = objective(torch.zeros_like(start))
     goal = NEAR * gradient.norm(dim=1).clamp_min(1e-12)
+    if bool(start.any()):
+        value, gradient = objective(point)
     steps: list[Tensor] = []
     changes: list[Tensor] = []
     for _ in range(iterations):

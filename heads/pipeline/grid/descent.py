@@ -81,27 +81,34 @@ def descend(
     """
     most = max(map(len, rows))
     dice = [torch.Generator().manual_seed(seed) for seed in seeds]
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": copy, "lr": choice.learning_rate, "weight_decay": choice.weight_decay}
-            for copy, choice in zip(stack.copies, choices, strict=True)
-        ],
-        fused=True,
-    )
+    optimizer = _optimizer(stack, choices)
     total, done = chosen.epochs * math.ceil(most / chosen.batch), 0
     for epoch in range(1, chosen.epochs + 1):
         order = torch.stack([_order(own, one, most) for own, one in zip(rows, dice, strict=True)])
         for batch in order.split(chosen.batch, dim=1):  # (k, b)
             lesson.check()
-            for group, choice in zip(optimizer.param_groups, choices, strict=True):
+            for group, choice in zip(optimizer.param_groups, choices, strict=False):
                 group["lr"] = choice.learning_rate * (1 - done / total)
-            values = (lesson.of(batch) - scaling.shift) * scaling.gain
+            values = lesson.of(batch).sub_(scaling.shift).mul_(scaling.gain)
             stack.clear()
             _loss(stack.logits(values, training=True), lesson, batch).backward()
             stack.collect()
             optimizer.step()
             done += 1
         yield epoch
+
+
+def _optimizer(stack: Stack, choices: Sequence[Choice]) -> torch.optim.Optimizer:
+    """A group a copy, in their order; or one for all, which is faster, where they are set alike."""
+    alike = len({(choice.learning_rate, choice.weight_decay) for choice in choices}) == 1
+    groups = [[*stack.tensors.values()]] if alike else stack.copies
+    return torch.optim.AdamW(
+        [
+            {"params": tensors, "lr": choice.learning_rate, "weight_decay": choice.weight_decay}
+            for tensors, choice in zip(groups, choices, strict=False)
+        ],
+        fused=True,
+    )
 
 
 def _order(rows: Tensor, dice: torch.Generator, length: int) -> Tensor:
@@ -127,7 +134,7 @@ def scored(stack: Stack, lesson: Lesson, rows: Sequence[Tensor], scaling: Scalin
     found = []
     for batch in padded.split(AT_ONCE, dim=1):
         lesson.check()
-        values = (lesson.of(batch) - scaling.shift) * scaling.gain
+        values = lesson.of(batch).sub_(scaling.shift).mul_(scaling.gain)
         found.append(stack.logits(values, training=False))
     logits = torch.cat(found, dim=1)
     return [logits[number, : len(own)] for number, own in enumerate(rows)]

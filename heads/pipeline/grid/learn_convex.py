@@ -22,7 +22,9 @@ from heads.pipeline.grid.lesson import Lesson, scaling
 from heads.pipeline.grid.splits import Splits
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
-SEARCH_STEPS, FINAL_STEPS = 40, 300
+NEIGHBOURS = (0.3, 3.0)  # times the best of those
+SEARCH_STEPS, FINAL_STEPS = 25, 300
+Solution = tuple[Tensor, Tensor]  # weights (k, c, w), biases (k, c)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +44,34 @@ class Convex:
         strengths = (float(fixed),) if fixed else STRENGTHS
         ways = (True,) if "C" in self.order.head.options else (True, False)
         options = [{"standardise": way, "C": C} for way in ways for C in strengths]
-        found = yield from self._try(lesson, splits, options)
-        if not fixed:  # and now between the neighbours
-            around = [found["C"] * factor for factor in (0.3, 3.0)]
-            more = [{"standardise": found["standardise"], "C": C} for C in around]
-            found = yield from self._try(lesson, splits, [found, *more])
-        return found
+        tried, solved = yield from self._try(lesson, splits, options)
+        if fixed:
+            return best(tried).settings
+        # And now between the neighbours, beginning at the one that was best.
+        found = best(tried)
+        at = tried.index(found)
+        begin = [one[at].expand(len(NEIGHBOURS), *one[at].shape) for one in solved]
+        near = dict(options[at])
+        around = [{**near, "C": round(near["C"] * step, 6)} for step in NEIGHBOURS]
+        more, _ = yield from self._try(lesson, splits, around, (begin[0], begin[1]))
+        return best([*tried, *more]).settings
 
     def _try(
-        self, lesson: Lesson, splits: Splits, options: Sequence[dict[str, Any]]
-    ) -> Generator[Tried, None, dict[str, Any]]:
+        self,
+        lesson: Lesson,
+        splits: Splits,
+        options: Sequence[dict[str, Any]],
+        start: Solution | None = None,
+    ) -> Generator[Tried, None, tuple[list[Tried], Solution]]:
         rows = [splits.search] * len(options)
-        states = self._solved(lesson, options, rows, SEARCH_STEPS)
+        states, solved = self._solved(lesson, options, rows, SEARCH_STEPS, start)
         vectors = lesson.of(splits.development)
         tried = []
         for option, state in zip(options, states, strict=True):
             right, loss = judged(_linear(state, vectors), lesson, splits.development)
             tried.append(Tried(settings=option, epoch=0, accuracy=right, loss=loss))
             yield tried[-1]
-        return dict(best(tried).settings)
+        return tried, solved
 
     def learn(
         self,
@@ -73,7 +84,7 @@ class Convex:
         # Nothing is drawn at random: seeds that learn from the same rows learn the same.
         alike = all(own is rows[0] or torch.equal(own, rows[0]) for own in rows)
         different = rows[:1] if alike else rows
-        states = self._solved(lesson, [dict(chosen)] * len(different), different, FINAL_STEPS)
+        states, _ = self._solved(lesson, [dict(chosen)] * len(different), different, FINAL_STEPS)
         states = states * len(rows) if alike else states
         return [
             Learned(logits=_linear(state, lesson.of(own)), state=state)
@@ -86,8 +97,9 @@ class Convex:
         options: Sequence[Mapping[str, Any]],
         rows: Sequence[Tensor],
         iterations: int,
-    ) -> list[dict[str, Tensor]]:
-        """The tensors of the head for each option on its rows, the scaling folded in."""
+        start: Solution | None = None,
+    ) -> tuple[list[dict[str, Tensor]], Solution]:
+        """The tensors of the head for each option on its rows, and before scaling is folded in."""
         layer, bias = self.first.layer, self.first.bias
         union = torch.cat(list(rows)).unique() if len(rows) > 1 else rows[0]
         scale = scaling(lesson, union, standardise=True, centred=bias)
@@ -95,9 +107,10 @@ class Convex:
         for number, own in enumerate(rows):
             weights[own, number] = lesson.weights[own]
         spread = torch.where(scale.gain > 0, 1 / scale.gain.clamp_min(1e-12), 0.0)
-        gains = []
+        gains, each, seen = [], scale.gain, union
         for option, own in zip(options, rows, strict=True):
-            each = scaling(lesson, own, standardise=True, centred=bias).gain
+            if own is not seen:  # most often all are the same rows
+                each, seen = scaling(lesson, own, standardise=True, centred=bias).gain, own
             deviation = torch.where(each > 0, 1 / each.clamp_min(1e-12), 0.0)
             whole = 1 / deviation.mean().clamp_min(1e-12)
             gains.append(spread * (each if option["standardise"] else whole))
@@ -111,12 +124,14 @@ class Convex:
             bias=bias,
             classes=lesson.classes,
         )
-        weight, biases = convex.solve(problems, iterations=iterations, check=lesson.check)
+        weight, biases = convex.solve(
+            problems, iterations=iterations, check=lesson.check, start=start
+        )
         states = []
         for own, shift in zip(weight, biases, strict=True):
             state = {f"{layer}.weight": own} | ({f"{layer}.bias": shift} if bias else {})
             states.append(folded(state, layer, scale))
-        return states
+        return states, (weight, biases)
 
 
 def _linear(state: dict[str, Tensor], vectors: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -146,7 +146,7 @@ def seeds_of(board: Board) -> list[int]:
     return [board.contest.seed + number for number in range(board.contest.seeds)]
 
 
-def play(jobs: Sequence[Job], board: Board, workers: int) -> Iterator[object]:
+def play(jobs: Sequence[Job], board: Board, workers: int) -> Generator[object, None, None]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
     Closing the iterator ends them at their next step. A job that fails gives `Failed`, and the

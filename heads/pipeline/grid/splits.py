@@ -17,7 +17,9 @@ from heads.errors import DataError
 from heads.settings import Contest
 
 FEWEST_DEVELOPMENT = 2
-MOST_SEARCH = 5_000  # rows on which settings are tried, and as many to judge them by
+# Rows on which settings are tried, and by which they are judged. Of 3,000 and 5,000 rows to try
+# them on, neither chose better on banking77 (14 linear heads, 0.9204 and 0.9202 on average).
+MOST_SEARCH, MOST_DEVELOPMENT = 3_000, 5_000
 HINT = "Add rows, or rows of the missing classes."
 
 
@@ -88,7 +90,7 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
 
 def _share(rows: Sequence[int], contest: Contest) -> float:
     """The share of development rows, less where that would be many."""
-    return min(contest.development, MOST_SEARCH / max(1, len(rows)))
+    return min(contest.development, MOST_DEVELOPMENT / max(1, len(rows)))
 
 
 class _Rows:
@@ -153,12 +155,14 @@ def _splits(
     development: list[int],
     pairs: Sequence[tuple[list[int], list[int]]],
 ) -> Splits:
+    # Seeds that share their rows share the tensor, so that what is made of it is made once.
+    made = {id(rows): torch.tensor(rows, dtype=torch.long) for pair in pairs for rows in pair}
     return Splits(
         kind=kind,
         search=torch.tensor(search, dtype=torch.long),
         development=torch.tensor(development, dtype=torch.long),
-        test=tuple(torch.tensor(rows, dtype=torch.long) for rows, _ in pairs),
-        train=tuple(torch.tensor(rows, dtype=torch.long) for _, rows in pairs),
+        test=tuple(made[id(rows)] for rows, _ in pairs),
+        train=tuple(made[id(rows)] for _, rows in pairs),
     )
 
 

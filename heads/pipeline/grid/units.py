@@ -25,7 +25,7 @@ LINEAR = ("linear", "gpt2", "logistic")
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
-        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "cls_mean"),
+        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "mean@mean4"),
         ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
     ),
 }

@@ -9,7 +9,13 @@ import torch
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_convex import FINAL_STEPS, SEARCH_STEPS, STRENGTHS, Convex
+from heads.pipeline.grid.learn_convex import (
+    FINAL_STEPS,
+    NEIGHBOURS,
+    SEARCH_STEPS,
+    STRENGTHS,
+    Convex,
+)
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.splits import MOST_SEARCH
 from heads.pipeline.grid.units import Unit
@@ -71,7 +77,7 @@ def _work(cell: Unit, rows: int, classes: int, contest: Contest) -> float:
     """Multiplications and additions of a cell's search and of all its seeds."""
     search = min(rows, MOST_SEARCH)
     if isinstance(cell.learner, Convex):
-        tried = 2 * len(STRENGTHS) * SEARCH_STEPS * search
+        tried = (2 * len(STRENGTHS) + len(NEIGHBOURS)) * SEARCH_STEPS * search
         return 4 * cell.parameters * (tried + contest.seeds * FINAL_STEPS * FINAL_SHARE * rows)
     epochs = descent.plan(rows).epochs
     return 6 * cell.parameters * epochs * (len(TRIED) * search + contest.seeds * rows)

@@ -4,6 +4,8 @@ Whatever is finished lies on disk at once, and a resumed run gives the numbers t
 have given without a break.
 """
 
+import contextlib
+import itertools
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
@@ -190,16 +192,19 @@ def _worked(
         states=states,
     )
     yield from estimated(run, asked, cells, board)
-    yield from baselines(run, asked, board)
     left = [cell for cell in cells if kept(run, asked.recipes.index(cell.name)) is None]
     workers = max(1, torch.get_num_threads())
-    for event in play([unit_job(cell, board) for cell in left], board, workers):
-        if isinstance(event, Played):
-            yield _kept_cell(run, asked, event, board, backbone)
-        elif isinstance(event, Failed):
-            yield _failed(run, asked, event.name, event.says)
-        elif isinstance(event, Trying):
-            yield event
+    events = play([unit_job(cell, board) for cell in left], board, workers)
+    with contextlib.closing(events):
+        first = [next(events)] if left else []  # all cores work from here on
+        yield from baselines(run, asked, board)
+        for event in itertools.chain(first, events):
+            if isinstance(event, Played):
+                yield _kept_cell(run, asked, event, board, backbone)
+            elif isinstance(event, Failed):
+                yield _failed(run, asked, event.name, event.says)
+            elif isinstance(event, Trying):
+                yield event
     if asked.contest.curve and run.read("curve.json") is None:
         yield Progress(says="Training the leaders on fewer rows", share=0.95)
         yield from learning_curve(run, asked, cells, board, workers)
