@@ -175,6 +175,7 @@ ORDER = [
     "heads.interfaces.web.endpoints",
     "heads.interfaces.web",
     "heads.interfaces.terminal_grid",
+    "heads.interfaces.shell",
     "heads.interfaces.verbs",
     "heads.interfaces.grid_verbs",
     "heads.interfaces.cli",

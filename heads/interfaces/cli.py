@@ -3,10 +3,10 @@
 Exit codes: 0 done, 1 a bug of ours, 2 something in the question that does not fit.
 """
 
-import argparse
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
+from heads.interfaces.shell import Parser, noted_interrupts
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -32,6 +33,12 @@ FORMATS = "CSV, TSV, JSONL, JSON, Parquet or a datasets folder"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     asked = _parser().parse_args(arguments)
+    with noted_interrupts() as interrupted:
+        return _done(asked, interrupted)
+
+
+def _done(asked: Namespace, interrupted: Sequence[int]) -> int:
+    """Does what is asked and says in a sentence what is wrong with it; the exit code."""
     try:
         if getattr(asked, "public", False) or getattr(asked, "host", LOCAL[0]) not in LOCAL:
             set_public()  # before anything else: it decides what may be opened
@@ -41,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             set_parts_file(path)  # for the processes that this one starts
         asked.run(asked)
     except HeadsError as error:
+        if interrupted:
+            return 130
         print(f"heads: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -57,13 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="heads", description="Compare classification heads on one transformer."
-    )
+def _parser() -> Parser:
+    parser = Parser(prog="heads", description="Compare classification heads on one transformer.")
     parser.add_argument("--version", action="version", version=f"heads {__version__}")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument(
         "--with",
         dest="parts_file",
@@ -71,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a Python file with poolings and heads of your own; it is run, so trust it",
     )
-    asking = argparse.ArgumentParser(add_help=False, parents=[common])
+    asking = Parser(add_help=False, parents=[common])
     asking.add_argument("--pair", default="", metavar="TEXT", help="a second sentence")
     asking.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     asking.add_argument("--sample", default="", metavar="NAME", help=f"trained on: {SAMPLES}")
@@ -96,8 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
-    reading = argparse.ArgumentParser(add_help=False, parents=[common])
+def _add_grid_verbs(verbs: Any, common: Parser) -> None:
+    reading = Parser(add_help=False, parents=[common])
     reading.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     for column, says in COLUMNS.items():
         reading.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
@@ -132,7 +139,7 @@ def _add_grid_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     _add_run_verbs(verbs, common)
 
 
-def _add_run_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+def _add_run_verbs(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("runs", parents=[common], help="the runs that are kept")
     verb.add_argument("names", nargs="*", metavar="RUN", help="show one, or compare some")
     verb.add_argument("--delete", action="store_true", help="delete the runs that are named")
@@ -150,7 +157,7 @@ def _add_run_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(run=grid.work)
 
 
-def _add_catalogue_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("families", parents=[common], help="every classifier of Transformers")
     verb.add_argument("family", nargs="*", help="such as bert; all, if none is given")
     verb.add_argument(
@@ -177,14 +184,14 @@ def _add_catalogue_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(run=run.twin)
 
 
-def _add_export(verbs: Any, common: argparse.ArgumentParser) -> None:
+def _add_export(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser(
         "export", parents=[common], help="train a head and write it as a Transformers checkpoint"
     )
     verb.add_argument("recipe", help="such as cls+bert, or own: the head that a model came with")
     verb.add_argument("to", type=Path, help="a new folder; with --onnx a file")
     verb.add_argument(
-        "--data", default="sentiment", metavar="NAME", help=f"{SAMPLES}, or a file: {FORMATS}"
+        "--data", default="", metavar="NAME", help=f"{SAMPLES} (sentiment); or a file: {FORMATS}"
     )
     verb.add_argument(
         "--run", dest="run_name", default="", metavar="RUN", help="take a head of this run instead"
@@ -195,7 +202,7 @@ def _add_export(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(run=run.export)
 
 
-def _add_other_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
+def _add_other_verbs(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("parts", parents=[common], help="all poolings, layers and heads")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=run.parts)

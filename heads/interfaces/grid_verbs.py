@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,17 @@ def _print(found: Any, run: Any, asked: argparse.Namespace) -> None:
 
 def _followed(events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
+    from heads.interfaces.terminal_grid import NAMES, followed
     from heads.pipeline.runs.running import Done
 
     if live:
-        from heads.interfaces import terminal_grid
-
-        return terminal_grid.followed(events)
+        return followed(events)
     event = None
     for event in events:
         if isinstance(event, Done):
             own = event.cell.measures
-            says = f"{event.done}/{event.planned} {event.cell.name}: {own.accuracy:.1%}"
+            name = NAMES.get(event.cell.name, event.cell.name)
+            says = f"{event.done}/{event.planned} {name}: {own.accuracy:.1%}"
             between = f"({own.low:.1%} to {own.high:.1%})"
             print(f"heads: {says} {between}", file=sys.stderr, flush=True)
     return event
@@ -78,18 +78,19 @@ def _begun(asked: argparse.Namespace) -> Any:
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
+    contest = contest_of(asked)  # what is wrong with it is said before anything is read
     data = read(asked, asked.data)
     test = read(asked, asked.test) if asked.test else None
-    for one in (data, test):
-        for line in [] if one is None else [*one.notes, *(f.says for f in one.findings)]:
-            print(f"heads: {line}", file=sys.stderr)
+    _tell(data, asked.data)
+    if test:
+        _tell(test, asked.test)
     run = begin(
         data,
         test=test,
         recipes=asked.recipe or (),
         grid=asked.grid,
         model=asked.model,
-        contest=contest_of(asked),
+        contest=contest,
         limits=limits(),
         out=asked.out,
     )
@@ -97,14 +98,19 @@ def _begun(asked: argparse.Namespace) -> Any:
     return run
 
 
+def _tell(data: Any, name: str) -> None:
+    """Says how a file was read, and warns of what it holds."""
+    for line in (*data.notes, *(finding.says for finding in data.findings)):
+        print(f"heads: {name}: {line}", file=sys.stderr)
+
+
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
-    from heads.parts.samples import SAMPLES
     from heads.pipeline.loading import load
-    from heads.pipeline.table import Columns, data_of, guess, name_of, open_table
+    from heads.pipeline.table import Columns, data_of, guess, name_of, open_table, place_of
     from heads.pipeline.tokens import with_token_findings
 
-    path = SAMPLES[name].path if name in SAMPLES else Path(name)
+    path = place_of(name)
     table = open_table(path, limits(), {"yes": True, "no": False, "guess": None}[asked.header])
     named = {name: getattr(asked, name) for name in ("text", "pair", "label", "split")}
     columns = None
@@ -130,25 +136,9 @@ def add_contest(parser: argparse.ArgumentParser) -> None:
                 flag, action=argparse.BooleanOptionalAction, default=None, help=says
             )
             continue
-        kind, low, high = type(one.default), one.metadata["low"], one.metadata.get("high")
-        parser.add_argument(
-            flag,
-            type=_between(kind, low, high),
-            metavar="N",
-            help=f"{says} ({one.default})",
-        )
-
-
-def _between(kind: type, low: float, high: float | None) -> Any:
-    def value(text: str) -> Any:
-        found = kind(text)
-        if not low <= found or (high is not None and found > high):
-            top = f" and at most {high:g}" if high is not None else ""
-            raise argparse.ArgumentTypeError(f"must be at least {low:g}{top}")
-        return found
-
-    value.__name__ = kind.__name__
-    return value
+        kind = type(one.default)  # the range is checked by the contest itself
+        metavar = "N" if kind is int else "SHARE"
+        parser.add_argument(flag, type=kind, metavar=metavar, help=f"{says} ({one.default})")
 
 
 def look(asked: argparse.Namespace) -> None:
@@ -204,14 +194,10 @@ def runs(asked: argparse.Namespace) -> None:
     from heads.pipeline.runs.leaderboard import leaderboard
     from heads.pipeline.runs.listing import facts_of
 
-    chosen = [find(name) for name in asked.names]
     if asked.delete:
-        if not chosen:
-            raise DataError("No run is named.", "Write heads runs NAME --delete.")
-        for run in chosen:
-            run.delete()
-            print(f"{run.id} is deleted.")
+        _delete(asked.names)
         return
+    chosen = [find(name) for name in asked.names]
     if chosen:
         found = [leaderboard(run) for run in chosen]
         if asked.json:
@@ -227,6 +213,21 @@ def runs(asked: argparse.Namespace) -> None:
         print_json(listed)
     else:
         terminal_grid.listed(listed)
+
+
+def _delete(names: Sequence[str]) -> None:
+    """Deletes runs, if all of them are there and named whole."""
+    from heads.pipeline.runs.folder import find
+
+    if not names:
+        raise DataError("No run is named.", "Write heads runs NAME --delete.")
+    chosen = [find(name) for name in names]
+    for name, run in zip(names, chosen, strict=True):
+        if run.id != name and not Path(name).is_dir():  # found by how it begins
+            raise DataError(f"{name} is not a whole name.", f"Write {run.id} to delete it.")
+    for run in chosen:
+        run.delete()
+        print(f"{run.id} is deleted.")
 
 
 def reproduce(asked: argparse.Namespace) -> None:

@@ -81,11 +81,10 @@ def app(asked: argparse.Namespace) -> None:
     settings = {"server_name": asked.host, "server_port": asked.port, "quiet": True}
     try:
         _, url, _ = page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
-    except (OSError, OverflowError) as error:
-        raise DataError(
-            f"The page cannot be served there ({str(error).splitlines()[0]}).",
-            "Choose another --port.",
-        ) from None
+    except (OSError, OverflowError):
+        place = f"port {asked.port} of {asked.host}" if asked.port else f"any port of {asked.host}"
+        what = f"The page cannot be served on {place}: it is taken, or not to be had."
+        raise DataError(what, "Choose another with --port.") from None
     print(f"Head to Head is at {url} (Ctrl+C stops it).", flush=True)
     page.block_thread()
 
@@ -197,13 +196,16 @@ def export(asked: argparse.Namespace) -> None:
     from heads.pipeline.fitting import training
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
+    if asked.run_name and asked.data:
+        what = "A run has its own data, and its heads are trained."
+        raise DataError(what, "Leave out --data, or --run.")
     if asked.run_name:
         from heads.pipeline.runs.folder import find
         from heads.pipeline.runs.heads_of import classifier as of_run
 
         classifier = of_run(find(asked.run_name), asked.recipe, limits())
     else:
-        classifier = last_of(training(asked.recipe, asked.data, model=asked.model))
+        classifier = last_of(training(asked.recipe, asked.data or "sentiment", model=asked.model))
     found = (export_onnx if asked.onnx else write)(classifier, asked.to)
     if asked.json:
         print_json(found.as_json())

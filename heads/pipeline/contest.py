@@ -5,12 +5,11 @@ from pathlib import Path
 
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
-from heads.parts.samples import SAMPLES
 from heads.pipeline.loading import load
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
-from heads.pipeline.table import Columns, Data
+from heads.pipeline.table import Columns, Data, place_of
 from heads.pipeline.table import read as read_file
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
@@ -37,7 +36,7 @@ def read(
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    path = SAMPLES[str(data)].path if str(data) in SAMPLES else Path(data)
+    path = place_of(data)
     limits = limits or limits_here()
     found = read_file(path, limits, columns, header)
     return with_token_findings(found, load(model, limits=limits))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from heads.errors import DataError, LimitError
+from heads.errors import LimitError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
@@ -13,7 +13,7 @@ from heads.pipeline.corpus import Corpus
 from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, trained
-from heads.pipeline.table import read
+from heads.pipeline.table import place_of, read
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits
@@ -79,7 +79,4 @@ def corpus_named(data: str | Path, limits: Limits) -> Corpus:
         return corpus_of(SAMPLES[str(data)], limits)
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    if not Path(data).exists():
-        what = f"There is no sample and no file called {str(data)[:80]}."
-        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
-    return read(Path(data), limits).corpus
+    return read(place_of(data), limits).corpus

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from heads.errors import ModelError
 from heads.interfaces.cli import main
 from heads.pipeline.grid import descent
 from heads.pipeline.runs.folder import RunFolder, find
@@ -100,7 +101,7 @@ def test_stdout_holds_json_and_nothing_else(capfd, file):
     code, out, err = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--json")
     assert code == 0
     assert json.loads(out)["best"] == "mean+ridge"
-    assert "heads: 1/3 majority:" in err
+    assert "heads: 1/3 (always the commonest class):" in err
     assert "heads: 3/3 mean+ridge:" in err
     json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
@@ -195,9 +196,27 @@ def test_runs_are_listed_shown_and_compared(capfd, trained):
         assert "reviews" in out or "mean+linear" in out
 
 
+def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, trained):
+    warning = "These runs were not scored alike"
+    _, out, _ = run(capfd, "runs", trained["run"], trained["run"])
+    assert warning not in out
+    _, out, _ = run(
+        capfd, "train", file, "-r", "mean+ridge", "--seeds", "1", "--no-curve", "--json"
+    )
+    other = json.loads(out)
+    _, out, _ = run(capfd, "runs", trained["run"], other["run"])
+    assert warning in out
+    told = " ".join(out.split())
+    assert trained["protocol"] in told
+    assert other["protocol"] in told
+
+
 def test_a_run_is_deleted_and_then_unknown(capfd, file):
     _, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *QUICK, "--json")
     name = json.loads(out)["run"]
+    code, _, err = run(capfd, "runs", name[:-1], "--delete")
+    assert code == 2
+    assert f"Write {name} to delete it." in err
     code, out, _ = run(capfd, "runs", name, "--delete")
     assert (code, out) == (0, f"{name} is deleted.\n")
     code, _, err = run(capfd, "runs", name)
@@ -242,6 +261,13 @@ def test_an_export_of_what_a_run_has_not_is_a_sentence(capfd, trained, tmp_path)
         assert (code, out) == (2, "")
         assert sentence in err
         assert not (tmp_path / "x").exists()
+
+
+def test_an_export_of_a_run_takes_no_data(capfd, trained, tmp_path):
+    asked = ["export", "cls+ridge", tmp_path / "x", "--run", trained["run"], "--data", "intents"]
+    code, _, err = run(capfd, *asked)
+    assert code == 2
+    assert "A run has its own data, and its heads are trained. Leave out --data, or --run." in err
 
 
 # The worker process of the page
@@ -300,7 +326,7 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
     ("arguments", "sentence"),
     [
         (["train"], "No data are given. Write heads train data.csv"),
-        (["train", "/nowhere.csv"], "nowhere.csv cannot be read"),
+        (["train", "/nowhere.csv"], "There is no sample and no file called /nowhere.csv."),
         (["train", "FILE", "-r", "mean+robert"], "Did you mean 'roberta'?"),
         (["train", "FILE", "-r", "nonsense"], "is not a recipe"),
         (["train", "FILE", "-r", "mean@99+linear"], "There is no layer 99"),
@@ -342,13 +368,14 @@ def beyond():
 @pytest.mark.parametrize(("name", "value"), list(beyond()))
 def test_settings_beyond_their_range_are_refused_before_any_work(capfd, file, name, value):
     flag = f"--{name.replace('_', '-')}"
-    with pytest.raises(SystemExit) as caught:
-        main(["train", str(file), f"{flag}={value}"])
+    try:
+        code = main(["train", str(file), f"{flag}={value}"])
+    except SystemExit as stopped:
+        code = stopped.code
     out, err = capfd.readouterr()
-    assert (caught.value.code, out) == (2, "")
-    last = err.strip().splitlines()[-1]
-    assert f"argument {flag}: " in last
-    assert "must be at least" in last or "invalid" in last
+    assert (code, out) == (2, "")
+    [line] = err.strip().splitlines()
+    assert f"{name} must be " in line or f"argument {flag}: invalid" in line
 
 
 def test_every_setting_has_a_flag_with_its_sentence(capsys):
@@ -367,6 +394,22 @@ def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
 
     found = terminal_grid.followed(working(find(trained["run"]), limits()))
     assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+def test_ctrl_c_that_a_library_swallows_is_no_fault_of_the_model(capfd, file, monkeypatch):
+    def loading(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ModelError("It cannot be loaded.") from None
+
+    usual = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("heads.pipeline.loading.load", loading)
+    try:
+        assert run(capfd, "read", file) == (130, "", "")
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")

@@ -3,10 +3,10 @@
 from heads.pipeline.table.cells import guard_cell, unguard_cell
 from heads.pipeline.table.data import Data, data_of, name_of, read
 from heads.pipeline.table.guess import guess
-from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.opening import open_table, place_of
 from heads.pipeline.table.sheet import Columns, Finding, Table
 
 __all__ = [
     "Columns", "Data", "Finding", "Table", "data_of", "guard_cell", "guess", "name_of",
-    "open_table", "read", "unguard_cell",
+    "open_table", "place_of", "read", "unguard_cell",
 ]  # fmt: skip

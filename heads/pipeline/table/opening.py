@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from heads.errors import DataError, LimitError
+from heads.parts.samples import SAMPLES
 from heads.pipeline.table.columnar import read_parquet
 from heads.pipeline.table.containers import refuse_container, refuse_text
 from heads.pipeline.table.delimited import read_delimited
@@ -14,6 +15,25 @@ from heads.pipeline.table.sheet import Table, short
 from heads.settings import Limits
 
 _HEAD = 4_096
+
+
+def place_of(data: str | Path) -> Path:
+    """The file of a sample, or the one at a path.
+
+    Raises:
+        DataError: There is neither.
+    """
+    if str(data) in SAMPLES:
+        return SAMPLES[str(data)].path
+    place = Path(data)
+    try:
+        found = place.exists()
+    except (OSError, ValueError):  # no name that a file can have
+        found = False
+    if not found:
+        what = f"There is no sample and no file called {short(str(data), 80)}."
+        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
+    return place
 
 
 def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
