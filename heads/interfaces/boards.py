@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heads.interfaces.charts import percent
-from heads.interfaces.drawings import joined
+from heads.interfaces.drawings import counted, joined
 from heads.parts.menu import head, pooling
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.leaderboard import Leaderboard
@@ -80,8 +80,9 @@ def coded(sentence: str) -> Markup:
 def verdict(board: Leaderboard) -> Markup:
     """What the numbers allow one to say; then how they came about, and what spoils them."""
     first, *rest = board.verdict
+    heads = sum(not cell.is_baseline for cell in board.cells)
     facts = (
-        f"{STATES.get(board.state, '')}{sum(not c.is_baseline for c in board.cells)} heads on "
+        f"{STATES.get(board.state, '')}{counted(heads, 'head')} on "
         f"{board.data} ({board.rows:,} rows, {len(board.classes)} classes) with {board.model}, "
         f"in {duration(board.seconds)}. {board.protocol}"
     )

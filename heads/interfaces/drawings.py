@@ -33,10 +33,11 @@ def count(number: int) -> str:
 def counted(number: int, name: str) -> str:
     """A number of things.
 
-    >>> counted(1, "class"), counted(1200, "class")
-    ('1 class', '1,200 classes')
+    >>> counted(1, "class"), counted(1200, "class"), counted(2, "head")
+    ('1 class', '1,200 classes', '2 heads')
     """
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}es"
+    ending = "" if number == 1 else "es" if name.endswith("s") else "s"
+    return f"{number:,} {name}{ending}"
 
 
 def accuracy(scores: Scores) -> str:

@@ -152,6 +152,9 @@ def side_by_side(found: Sequence[Leaderboard]) -> None:
     for title, value in (("data", "data"), ("base model", "model"), ("best", "best")):
         table.add_row(Text(title), *(Text(str(getattr(one, value))) for one in found))
     show(table)
+    if len({(one.data, one.protocol) for one in found}) > 1:
+        show("These runs were not scored alike, so their numbers do not compare directly:")
+        show(*(f"{one.run}: {one.protocol}" for one in found))
 
 
 def listed(runs: Sequence[Mapping[str, Any]]) -> None:

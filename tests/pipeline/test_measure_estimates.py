@@ -131,6 +131,20 @@ def test_counted_words_learn_what_is_there(spoken):
     assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
 
 
+def test_rows_of_a_rare_class_count_more_where_the_heads_count_them_so():
+    texts = ["red or blue"] * 30 + ["red or green"] * 6
+    corpus = build(
+        "unequal", [f"{one} {n % 3}" for n, one in enumerate(texts)], ["x"] * 30 + ["y"] * 6
+    )
+    rare = corpus.classes.index("y")
+    plain, weighted = (
+        tfidf(corpus, range(36), range(30, 36), C=0.01, balanced=balanced).softmax(dim=1)[:, rare]
+        for balanced in (False, True)
+    )
+    assert plain.max() < 0.3
+    assert weighted.min() > 0.5
+
+
 def test_a_class_without_training_rows_is_unlikely_but_possible(spoken):
     logits = tfidf(spoken, range(70), range(70, 90), C=10.0)  # two classes: one sigmoid
     money = spoken.classes.index("money")

@@ -318,8 +318,10 @@ def test_a_run_that_is_stopped_shows_what_is_done(start) -> None:
     assert len(found.verdict) >= 1
     heads = [cell.name for cell in found.cells if not cell.is_baseline]
     assert found.best == found.reference == heads[0]
-    assert facts_of(run)["cells"] == 3
-    assert facts_of(run)["planned"] == 5
+    facts = facts_of(run)
+    assert (facts["cells"], facts["planned"]) == (3, 5)
+    # Nobody has compared it yet, but what it has reached is listed.
+    assert (facts["best"], facts["accuracy"]) == (heads[0], found.cells[0].measures.accuracy)
 
 
 def test_a_run_without_a_cell_has_a_leaderboard_too(start) -> None:
@@ -586,6 +588,15 @@ def test_a_test_file_beside_a_column_of_splits(start, data: Data, tmp_path: Path
     assert "scored on the 35 rows of the test set" in found.protocol
     assert "20 rows that mine marks for testing are left out." in found.notes
     assert any(note.startswith("5 of the 35 texts of the test file") for note in found.notes)
+
+
+def test_what_is_said_of_a_file_names_it(start, data: Data, tmp_path: Path) -> None:
+    rows = rows_of("sentiment", 140)
+    other = read(write_rows(tmp_path / "test.csv", [*rows[100:], rows[100]]), LIMITS)
+    assert other.findings
+    run = start(["mean+ridge"], test=other, contest=Contest(seeds=1, curve=False))
+    for note in [*other.notes, *(finding.says for finding in other.findings)]:
+        assert f"In the test file: {note}" in finished(run).notes
 
 
 def test_a_test_file_of_another_kind_is_refused(start, data: Data) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -14,6 +15,10 @@ from heads.pipeline.runs.listing import facts_of
 from heads.settings import limits
 
 MOST = 100
+ALIKE = (
+    "Not all of them were scored alike (other repetitions, other rows held out), so their numbers "
+    "do not compare directly: what stands below each run's verdict says how it was scored."
+)
 
 
 def visible(mine: Any) -> list[RunFolder]:
@@ -55,11 +60,13 @@ def _title(facts: dict[str, Any]) -> str:
 def same_data(run: RunFolder, mine: Any) -> Markup:
     """The runs on the same rows, side by side: model, heads, best, reference."""
     own = (run.read("run.json") or {}).get("fingerprint")
-    rows = []
+    rows, protocols = [], set()
     for other in visible(mine):
         with contextlib.suppress(HeadsError):
             if (other.read("run.json") or {}).get("fingerprint") == own:
-                rows.append(_row(other, is_this=other.id == run.id))
+                found = other.read("leaderboard.json") or {}
+                rows.append(_row(other, found, is_this=other.id == run.id))
+                protocols.add(found.get("protocol"))
     if len(rows) < 2:
         return Markup('<p class="quiet">{}</p>').format(
             "There is no other run on the same rows yet: train on another base model to compare."
@@ -68,14 +75,15 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
         Markup("<th>{}</th>").format(name)
         for name in ("run", "base model", "cells", "best head", "its accuracy", "reference")
     )
+    apart = ALIKE if len(protocols - {None}) > 1 else ""
     return Markup(
         '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
-        "<tbody>{}</tbody></table></div>"
-    ).format(head, joined(rows))
+        '<tbody>{}</tbody></table></div><p class="quiet">{}</p>'
+    ).format(head, joined(rows), apart)
 
 
-def _row(run: RunFolder, *, is_this: bool) -> Markup:
-    facts, found = facts_of(run), run.read("leaderboard.json") or {}
+def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
+    facts = facts_of(run)
     reference = found.get("reference", "")
     scored = next(
         (cell["accuracy"] for cell in found.get("cells", []) if cell["recipe"] == reference), None

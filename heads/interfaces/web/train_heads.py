@@ -216,7 +216,7 @@ def _planned(rows: int, *inputs: Any) -> Any:
     except Exception as error:
         return drawings.failure(sentence(error))
     times = "once" if plan.contest.seeds == 1 else f"{plan.contest.seeds} times"
-    parts = [f"{plan.heads} heads, each trained {times}, and two baselines."]
+    parts = [f"{drawings.counted(plan.heads, 'head')}, each trained {times}, and two baselines."]
     seconds = expected_seconds(plan, rows) if rows else 0.0
     if seconds:
         parts.append(

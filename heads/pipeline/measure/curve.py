@@ -62,6 +62,8 @@ def curve_says(stages: Sequence[Stage]) -> str:
 
 
 def _choice(stages: Sequence[Stage]) -> str:
+    if len(stages[-1].accuracies) == 1:
+        return f"`{stages[-1].best}` is the only head."
     leaders = [stage.best for stage in stages]
     sizes = [f"{stage.rows:,}" for stage in stages]
     if len(set(leaders)) == 1:
@@ -88,5 +90,5 @@ def _growth(stages: Sequence[Stage]) -> str:
     gain = after.accuracies[best] - before.accuracies[best]
     sizes = f"from {before.rows:,} to {after.rows:,} rows"
     if gain > FLAT:
-        return f"Its accuracy still grew by {points(gain)} {sizes}: more rows would likely help."
+        return f"Its accuracy still grew by {points(gain)} {sizes}: more rows may help."
     return f"Its accuracy hardly grew {sizes}."

@@ -71,19 +71,19 @@ def _first(
         ahead = f"by {points(-highest.high)} or more (95 %)"
         return f"`{reference}` is better than every other head, {ahead}.", None
     if highest.high <= WIDE:
-        bound = f"no head is better by more than {_above(highest.high)} (95 %)"
+        bound = f"no head is better by more than {_bound(highest.high)} (95 %)"
         return f"`{reference}` is enough: {bound}.", None
     rows = measures[reference].rows
     told = f"No head is shown to be better than `{reference}`"
-    bound = f"up to {_above(highest.high)} (95 %)"
+    bound = f"up to {_bound(highest.high)} (95 %)"
     tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
     first = f"{told}, but {tested} room for {bound}."
     return first, max(heads, key=lambda d: d.difference)
 
 
-def _above(bound: float) -> str:
-    """An upper bound, rounded up so that it stays one."""
-    return points(ceil(bound * 1000 - 1e-9) / 1000)
+def _bound(high: float) -> str:
+    """An upper bound as every table rounds it, but never 0."""
+    return points(max(high, 0.001))
 
 
 def _better(winner: Difference, comparisons: Comparisons) -> str:

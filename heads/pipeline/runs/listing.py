@@ -1,5 +1,6 @@
 """What a list of runs says of each: enough to find the one that is meant."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,17 @@ def facts_of(run: RunFolder) -> dict[str, Any]:
     return _told(run, facts, found, state)
 
 
+def _highest(run: RunFolder) -> Mapping[str, Any]:
+    """The head of highest accuracy among the cells that are done."""
+    found = []
+    for path in (run.path / "cells").glob("*.json"):
+        if path.stem.isdecimal():
+            with contextlib.suppress(DataError):
+                found.append(run.read(f"cells/{path.name}") or {})
+    heads = [cell for cell in found if cell.get("recipe") not in (None, *BASELINES)]
+    return max(heads, key=lambda cell: cell.get("accuracy", 0.0), default={})
+
+
 def _told(
     run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str
 ) -> dict[str, Any]:
@@ -27,6 +39,9 @@ def _told(
     done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
     best = found.get("best", "")
     of_best = next((cell for cell in found.get("cells", []) if cell["recipe"] == best), {})
+    if not best:  # a run that was stopped from outside has not been compared yet
+        of_best = _highest(run)
+        best = of_best.get("recipe", "")
     return {
         "run": run.id,
         "data": facts.get("data", ""),

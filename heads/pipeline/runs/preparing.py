@@ -93,6 +93,7 @@ def estimated(
 def baselines(run: RunFolder, asked: Asked, board: Board) -> Iterator[Progress | Done]:
     """The majority class, and TF-IDF with logistic regression, on the same rows."""
     splits, planned = board.splits, len(asked.recipes) + len(BASELINES)
+    balanced = asked.contest.class_weights
     for place, name in enumerate(BASELINES):
         number = len(asked.recipes) + place
         if kept(run, number):
@@ -101,14 +102,15 @@ def baselines(run: RunFolder, asked: Asked, board: Board) -> Iterator[Progress |
         if name != MAJORITY:
             yield Progress(says="Training TF-IDF + logistic regression", share=0.42)
             search, development = splits.search.tolist(), splits.development.tolist()
-            strength = tfidf_strength(asked.corpus, search, development)
+            strength = tfidf_strength(asked.corpus, search, development, balanced=balanced)
         for train, test in zip(splits.train, splits.test, strict=True):
             if logits and splits.is_fixed:  # nothing is drawn at random
                 logits.append(logits[0])
             elif name == MAJORITY:
                 logits.append(majority(asked.corpus, train.tolist(), test.tolist()))
             else:
-                logits.append(tfidf(asked.corpus, train.tolist(), test.tolist(), C=strength))
+                rows = train.tolist(), test.tolist()
+                logits.append(tfidf(asked.corpus, *rows, C=strength, balanced=balanced))
                 yield Progress(says="Training TF-IDF + logistic regression", share=0.43)
         outcome = Outcome(name=name, rows=splits.test, logits=tuple(logits))
         cell = Cell(

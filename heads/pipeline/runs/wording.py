@@ -60,10 +60,13 @@ def _failures(run: RunFolder, asked: Asked) -> list[str]:
     return [says for says in told if says]
 
 
+def _of(account: Mapping[str, Any] | None) -> list[str]:
+    """How a file was read, and its warnings."""
+    return account["notes"] + [one["says"] for one in account["warnings"]] if account else []
+
+
 def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """What failed, how the data were read, what spoils the comparison; each once."""
-    accounts = [asked.account, *([asked.account["test"]] if "test" in asked.account else [])]
-    notes = [*_failures(run, asked), *asked.account.get("between", [])]
-    for account in accounts:
-        notes += account["notes"] + [warning["says"] for warning in account["warnings"]]
+    notes = [*_failures(run, asked), *asked.account.get("between", []), *_of(asked.account)]
+    notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
