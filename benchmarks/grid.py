@@ -152,6 +152,7 @@ def peer(train: Any, test: Any) -> None:
         "cv": 3,
         "max_iter": 1000,
         "l1_ratios": (0,),
+        "scoring": "accuracy",
         "use_legacy_attributes": False,
     }
     learner = LogisticRegressionCV(**settings)

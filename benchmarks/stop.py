@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job behind & would ignore it
     dice, data, took, lost = random.Random(asked.seed), read(asked.data, limits()), [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["HEADS_CACHE"] = f"{home}/whole"

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 a bug of ours, 2 something in the question that does not fit.
 """
 
+import gc
 import os
 import sys
 import traceback
@@ -28,6 +29,13 @@ COLUMNS = {
     "split": "the column that says train, validation or test",
 }
 FORMATS = "CSV, TSV, JSONL, JSON, Parquet or a datasets folder"
+
+
+def command() -> int:
+    """The command itself: `main`, and a quick end."""
+    code = main()
+    gc.freeze()  # Python would look through all that torch has made, for a second
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

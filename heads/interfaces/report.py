@@ -112,5 +112,5 @@ def apart(cell: Cell) -> str:
     difference = cell.to_best
     if difference is None:
         return ""
-    points = f"{difference.difference * 100:+.1f} points".replace("-", "−")
-    return points if difference.differs else f"{points}, not distinguishable"
+    points = f"{difference.difference * 100:+.1f}".replace("-", "−")
+    return f"{points} points" if difference.differs else f"{points}, within chance"

@@ -21,13 +21,13 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
 HEADERS = [
-    "recipe", "accuracy %", "from %", "to %", "macro-F1 %", "log loss", "calibration error %",
+    "recipe", "accuracy %", "from %", "to %", "macro-F1 %", "log loss", "ECE %",
     "parameters", "seconds", "ms a text", "against the best",
 ]  # fmt: skip
 NUMBERS: list[Literal["str", "number"]] = ["number"] * 9
 TYPES: list[Literal["str", "number"]] = ["str", *NUMBERS, "str"]
 WIDTHS: list[str | int] = [
-    f"{width}px" for width in (240, 105, 75, 75, 115, 90, 165, 110, 90, 100, 250)
+    f"{width}px" for width in (190, 105, 75, 65, 110, 90, 75, 105, 85, 95, 220)
 ]
 MOST_TEXTS = 10  # on which the heads disagree
 
