@@ -86,7 +86,7 @@ def passes(texts: list[str], pairs: list[str]) -> tuple[float, float]:
             )
             states = model(**encoded).last_hidden_state
             mask = encoded["attention_mask"][..., None]
-            (states * mask).sum(1) / mask.sum(1)
+            _ = (states * mask).sum(1) / mask.sum(1)
 
     def floor() -> None:
         encoded = backbone.encode(texts, pairs)
