@@ -26,6 +26,7 @@ from typing import Any
 from heads.interfaces.cli import main as heads
 from heads.parts.samples import SAMPLES
 from heads.pipeline.loading import load
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import read
 from heads.settings import Contest, limits
@@ -57,7 +58,8 @@ class Worked:
 def begun(folder: Path, sample: str, seeds: int) -> Path:
     """A new run with a cache of its own."""
     data, out = read(SAMPLES[sample].path, limits()), folder / "run"
-    begin(data, recipes=RECIPES, contest=Contest(seeds=seeds), limits=limits(), out=out)
+    question = Question(data=data, recipes=RECIPES, contest=Contest(seeds=seeds))
+    begin(question, limits=limits(), out=out)
     return out
 
 

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from heads.interfaces.web import worker
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import Data, read
 from heads.settings import Contest, limits
@@ -28,7 +29,7 @@ CONTEST = Contest(seeds=3)
 
 def pressed(data: Data, place: Path, moment: float) -> tuple[float, int, int]:
     """Stops the page's worker; seconds, cells that were heard of, cells that are kept."""
-    run = begin(data, contest=CONTEST, limits=limits(), out=place / "run")
+    run = begin(Question(data=data, contest=CONTEST), limits=limits(), out=place / "run")
     stop, heard, begun = threading.Event(), 0, time.monotonic()
     pressed_at = 0.0
     for events in worker.worked(run, stop):
@@ -81,7 +82,7 @@ def main() -> None:
     dice, data, took, lost = random.Random(asked.seed), read(asked.data, limits()), [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["HEADS_CACHE"] = f"{home}/whole"
-        whole = begin(data, contest=CONTEST, limits=limits(), out=Path(home) / "run")
+        whole = begin(Question(data=data, contest=CONTEST), limits=limits(), out=Path(home) / "run")
         begun = time.monotonic()
         list(worker.worked(whole, threading.Event()))
         seconds = time.monotonic() - begun

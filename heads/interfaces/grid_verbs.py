@@ -74,6 +74,7 @@ def _resumed(asked: argparse.Namespace) -> Any:
 
 
 def _begun(asked: argparse.Namespace) -> Any:
+    from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
 
     if not asked.data:
@@ -84,16 +85,15 @@ def _begun(asked: argparse.Namespace) -> Any:
     _tell(data, asked.data)
     if test:
         _tell(test, asked.test)
-    run = begin(
-        data,
+    question = Question(
+        data=data,
         test=test,
         recipes=asked.recipe or (),
         grid=asked.grid,
         model=asked.model,
         contest=contest,
-        limits=limits(),
-        out=asked.out,
     )
+    run = begin(question, limits=limits(), out=asked.out)
     print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     return run
 

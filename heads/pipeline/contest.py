@@ -6,6 +6,7 @@ from pathlib import Path
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
 from heads.pipeline.loading import load
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
@@ -70,16 +71,15 @@ def train_grid(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits_here()
-    run = begin(
-        data if isinstance(data, Data) else read(data, model=model),
+    question = Question(
+        data=data if isinstance(data, Data) else read(data, model=model),
         test=test if isinstance(test, Data) or test is None else read(test, model=model),
         recipes=recipes,
         grid=grid,
         model=model,
-        contest=contest,
-        limits=limits,
-        out=Path(out) if out else None,
+        contest=contest or Contest(),
     )
+    run = begin(question, limits=limits, out=Path(out) if out else None)
     return _last(working(run, limits))
 
 

@@ -6,6 +6,7 @@ import re
 import zipfile
 
 import pytest
+from pages import turn_to
 
 PLOTS = "document.querySelectorAll('.js-plotly-plot .bars path').length"
 
@@ -34,15 +35,6 @@ def ask(page, text):
         " && !document.querySelector('#verdict .busy')",
         arg=before,
     )
-
-
-def turn_to(page, name):
-    """Opens a tab; on a narrow screen the last ones stand in a menu."""
-    tab = page.get_by_role("tab", name=name)
-    if tab.count() == 0:
-        page.get_by_label("More tabs").click()
-        tab = page.locator(".overflow-dropdown").get_by_role("button", name=name)
-    tab.click()
 
 
 def recipes(page):

@@ -6,9 +6,11 @@ import time
 import zipfile
 
 import pytest
+from pages import turn_to
 
 from heads.interfaces.web import uploads
 from heads.parts.samples import SAMPLES
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import all_runs
 from heads.pipeline.runs.running import begin, working
 from heads.pipeline.table import Columns, read
@@ -44,19 +46,11 @@ def a_run(file):
     if not all_runs():
         contest = Contest(seeds=1, curve=False)
         data = read(file, limits(), Columns(text="text", label="<b>mood</b>"))
-        run = begin(data, recipes=["mean+linear", "cls+linear"], contest=contest, limits=limits())
+        heads = ["mean+linear", "cls+linear"]
+        run = begin(Question(data=data, recipes=heads, contest=contest), limits=limits())
         for _ in working(run, limits()):
             pass
     return all_runs()[0]
-
-
-def turn_to(page, name):
-    """Opens a tab; on a narrow screen the last ones stand in a menu."""
-    tab = page.get_by_role("tab", name=name)
-    if tab.count() == 0:
-        page.get_by_label("More tabs").click()
-        tab = page.locator(".overflow-dropdown").get_by_role("button", name=name)
-    tab.click()
 
 
 def choose(page, label, value):

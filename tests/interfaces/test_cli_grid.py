@@ -278,12 +278,14 @@ def lines(out):
 
 
 def test_work_prints_an_event_a_line(capfd, file, trained):
+    from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin
     from heads.pipeline.table import read
     from heads.settings import limits
 
     contest = Contest(seeds=2, curve=False)
-    asked = begin(read(file, limits()), recipes=RECIPES[:2], contest=contest, limits=limits())
+    question = Question(data=read(file, limits()), recipes=RECIPES[:2], contest=contest)
+    asked = begin(question, limits=limits())
     code, out, _ = run(capfd, "work", asked.path)
     events = lines(out)
     assert code == 0

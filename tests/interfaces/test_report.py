@@ -6,6 +6,7 @@ import re
 import pytest
 
 from heads.interfaces.report import report
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin, working
@@ -28,7 +29,8 @@ def found(tmp_path_factory):
     lines = "\n".join(map(json.dumps, rows))
     (place / "evil.jsonl").write_text(lines, "utf-8")
     data = read(place / "evil.jsonl", limits())
-    run = begin(data, recipes=RECIPES, contest=Contest(seeds=2), limits=limits(), out=place / "run")
+    question = Question(data=data, recipes=RECIPES, contest=Contest(seeds=2))
+    run = begin(question, limits=limits(), out=place / "run")
     for _ in working(run, limits()):
         pass
     return run

@@ -16,6 +16,7 @@ from heads.interfaces.web.saves import as_csv
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_heads import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
 from heads.parts.samples import SAMPLES
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import read
 from heads.settings import Contest, limits
@@ -40,7 +41,7 @@ def new_run(few):
     def make(recipes=("mean+linear", "cls+linear"), **settings):
         contest = Contest(**({"seeds": 1, "curve": False} | settings))
         data = read(few, limits())
-        made.append(begin(data, recipes=recipes, contest=contest, limits=limits()))
+        made.append(begin(Question(data=data, recipes=recipes, contest=contest), limits=limits()))
         return made[-1]
 
     yield make

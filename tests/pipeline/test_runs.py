@@ -33,6 +33,7 @@ from heads.pipeline.measure.curve import SHARES
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import learning_curve, running
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import NAME, RunFolder, all_runs, find, new_folder
@@ -92,8 +93,9 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     """Begins a run on a tiny base model."""
 
     def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
-        given = {"contest": CONTEST, "model": str(tiny()), "limits": LIMITS} | settings
-        return begin(given.pop("data", data), recipes=recipes, **given)
+        given = {"data": data, "contest": CONTEST, "model": str(tiny())} | settings
+        place = {name: given.pop(name) for name in ("limits", "out") if name in given}
+        return begin(Question(recipes=recipes, **given), **{"limits": LIMITS} | place)
 
     return begun
 
@@ -113,9 +115,8 @@ def whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(descent, "STEPS", 30)
         patch.setattr(descent, "EPOCHS", (2, 4))
-        run = begin(
-            data, recipes=RECIPES, contest=CONTEST, model=str(tiny()), limits=LIMITS, out=out
-        )
+        question = Question(data=data, recipes=RECIPES, contest=CONTEST, model=str(tiny()))
+        run = begin(question, limits=LIMITS, out=out)
         return run, list(working(run, LIMITS))
 
 
@@ -288,7 +289,7 @@ def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
             last = event
         if isinstance(last, Leaderboard):
             break
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         resumed += 1
         clock = run.read("end.json")
         assert clock["seconds"] > seconds  # the time of all resumptions together
@@ -386,7 +387,7 @@ def test_what_a_stop_from_outside_notes(start) -> None:
     next(stream)
     with pytest.raises(DataError, match="is being worked on"):
         stopped(run)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     (run.path / "end.json").unlink()  # as where the worker was killed
     stopped(run)
     assert run.read("end.json")["state"] == "stopped"
@@ -398,7 +399,7 @@ def test_what_a_stop_from_outside_notes(start) -> None:
 def test_no_thread_of_a_stopped_run_goes_on(start) -> None:
     stream = working(start(RECIPES), LIMITS)
     next(event for event in stream if isinstance(event, Trying))
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("grid")]
 
 
@@ -416,7 +417,7 @@ def test_a_second_worker_is_refused_and_a_run_at_work_is_not_deleted(start) -> N
     with pytest.raises(DataError, match="is being worked on"):
         run.delete()
     assert (run.path / "run.json").is_file()
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert not run.is_busy
     run.delete()
     assert not run.path.exists()
@@ -739,7 +740,8 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     shuffled = [{"text": row["text"], "label": one} for row, one in zip(rows, labels, strict=True)]
     data = read(write_rows(tmp_path / "shuffled.csv", shuffled), LIMITS)
     recipes = ["mean+linear", "cls+bert", "mean+roberta", "mean+ridge", "mean+knn"]
-    run = begin(data, recipes=recipes, contest=Contest(seeds=3, curve=False), limits=LIMITS)
+    contest = Contest(seeds=3, curve=False)
+    run = begin(Question(data=data, recipes=recipes, contest=contest), limits=LIMITS)
     found = finished(run)
     for cell in found.cells:
         assert cell.measures.low <= 0.5 <= cell.measures.high, cell.name
@@ -819,16 +821,19 @@ def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
         shutil.rmtree(run.path)
 
 
-@pytest.mark.parametrize("name", ["cells/000.safetensors", "heads/000.safetensors"])
-def test_broken_tensors_of_a_run_are_a_sentence(whole, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("cells/000.safetensors", leaderboard),
+        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear", LIMITS)),
+    ],
+)
+def test_broken_tensors_of_a_run_are_a_sentence(whole, tmp_path: Path, name: str, ask) -> None:
     run = RunFolder(path=tmp_path / "copy")
     shutil.copytree(whole[0].path, run.path)
     (run.path / name).write_bytes((run.path / name).read_bytes()[:-9])
-    ask: Callable[[], object] = lambda: leaderboard(run)  # noqa: E731
-    if name.startswith("heads"):
-        ask = lambda: classifier(run, "mean+linear", LIMITS)  # noqa: E731
     with pytest.raises(DataError, match="is broken"):
-        ask()
+        ask(run)
 
 
 def test_a_run_of_another_version_is_refused(whole, tmp_path: Path) -> None:

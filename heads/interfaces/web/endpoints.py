@@ -17,6 +17,7 @@ from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
 from heads.pipeline.loading import load
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import Columns, Data, data_of, guess
@@ -96,15 +97,15 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
         yield from waiting(places, visitor, stop)
         text, label, pair, split = (str(name or "") for name in names)
         columns: Names = (text, label, pair, split)
-        run = begin(
-            _read(file, columns, model or BUNDLED),
+        question = Question(
+            data=_read(file, columns, model or BUNDLED),
             test=_read(test, columns, model or BUNDLED) if test else None,
             recipes=(recipes or "").split(),
             grid=grid or "small",
             model=model or BUNDLED,
             contest=contest,
-            limits=limits(),
         )
+        run = begin(question, limits=limits())
         for events in worked(run, stop, limits().run_seconds):
             cells = [event for event in events if event["event"] == "cell"]
             yield from cells or events[-1:]

@@ -14,6 +14,7 @@ from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_heads import Plan
 from heads.interfaces.web.worker import Places, waiting, worked
+from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin
@@ -120,14 +121,8 @@ def _begun(asked: tuple[Any, ...]) -> RunFolder:
     """Checks the question and writes it into a new run."""
     data = train_data.chosen(*asked[:DATA_FIELDS])
     plan = Plan.of(*asked[DATA_FIELDS:])
-    return begin(
-        data,
-        recipes=plan.recipes,
-        grid=plan.grid,
-        model=plan.model,
-        contest=plan.contest,
-        limits=limits(),
-    )
+    asks = {"recipes": plan.recipes, "grid": plan.grid, "model": plan.model}
+    return begin(Question(data=data, contest=plan.contest, **asks), limits=limits())
 
 
 def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[list[Any]]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import DataError
+from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import PRECISION
@@ -22,8 +23,29 @@ PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """What a user asks, before it is held to the base model and to what this place allows.
+
+    Attributes:
+        data: The rows.
+        test: Rows that are scored; without them some of the data are held out.
+        recipes: The heads; without any, those of the grid.
+        grid: small or full.
+        model: The base model.
+        contest: The settings.
+    """
+
+    data: Data
+    test: Data | None = None
+    recipes: Sequence[str] = ()
+    grid: str = "small"
+    model: str = BUNDLED
+    contest: Contest = field(default_factory=Contest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Asked:
-    """The question of a run.
+    """The question of a run, checked and as it is kept.
 
     Attributes:
         corpus: The rows.
@@ -57,17 +79,16 @@ class Asked:
         return Task(targets=self.targets, classes=self.corpus.classes, groups=groups)
 
 
-def ask(
-    data: Data, test: Data | None, backbone: Backbone, recipes: Sequence[str], contest: Contest
-) -> Asked:
-    """Puts a question together.
+def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked:
+    """Puts a question together as it is kept; a test must have the classes of the data.
 
     Args:
-        test: A file of its own whose rows are scored; it must have the same classes.
+        recipes: The heads that the question comes to on this base model.
 
     Raises:
         DataError: The data cannot be compared heads on.
     """
+    data, test = question.data, question.test
     corpus, notes = joined(data.corpus, test.corpus) if test else (data.corpus, [])
     if corpus.many:
         what = f"{corpus.name} has several labels a row; a grid needs one."
@@ -78,7 +99,7 @@ def ask(
         model=backbone.id,
         revision=backbone.revision,
         recipes=tuple(recipes),
-        contest=contest,
+        contest=question.contest,
         account=account,
         created=time.time(),
         versions={name: version(name) for name in PACKAGES} | {"precision": PRECISION},

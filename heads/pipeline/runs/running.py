@@ -7,7 +7,7 @@ have given without a break.
 import contextlib
 import itertools
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from heads.errors import RecipeError
-from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.play import Board, Failed, Played, Trying, play, unit_job
 from heads.pipeline.grid.splits import split
@@ -23,8 +22,8 @@ from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import BASELINES, Outcome
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.asked import Asked, ask
+from heads.pipeline.runs import asked as kept_question
+from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.expected import Expected, expected
 from heads.pipeline.runs.folder import RunFolder, new_folder
@@ -32,7 +31,6 @@ from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
 from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured, stated
-from heads.pipeline.table import Data
 from heads.pipeline.token_states import check_states
 from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
@@ -40,38 +38,25 @@ from heads.settings import Contest, Limits
 Event = Progress | Trying | Done | Leaderboard
 
 
-def begin(
-    data: Data,
-    *,
-    test: Data | None = None,
-    recipes: Sequence[str] = (),
-    grid: str = "small",
-    model: str = BUNDLED,
-    contest: Contest | None = None,
-    limits: Limits,
-    out: Path | None = None,
-) -> RunFolder:
+def begin(question: Question, *, limits: Limits, out: Path | None = None) -> RunFolder:
     """Checks a question whole and writes it into a new run; nothing is trained yet.
 
     Args:
-        test: Rows that are scored; without them some of the data are held out.
-        recipes: The heads; without any, those of the grid.
-        grid: small or full.
         out: The run's folder, or None for the place where runs are kept.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    backbone = load(model, limits=limits)
-    chosen = list(recipes) or recipes_of(grid, backbone)
-    cells = units(chosen, backbone, len(data.corpus.classes), limits)
-    allowed = _bounded(contest or Contest(), limits)
-    asked = ask(data, test, backbone, [cell.name for cell in cells], allowed)
+    backbone = load(question.model, limits=limits)
+    chosen = list(question.recipes) or recipes_of(question.grid, backbone)
+    cells = units(chosen, backbone, len(question.data.corpus.classes), limits)
+    allowed = replace(question, contest=_bounded(question.contest, limits))
+    asked = ask(allowed, backbone, [cell.name for cell in cells])
     task = asked.task
     split(task.targets, task.groups, asked.corpus.parts, asked.contest)
     check_states([c.order for c in cells if not c.reading], asked.corpus, backbone, limits)
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
-    question.save(run, asked)
+    kept_question.save(run, asked)
     return run
 
 
@@ -89,7 +74,7 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     Raises:
         HeadsError: The run is broken.
     """
-    asked = question.load(run)
+    asked = kept_question.load(run)
     backbone = load(asked.model, limits=limits)
     cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
     return expected(asked.corpus, cells, asked.contest, backbone)
@@ -112,7 +97,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
         clock = _Clock(run)
         state = "stopped"
         try:
-            asked = question.load(run)
+            asked = kept_question.load(run)
             yield Progress(says=f"Loading {asked.model}", share=0.0)
             backbone = load(asked.model, limits=limits)
             check_model(run, asked, backbone)
@@ -131,7 +116,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
 
 def _is_whole(run: RunFolder) -> bool:
     """Whether a run has ended with every cell done: there is nothing to go on with."""
-    asked = question.load(run)
+    asked = kept_question.load(run)
     is_over = (run.read("end.json") or {}).get("state") == "finished"
     return is_over and counted(run, asked) == len(asked.recipes) + len(BASELINES)
 
