@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from heads.interfaces.cli import main as heads
 from heads.parts.samples import SAMPLES
 from heads.pipeline.loading import load
@@ -108,6 +110,7 @@ def _child(run: Path, told: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.environ["HEADS_CACHE"] = str(run.parent / "cache")
     sys.stdout = os.fdopen(1, "w")
+    torch.set_num_threads(os.cpu_count() or 1)
     os._exit(heads(["work", str(run)]))
 
 
@@ -146,6 +149,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     asked = parser.parse_args()
+    torch.set_num_threads(1)  # OpenMP's threads do not outlive a fork, and whoever waits hangs
     load(limits=limits())
     dice, stages = random.Random(asked.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
