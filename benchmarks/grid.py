@@ -3,7 +3,7 @@
 ``python -m benchmarks.grid DATA…``, where DATA are folders with train.csv and test.csv. For each
 of them, in one run: the loop that everybody writes (batches of 32 in the order of the file) and a
 bare forward pass over texts sorted by length (the floor), both before and after every grid;
-reading for the small grid, the whole small grid with everything around it, and its accuracies
+reading for the small grid, the whole small grid with everything around it, and its scores
 beside those of sentence-transformers with a logistic regression whose C is searched. ``--full``
 adds the full grid. Every grid begins without any features kept, in a process of its own.
 """
@@ -53,8 +53,8 @@ def measured(folder: Path, full: bool) -> None:
         before = after
         print(f"  naive HF loop {naive:.1f} s; bare sorted pass (floor) {floor:.1f} s")
         seconds, reading = found["seconds"], found["forward_seconds"]
-        cells = {cell["recipe"]: cell["accuracy"] for cell in found["cells"]}
-        heads_only = [c["accuracy"] for c in found["cells"] if not c["baseline"]]
+        cells = {cell["recipe"]: cell["score"] for cell in found["cells"]}
+        heads_only = [c["score"] for c in found["cells"] if not c["baseline"]]
         print(
             f"  {grid} grid: {seconds:.1f} s = {seconds / naive:.2f} naive passes, "
             f"{seconds / floor:.2f} floors; reading {reading:.1f} s = {naive / reading:.2f} x "

@@ -22,6 +22,8 @@ def tables() -> dict[str, str]:
         "poolings": _shelf(shelves["poolings"]),
         "layers": _shelf(shelves["layers"]),
         "heads": _shelf(shelves["heads"]),
+        "pairings": _shelf(shelves["pairings"]),
+        "losses": _shelf(shelves["losses"]),
         "models": _table(
             ("base model", "what it is", "parameters", "layers × width", "licence"),
             (

@@ -23,10 +23,16 @@ _HOME = {
     "Columns": "heads.pipeline.table",
     "load": "heads.pipeline.imported",
     "Classifier": "heads.pipeline.classifier",
+    "calibrated": "heads.pipeline.calibrated",
     "export": "heads.pipeline.export",
     "export_onnx": "heads.pipeline.export",
     "catalogue": "heads.pipeline.catalogue",
     "examine": "heads.pipeline.doctor",
+    "attribute": "heads.pipeline.look.asking",
+    "nearest": "heads.pipeline.look.asking",
+    "flips": "heads.pipeline.look.asking",
+    "ablate": "heads.pipeline.look.asking",
+    "readings": "heads.pipeline.look.asking",
     "pooling": "heads.parts.menu",
     "head": "heads.parts.menu",
     "Pooled": "heads.parts.poolings",
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from heads.parts.blocks import chain
     from heads.parts.menu import head, pooling
     from heads.parts.poolings import Pooled
+    from heads.pipeline.calibrated import calibrated
     from heads.pipeline.catalogue import catalogue
     from heads.pipeline.classifier import Classifier
     from heads.pipeline.comparison import Comparison, compare
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
     from heads.pipeline.fitting import train
     from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
+    from heads.pipeline.look.asking import ablate, attribute, flips, nearest, readings
     from heads.pipeline.runs.leaderboard import Leaderboard
     from heads.pipeline.table import Columns
     from heads.recipe import Recipe

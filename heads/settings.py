@@ -74,6 +74,22 @@ class Contest:
         default=False,
         metadata={"says": "Rows of rare classes count more, so that all classes count alike."},
     )
+    focal: float = field(
+        default=0.0,
+        metadata={
+            "says": "Focal loss: how much less rows count that are right already; 0: all alike.",
+            "low": 0.0,
+            "high": 10.0,
+        },
+    )
+    smoothing: float = field(
+        default=0.0,
+        metadata={
+            "says": "Label smoothing: how far goals of 0 and 1 are drawn together.",
+            "low": 0.0,
+            "high": 0.5,
+        },
+    )
     curve: bool = field(
         default=True,
         metadata={"says": "Also train the leaders on a quarter and on half of the rows."},

@@ -1,16 +1,64 @@
 """How a file was read, as a fragment of HTML: rows, classes, warnings, first rows. No Gradio."""
 
+import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from heads.errors import DataError
 from heads.interfaces.charts import bars
-from heads.interfaces.drawings import counted, joined
-from heads.pipeline.table import Columns, Data, Finding
+from heads.interfaces.drawings import joined
+from heads.pipeline.table import Columns, Data, Finding, Said
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
+BINS = 10  # about as many bars for numbers
 ROLES = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
+# What labels can be: how pages and the API call it, and how a user reads it.
+FORMS = {
+    "one": "one a row",
+    "|": 'several, parted by "|"',
+    ";": 'several, parted by ";"',
+    ",": 'several, parted by ","',
+    "columns": "a 0/1 column each",
+    "number": "a number",
+}
+
+
+def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[str, ...]) -> Said:
+    """What a user said of the columns.
+
+    Args:
+        names: Of the columns of text, label, second text and split; "" where nothing was said.
+        form: One of `FORMS`; "" where nothing was said.
+        labels: The 0/1 columns; used only where the form is that, or nothing was said.
+        order: The classes from low to high; used only where a row has one, or nothing was said.
+
+    Raises:
+        DataError: There is no such form, or it lacks its columns.
+    """
+    text, label, pair, split = names
+    if form and form not in FORMS:
+        raise DataError(f"Labels cannot be '{form[:40]}'.", f"Choose one of {' '.join(FORMS)}")
+    if form == "columns" and not labels:
+        raise DataError("No 0/1 columns are chosen.", "Choose the columns, one for each label.")
+    return Said(
+        text=text,
+        label="" if form == "columns" else label,
+        pair=pair,
+        split=split,
+        separator=None if not form else form if len(form) == 1 else "",
+        labels=labels if form in ("", "columns") else (),
+        number=form == "number" if form else None,
+        order=order if form in ("", "one") else (),
+    )
+
+
+def form_of(columns: Columns) -> str:
+    """Which of the forms the labels have."""
+    if columns.number or columns.labels:
+        return "number" if columns.number else "columns"
+    return columns.separator or "one"
 
 
 def account(data: Data) -> Markup:
@@ -22,19 +70,22 @@ def account(data: Data) -> Markup:
     kept = Markup("<p><strong>{}:</strong> {}, {}. {}</p>").format(
         data.corpus.name,
         how_many,
-        counted(len(data.classes), "class"),
+        data.says,
         " ".join(data.notes),
     )
     drawn = Markup(
         '<div class="verdict {}" role="status">{}{}</div><div class="pair account"><div>'
-        "<h4>First rows</h4>{}</div><div><h4>Rows of each class</h4>{}</div></div>"
+        "<h4>First rows</h4>{}</div><div><h4>{}</h4>{}</div></div>"
     )
     return drawn.format(
         "differ" if data.findings else "agree",
         kept,
         _warnings(data.findings),
         preview(data.names, data.head, data.columns),
-        _classes(data),
+        {"one": "Rows of each class", "many": "Rows of each label"}.get(
+            data.corpus.kind, "Rows of each size"
+        ),
+        _numbers(data.corpus.numbers) if data.corpus.numbers else _classes(data),
     )
 
 
@@ -56,9 +107,28 @@ def _classes(data: Data) -> Markup:
     )
 
 
+def _numbers(numbers: Sequence[float]) -> Markup:
+    """How many rows have a number of about which size, in about ten round steps."""
+    low, high = min(numbers), max(numbers)
+    exact = (high - low) / BINS
+    power = 10.0 ** math.floor(math.log10(exact))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
+    first = math.floor(low / step)
+    last = max(first, math.ceil(high / step) - 1)  # the greatest number belongs to the last bar
+    counts = dict.fromkeys(range(first, last + 1), 0)
+    for number in numbers:
+        counts[min(last, math.floor(number / step))] += 1
+    most = max(counts.values())
+    return bars(
+        [(f"{at * step:.4g} to {(at + 1) * step:.4g}", own / most) for at, own in counts.items()],
+        shown=[f"{own:,}" for own in counts.values()],
+    )
+
+
 def preview(names: Sequence[str], rows: Sequence[Sequence[str]], columns: Columns) -> Markup:
     """The first rows as they are in the file; the columns that are used say as what."""
     roles = {getattr(columns, role): says for role, says in ROLES.items()}
+    roles |= dict.fromkeys(columns.labels, "label")
     head = joined(
         Markup("<th>{}{}</th>").format(
             _cut(name),

@@ -11,6 +11,7 @@ from heads.parts.models import BUNDLED
 from heads.pipeline import comparison, inquiry
 from heads.pipeline.catalogue import catalogue
 from heads.pipeline.doctor import examine
+from heads.pipeline.look import asking as looking
 
 
 @guarded
@@ -20,6 +21,7 @@ def compare(
     recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
     model: str = BUNDLED,
     sample: str = "",
+    pairs: str = "joint",
 ) -> dict[str, Any]:
     """Compare classification heads on one or two sentences: every logit and probability.
 
@@ -28,12 +30,15 @@ def compare(
         pair: A second sentence, or nothing.
         recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
         model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        pairs: How two sentences enter: joint, siamese, or a pairing such as uv_diff.
 
     Returns:
         The classes, and for each recipe its logits, probabilities and held-out accuracy.
     """
-    return comparison.compare(text, pair, recipes=recipes, model=model, sample=sample).as_json()
+    return comparison.compare(
+        text, pair, recipes=recipes, model=model, sample=sample, pairs=pairs
+    ).as_json()
 
 
 @guarded
@@ -95,6 +100,120 @@ def doctor(model: str) -> dict[str, Any]:
         Each change with the largest difference of two logits, the reason and what to do.
     """
     return examine(model).as_json()
+
+
+@guarded
+def look(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+) -> dict[str, Any]:
+    """Show which tokens move each head's answer, and its nearest training examples.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
+        model: The base model: all-MiniLM-L6-v2 or a Hub id.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        For each head every token's score, which add up, with the error; and similar examples.
+    """
+    asked = _asked(recipes, model, sample, run)
+    return {
+        "attributions": [one.as_json() for one in looking.attribute(text, pair, **asked)],
+        "nearest": [one.as_json() for one in looking.nearest(text, pair, **asked)],
+    }
+
+
+@guarded
+def edit(
+    text: str,
+    edits: list[str],
+    pair: str = "",
+    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    sample: str = "",
+    run: str = "",
+) -> dict[str, Any]:
+    """Ask heads about edits of a sentence: which head flips on what.
+
+    Args:
+        text: The sentence.
+        edits: The edited sentences.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        What each head says of each sentence, and a summary in a sentence.
+    """
+    return looking.flips(text, edits, pair, **_asked(recipes, BUNDLED, sample, run)).as_json()
+
+
+@guarded
+def ablate(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    without: str = "",
+    sample: str = "",
+    run: str = "",
+) -> list[dict[str, Any]]:
+    """Take a layer out of trained heads and show what they say with and without it.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        without: A layer's name, or dense, activation, norm or scale; each in turn if empty.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        For each head and layer the logits and answers before and after.
+    """
+    asked = _asked(recipes, BUNDLED, sample, run)
+    return [one.as_json() for one in looking.ablate(text, pair, **asked, without=without)]
+
+
+@guarded
+def readings(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    temperature: float = 1.0,
+    sample: str = "",
+    run: str = "",
+) -> list[dict[str, Any]]:
+    """Read the same logits as softmax, as sigmoid, and at a temperature.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        temperature: What the logits are divided by, from 0.1 to 10.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        For each head its logits and the probabilities of each reading.
+    """
+    asked = _asked(recipes, BUNDLED, sample, run)
+    found = looking.readings(text, pair, **asked, temperature=temperature)
+    return [one.as_json() for one in found]
+
+
+def _asked(recipes: list[str], model: str, sample: str, run: str) -> dict[str, Any]:
+    """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
+    if run and list(recipes) == list(comparison.RECIPES):
+        recipes = []
+    return {"recipes": recipes, "model": model, "sample": sample, "run": run}
 
 
 @guarded

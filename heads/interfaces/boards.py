@@ -3,65 +3,20 @@
 The page and the report draw the same. Every value passes `Markup.format`, which escapes it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from heads.interfaces.charts import percent
 from heads.interfaces.drawings import counted, joined
-from heads.parts.menu import head, pooling
+from heads.interfaces.measured import LEAST, Measure, between, offered, titled
+from heads.parts.menu import head, pairing, pooling, resolve
+from heads.parts.order import PAIR
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.leaderboard import Leaderboard
-from heads.recipe import Recipe
 
-BASELINES = {"majority": "always the commonest class", "tfidf": "TF-IDF + logistic regression"}
 STATES = {"finished": "", "stopped": "Stopped before its end. ", "unfinished": "Not finished. "}
-NARROW = 0.02  # differences of less than two points never take the whole scale of colours
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One number of every cell.
-
-    Attributes:
-        title: What the user calls it.
-        of: Reads it from a cell; None where it is not known.
-        shown: How it is written.
-        high_is_good: Whether more is better.
-        least: The smallest difference that takes the whole scale of colours.
-    """
-
-    title: str
-    of: Callable[[Cell], float | None]
-    shown: Callable[[float], str]
-    high_is_good: bool = True
-    least: float = NARROW
-
-
-MEASURES: dict[str, Measure] = {
-    "accuracy": Measure(title="Accuracy", of=lambda cell: cell.measures.accuracy, shown=percent),
-    "macro_f1": Measure(title="Macro-F1", of=lambda cell: cell.measures.macro_f1, shown=percent),
-    "log_loss": Measure(
-        title="Log loss (less is better)",
-        of=lambda cell: cell.measures.log_loss,
-        shown="{:.3f}".format,
-        high_is_good=False,
-    ),
-    "calibration_error": Measure(
-        title="Calibration error (less is better)",
-        of=lambda cell: cell.measures.calibration_error,
-        shown=percent,
-        high_is_good=False,
-    ),
-    "latency_ms": Measure(
-        title="Time added to a text (less is better)",
-        of=lambda cell: cell.latency_ms,
-        shown="{:.2f} ms".format,
-        high_is_good=False,
-        least=0.01,
-    ),
-}
 
 
 def coded(sentence: str) -> Markup:
@@ -83,13 +38,20 @@ def verdict(board: Leaderboard) -> Markup:
     heads = sum(not cell.is_baseline for cell in board.cells)
     facts = (
         f"{STATES.get(board.state, '')}{counted(heads, 'head')} on "
-        f"{board.data} ({board.rows:,} rows, {len(board.classes)} classes) with {board.model}, "
-        f"in {duration(board.seconds)}. {board.protocol}"
+        f"{board.data} ({board.rows:,} rows, {_labels(board)}) with {board.model}, in "
+        f" {duration(board.seconds)}. {board.protocol}"
     )
     return Markup(
         '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'
         '<p class="quiet">{}</p></div>{}'
     ).format(coded(first), coded(" ".join(rest)), facts, notes(board.notes))
+
+
+def _labels(board: Leaderboard) -> str:
+    """What is to be answered."""
+    if board.kind == "number":
+        return "a number each"
+    return counted(len(board.classes), "class" if board.kind == "one" else "label")
 
 
 def notes(sentences: Sequence[str]) -> Markup:
@@ -116,13 +78,27 @@ def duration(seconds: float) -> str:
 
 
 def split_name(recipe: str) -> tuple[str, str]:
-    """The reading and the head of a recipe: the row and the column of its cell.
+    """The reading and the head of a recipe, each with its options: the row and column of its cell.
 
     >>> split_name("cls@cat4+mlp?hidden=8")
     ('cls@cat4', 'mlp?hidden=8')
+    >>> split_name("mean+linear?loss=ovr&pair=uv_diff")
+    ('mean?pair=uv_diff', 'linear?loss=ovr')
     """
-    reading, _, top = str(Recipe.parse(recipe)).partition("+")
-    return reading, top
+    order = resolve(recipe)
+    read = {*order.pooling.options, PAIR}
+    own = tuple(option for option in order.recipe.options if option[0] not in read)
+    return order.reading, str(replace(order.recipe, options=own)).partition("+")[2]
+
+
+def broken(name: str) -> Markup:
+    """A name that may go on in the next line after each of its signs.
+
+    >>> broken("mean?pair=uv_diff")
+    Markup('mean?<wbr>pair=<wbr>uv_<wbr>diff')
+    """
+    parts = re.split("(?<=[?&=_+@])", name)
+    return Markup("<wbr>").join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +117,13 @@ class Tile:
 
 
 def heat(
-    recipes: Sequence[str], tiles: Mapping[str, Tile], measure: Measure, *, live: bool = False
+    recipes: Sequence[str], tiles: Mapping[str, Tile], measure: Measure, *, is_live: bool = False
 ) -> Markup:
     """A row a pooling, a column a head; the better, the darker, and the best has a star.
 
     Args:
         recipes: All cells that are planned; one without a tile is still empty.
-        live: Whether more are to come, so that no star is given yet.
+        is_live: Whether more are to come, so that no star is given yet.
     """
     names = {recipe: split_name(recipe) for recipe in recipes}
     readings = list(dict.fromkeys(reading for reading, _ in names.values()))
@@ -155,7 +131,8 @@ def heat(
     at = {place: recipe for recipe, place in names.items()}
     sign = 1 if measure.high_is_good else -1
     values = [sign * tile.value for tile in tiles.values()] or [0.0]
-    span = max(max(values) - min(values), measure.least)
+    least = LEAST[measure.form] or 0.02 * max(map(abs, values))
+    span = max(max(values) - min(values), least) or 1.0
     rows = []
     for reading in readings:
         cells = []
@@ -166,15 +143,15 @@ def heat(
                 cells.append(Markup('<td class="{}"></td>').format("waits" if recipe else "none"))
                 continue
             depth = 1 - (max(values) - sign * tile.value) / span
-            best = not live and sign * tile.value == max(values)
+            best = not is_live and sign * tile.value == max(values)
             cells.append(_tile(tile, depth, best=best))
-        rows.append(Markup("<tr><th>{}</th>{}</tr>").format(reading, joined(cells)))
+        rows.append(Markup("<tr><th>{}</th>{}</tr>").format(broken(reading), joined(cells)))
     return Markup(
         '<div class="scroll" tabindex="0"><table class="heat"><caption>{}</caption>'
         "<thead><tr><th>pooling</th>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(
-        f"{measure.title} by pooling (rows) and head (columns)",
-        joined(Markup("<th>{}</th>").format(top) for top in tops),
+        f"{measure.label} by pooling (rows) and head (columns)",
+        joined(Markup("<th>{}</th>").format(broken(top)) for top in tops),
         joined(rows),
     )
 
@@ -186,30 +163,33 @@ def _tile(tile: Tile, depth: float, *, best: bool) -> Markup:
     return drawn.format(depth, tile.shown, star, below)
 
 
-def tile(cell: Cell, name: str) -> Tile | None:
-    """A cell under a measure; accuracy has its 95 % interval below it."""
-    value = MEASURES[name].of(cell)
+def tile(cell: Cell, measure: Measure) -> Tile | None:
+    """A cell under a measure; the score has its 95 % interval below it."""
+    value = measure.of(cell)
     if value is None:
         return None
-    between = ""
-    if name == "accuracy":
-        between = f"{cell.measures.low * 100:.1f} – {cell.measures.high * 100:.1f}"
-    return Tile(value=value, shown=MEASURES[name].shown(value), below=between)
+    below = between(cell.measures) if measure.name == cell.measures.metric else ""
+    return Tile(value=value, shown=measure.shown(value), below=below)
 
 
-def heat_of(cells: Sequence[Cell], name: str) -> Markup:
-    """The heat map of a measure, and what the baselines reach."""
-    heads = [cell for cell in cells if not cell.is_baseline]
-    tiles = {cell.name: found for cell in heads if (found := tile(cell, name))}
+def heat_of(cells: Sequence[Cell], name: str = "") -> Markup:
+    """The heat map of a measure, and what the baselines reach.
+
+    Args:
+        name: Of the measure; the score, if these cells have none of that name.
+    """
+    heads, known = [cell for cell in cells if not cell.is_baseline], offered(cells)
+    measure = next((one for one in known if one.name == name), known[0])
+    tiles = {cell.name: found for cell in heads if (found := tile(cell, measure))}
     if not tiles:
         return Markup('<p class="quiet">Not measured yet.</p>')
-    drawn = heat(in_order([cell.name for cell in heads]), tiles, MEASURES[name])
+    drawn = heat(in_order([cell.name for cell in heads]), tiles, measure)
     lines = [
         Markup("<li>{}: <b>{}</b> {}</li>").format(
-            BASELINES.get(cell.name, cell.name), found.shown, f"({found.below})" * bool(found.below)
+            titled(cell), found.shown, f"({found.below})" * bool(found.below)
         )
         for cell in cells
-        if cell.is_baseline and (found := tile(cell, name))
+        if cell.is_baseline and (found := tile(cell, measure))
     ]
     beside = Markup('<ul class="beside" aria-label="Without a transformer">{}</ul>')
     return drawn + (beside.format(joined(lines)) if lines else Markup(""))
@@ -217,12 +197,13 @@ def heat_of(cells: Sequence[Cell], name: str) -> Markup:
 
 def in_order(recipes: Iterable[str]) -> list[str]:
     """Recipes in the order of the menu: like poolings and like heads side by side."""
-    poolings, heads = list(pooling), list(head)
+    poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
 
-    def place(name: str) -> tuple[int, str, int, str]:
-        recipe = Recipe.parse(name)
-        known = recipe.pooling in poolings and recipe.head in heads
-        at = (poolings.index(recipe.pooling), heads.index(recipe.head)) if known else (999, 999)
-        return at[0], split_name(name)[0], at[1], name
+    def place(name: str) -> tuple[int, int, str, int, str, int, str]:
+        order = resolve(name)
+        reader, layers = poolings.index(order.pooling.name), order.recipe.layers
+        named = "" if layers.isdecimal() else layers
+        reading = reader, order.layer, named, pairs.index(order.pair), order.reading
+        return *reading, heads.index(order.head.name), name
 
     return sorted(recipes, key=place)

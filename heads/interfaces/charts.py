@@ -5,13 +5,14 @@ Text is HTML, so it never shrinks with the chart; only lines are SVG. Every valu
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from heads.interfaces.drawings import count, joined
 from heads.interfaces.figures import COLOURS, ZERO
+from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 
 MOST_BARS = 20
 
@@ -76,14 +77,37 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{share:.{digits}%}".replace("%", " %")
 
 
-def shares(values: Iterable[float], says: str) -> Axis:
-    """An axis for shares such as accuracies: wide enough for all, on round tens."""
-    values = list(values) or [0.0, 1.0]
-    low = max(0, math.floor(min(values) * 10 - 0.2))
+def scores(values: Iterable[float], metric: Metric) -> Axis:
+    """An axis for scores: wide enough for all, on round tenths."""
+    values, name = list(values) or [0.0, 1.0], SCORES[metric]
+    low = max(0 if name.is_share else -10, math.floor(min(values) * 10 - 0.2))
     high = min(10, max(math.ceil(max(values) * 10 + 0.2), low + 1))
-    step = 1 if high - low <= 5 else 2
-    ticks = tuple((at / 10, f"{at * 10} %") for at in range(low, high + 1, step))
-    return Axis(low=low / 10, high=high / 10, ticks=ticks, says=says)
+    step = 1 if high - low <= 5 else 2 if high - low <= 10 else 4
+    ticks = tuple((at / 10, _tenths(at, name)) for at in range(low, high + 1, step))
+    return Axis(low=low / 10, high=high / 10, ticks=ticks, says=name.title)
+
+
+def _tenths(at: int, name: ScoreName) -> str:
+    return f"{at * 10} %" if name.is_share else f"{at / 10:.1f}".replace("-", "−")
+
+
+def even(
+    values: Iterable[float], says: str, shown: Callable[[float], str] = "{:.4g}".format
+) -> Axis:
+    """An axis for any numbers, with up to six round ticks.
+
+    Args:
+        shown: How a tick is written.
+    """
+    values = list(values) or [0.0, 1.0]
+    least, most = min(values), max(values)
+    exact = (most - least) / 4 or abs(most) or 1.0
+    power = 10.0 ** math.floor(math.log10(exact))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
+    first, last = math.floor(least / step + 1e-6), math.ceil(most / step - 1e-6)
+    numbers = range(first, max(last, first + 1) + 1)
+    ticks = tuple((at * step, shown(at * step).replace("-", "−")) for at in numbers)
+    return Axis(low=ticks[0][0], high=ticks[-1][0], ticks=ticks, says=says)
 
 
 def powers(values: Iterable[float], says: str) -> Axis:
@@ -165,24 +189,28 @@ def _dots(line: Line, x: Axis, y: Axis) -> Iterable[Markup]:
         )
 
 
-def live(curves: Mapping[str, Mapping[int, float]], epochs: int) -> Markup:
-    """The validation accuracy of the heads that are being trained, epoch by epoch.
+def live(
+    curves: Mapping[str, Mapping[int, float]], epochs: int, metric: Metric = "accuracy"
+) -> Markup:
+    """The validation score of the heads that are being trained, epoch by epoch.
 
     Args:
-        curves: For each of the last heads, the best accuracy after each epoch.
+        curves: For each of the last heads, the best score after each epoch.
         epochs: How many there will be at most; the frame does not move while they pass.
     """
+    name = SCORES[metric]
     lines = [
         Line(
-            name=name if max(points, default=0) else f"{name} (solved at once)",
+            name=recipe if max(points, default=0) else f"{recipe} (solved at once)",
             points=tuple(sorted(points.items())),
             colour=colour,
             joins=True,
         )
-        for (name, points), colour in zip(curves.items(), COLOURS, strict=False)
+        for (recipe, points), colour in zip(curves.items(), COLOURS, strict=False)
     ]
-    y = Axis(low=0, high=1, ticks=((0, "0 %"), (0.5, "50 %"), (1, "100 %")), says="Answered right")
-    told = "; ".join(f"{name} {percent(max(found.values()))}" for name, found in curves.items())
+    ticks = tuple((at / 10, _tenths(at, name)) for at in (0, 5, 10))
+    y = Axis(low=0, high=1, ticks=ticks, says=name.title)
+    told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
     return chart(lines, steps(epochs, "Passes over the rows"), y, says=f"Best so far: {told}")
 
 
@@ -192,21 +220,25 @@ def bars(
     colour: str = COLOURS[0],
     best: bool = False,
     shown: Sequence[str] = (),
+    marks: Sequence[float] = (),
 ) -> Markup:
     """One bar of a share a row, every number printed; at most 20, the rest is counted.
 
     Args:
         best: Whether only the longest bar takes the colour.
         shown: What is written behind each bar; the share in percent, if nothing else.
+        marks: For each bar a share that is marked on it: a bar that does not reach it is grey.
     """
     most = max((share for _, share in rows), default=0.0)
     written = shown or [percent(share) for _, share in rows]
-    line = Markup('<li class="{}"><span>{}</span><i style="--share:{:.4f}"></i><b>{}</b></li>')
-    lines = joined(
-        line.format("off" if best and share < most else "", name, max(0.0, share), says)
-        for (name, share), says in zip(rows[:MOST_BARS], written, strict=False)
-    )
+    lines = []
+    for at, ((name, share), says) in enumerate(zip(rows[:MOST_BARS], written, strict=False)):
+        is_off = share <= marks[at] if marks else best and share < most
+        mark = Markup('<s style="left:{:.2f}%"></s>').format(100 * marks[at]) if marks else ""
+        bar = Markup('<u><i style="--share:{:.4f}"></i>{}</u>').format(max(0.0, share), mark)
+        line = Markup('<li class="{}"><span>{}</span>{}<b>{}</b></li>')
+        lines.append(line.format("off" if is_off else "", name, bar, says))
     left = len(rows) - MOST_BARS
     rest = Markup('<p class="quiet">and {} more</p>').format(f"{left:,}") if left > 0 else ""
     drawn = Markup('<ul class="bars" style="--mark:{}">{}</ul>{}')
-    return drawn.format(colour, lines, rest)
+    return drawn.format(colour, joined(lines), rest)

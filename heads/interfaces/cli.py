@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 import traceback
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces import flags, look_verbs
 from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
 from heads.interfaces.shell import Parser, noted_interrupts
@@ -21,12 +22,17 @@ from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MODEL = "all-MiniLM-L6-v2"
-SAMPLES = "sentiment, intents, pairs or aspects"
+SAMPLES = "sentiment, intents, pairs, aspects or similarity"
 COLUMNS = {
     "text": "the column of the texts; guessed, if not named",
     "pair": "the column of second texts",
     "label": "the column of the labels",
     "split": "the column that says train, validation or test",
+}
+LABELS = {
+    "separator": ("SIGN", "the sign between labels in a cell, or none; guessed, if not given"),
+    "labels": ("COLUMNS", "columns of 0 and 1, one for each label, parted by commas"),
+    "order": ("CLASSES", "the classes from low to high, parted by commas"),
 }
 FORMATS = "CSV, TSV, JSONL, JSON, Parquet or a datasets folder"
 
@@ -97,6 +103,7 @@ def _parser() -> Parser:
     verb.add_argument(
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
+    flags.add_way(verb)
     verb.set_defaults(run=run.compare)
 
     verb = verbs.add_parser("explain", parents=[asking], help="a recipe from tokens to logits")
@@ -104,6 +111,7 @@ def _parser() -> Parser:
     verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
     verb.set_defaults(run=run.explain)
 
+    look_verbs.add(verbs, asking)
     _add_grid_verbs(verbs, common)
     _add_export(verbs, common)
     _add_catalogue_verbs(verbs, common)
@@ -116,6 +124,11 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     reading.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     for column, says in COLUMNS.items():
         reading.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
+    for flag, (metavar, says) in LABELS.items():
+        reading.add_argument(f"--{flag}", default="", metavar=metavar, help=says)
+    reading.add_argument(
+        "--number", action=BooleanOptionalAction, help="the label is a number to predict"
+    )
     reading.add_argument(
         "--header", default="guess", choices=("guess", "yes", "no"), help="does line 1 name columns"
     )
@@ -133,7 +146,8 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument(
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
-    verb.add_argument("--grid", default="small", choices=("small", "full"), help="without -r")
+    verb.add_argument("--grid", default="small", help="small, full or layers, without -r")
+    flags.add_ways(verb)
     verb.add_argument(
         "--test", default="", metavar="FILE", help="rows to score, instead of a split"
     )
@@ -141,7 +155,7 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument(
         "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
     )
-    grid.add_contest(verb)
+    flags.add_contest(verb)
     verb.set_defaults(run=grid.train)
 
     _add_run_verbs(verbs, common)
@@ -168,9 +182,7 @@ def _add_run_verbs(verbs: Any, common: Parser) -> None:
 def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("families", parents=[common], help="every classifier of Transformers")
     verb.add_argument("family", nargs="*", help="such as bert; all, if none is given")
-    verb.add_argument(
-        "--check", action="store_true", help="build each one small and compare the logits"
-    )
+    verb.add_argument("--check", action="store_true", help="build each small and compare logits")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=run.families)
 
@@ -193,9 +205,7 @@ def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
 
 
 def _add_export(verbs: Any, common: Parser) -> None:
-    verb = verbs.add_parser(
-        "export", parents=[common], help="train a head and write it as a Transformers checkpoint"
-    )
+    verb = verbs.add_parser("export", parents=[common], help="a head as a Transformers checkpoint")
     verb.add_argument("recipe", help="such as cls+bert, or own: the head that a model came with")
     verb.add_argument("to", type=Path, help="a new folder; with --onnx a file")
     verb.add_argument(
@@ -206,6 +216,7 @@ def _add_export(verbs: Any, common: Parser) -> None:
     )
     verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")
+    verb.add_argument("--calibrated", action="store_true", help="as sure as right; of a run's head")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=run.export)
 

@@ -1,23 +1,90 @@
-"""One head looked at closely, and where heads disagree, as fragments of HTML. No Gradio."""
+"""One head looked at closely, and what could be told before training, as HTML. No Gradio."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from heads.interfaces.boards import coded
-from heads.interfaces.charts import Axis, Line, bars, chart, percent
+from heads.interfaces import sureness
+from heads.interfaces.boards import broken, coded
+from heads.interfaces.charts import Line, bars, chart, even, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
-from heads.pipeline.measure.measures import Bin
+from heads.interfaces.measured import MEASURES, ends
+from heads.pipeline.measure.details import Label
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.disagreement import Disagreement
+from heads.pipeline.runs.closeup import Closeup, layer_name
 from heads.pipeline.runs.leaderboard import Leaderboard
 
 MOST_CLASSES = 20
 UPRIGHT = 6  # classes whose names fit above their columns
-NAMED = 3  # heads that are named for one answer
+LABELS = (
+    "Label", "Rows", "Precision", "Recall", "F1", "Average precision", "Given from",
+)  # fmt: skip
+
+
+def one(look: Closeup) -> Markup:
+    """All of it for a head, with headings."""
+    measures = look.cell.measures
+    drawn = [_settings(look.cell), _mix(look.mix)]
+    if measures.confusion is not None:
+        drawn.append(
+            _part("Which classes are confused", confusion(measures.confusion, look.classes))
+        )
+    if measures.labels:
+        drawn.append(_part("Every label, the worst first", labels(measures.labels)))
+    if look.kind == "number":
+        drawn.append(_pair(_part("All measures", numbers(look.cell)), _scatter(look.points)))
+        return joined(drawn)
+    sure = _part("Is it as sure as it is right?", sureness.reliability(measures))
+    open_ = sureness.coverage(measures.calibration, look.kind)
+    drawn.append(_pair(sure, _part("What if it may abstain?", open_)))
+    if not measures.labels:
+        drawn.append(_part("F1 of every class, the worst first", f1(measures.f1, look.classes)))
+    return joined(drawn)
+
+
+def _part(title: str, drawn: Markup) -> Markup:
+    return Markup("<h4>{}</h4>{}").format(title, drawn)
+
+
+def _pair(left: Markup, right: Markup) -> Markup:
+    return Markup("<div class='pair'><div>{}</div><div>{}</div></div>").format(left, right)
+
+
+def _settings(cell: Cell) -> Markup:
+    chosen = ", ".join(
+        f"{name.replace('_', ' ')} {_plain(value)}"
+        for name, value in cell.chosen.items()
+        if name != "planned"
+    )
+    says = Markup('<p class="quiet">Settings that were best: {}.</p>')
+    return says.format(chosen) if chosen else Markup("")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _mix(shares: Sequence[float]) -> Markup:
+    """How much of each layer a learned mix reads."""
+    if not shares:
+        return Markup("")
+    names = [layer_name(number).capitalize() for number in range(len(shares))]
+    most = max(shares)
+    drawn = bars(
+        [(name, share / most) for name, share in zip(names, shares, strict=True)],
+        shown=[percent(share) for share in shares],
+    )
+    told = Markup('<p class="quiet">{}</p>').format(
+        f"It began with equal shares, {percent(1 / len(shares))} each."
+    )
+    return _part("Which layers it has learned to read", drawn + told)
 
 
 def confusion(table: Tensor, classes: Sequence[str]) -> Markup:
@@ -54,31 +121,82 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Markup:
     ).format("many" if len(shown) > UPRIGHT else "", told, head, joined(rows))
 
 
-def calibration(bins: Sequence[Bin], error: float) -> Markup:
-    """How often a head is right when it is that sure."""
-    everything = Axis(
-        low=0, high=1, ticks=((0, "0 %"), (0.5, "50 %"), (1, "100 %")), says="Answered right"
+def labels(found: Sequence[Label]) -> Markup:
+    """A row a label, the lowest F1 first."""
+    head = joined(Markup("<th>{}</th>").format(name) for name in LABELS)
+    rows = joined(
+        Markup("<tr><th>{}</th>{}</tr>").format(
+            label.name, joined(Markup("<td>{}</td>").format(shown) for shown in _label(label))
+        )
+        for label in worst_first(found)
     )
-    x = Axis(low=0, high=1, ticks=everything.ticks, says="How sure the head was")
+    told = (
+        f"{len(found)} labels. Rows: those tested that have it. Given from: the probability "
+        "from which it is given, chosen on development rows."
+    )
+    return Markup(
+        '<p class="quiet">{}</p><div class="scroll tall" tabindex="0"><table class="figures">'
+        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
+    ).format(told, head, rows)
+
+
+def worst_first(found: Sequence[Label]) -> list[Label]:
+    """Labels by F1, the lowest first; those that were neither tested nor given last."""
+    return sorted(found, key=lambda label: (label.f1 is None, label.f1, label.name))
+
+
+def _label(label: Label) -> list[str]:
+    shares = (label.precision, label.recall, label.f1, label.average_precision)
+    shown = ["" if share is None else percent(share) for share in shares]
+    return [f"{label.rows:,}", *shown, percent(label.threshold)]
+
+
+def label_figures(found: Sequence[Label]) -> tuple[list[str], list[list[Any]]]:
+    """The same for a spreadsheet: headers and rows, shares in percent."""
+    shares = ("precision", "recall", "f1", "average_precision", "threshold")
+    rows = [
+        [label.name, label.rows]
+        + [
+            None if (share := getattr(label, name)) is None else round(100 * share, 1)
+            for name in shares
+        ]
+        for label in worst_first(found)
+    ]
+    return [*LABELS[:2], *(f"{name} %" for name in LABELS[2:])], rows
+
+
+def numbers(cell: Cell) -> Markup:
+    """Every measure of predicted numbers."""
+    measures = cell.measures
+    rows = [
+        (one.label, one.shown(value))
+        for one in MEASURES["number"]
+        if (value := one.of(cell)) is not None
+    ]
+    rows.insert(1, ("its 95 % interval", ends("spearman", measures.low, measures.high, "to")))
+    body = joined(Markup("<tr><th>{}</th><td>{}</td></tr>").format(*row) for row in rows)
+    drawn = Markup('<div class="scroll"><table class="figures"><tbody>{}</tbody></table></div>')
+    return drawn.format(body)
+
+
+def _scatter(points: Sequence[tuple[float, float]]) -> Markup:
+    """Predicted against true numbers."""
+    if not points:
+        return Markup("")
+    x, y = zip(*points, strict=True)
+    across, up = even(x, "The number in the data"), even([*x, *y], "Predicted")
+    low, high = max(across.low, up.low), min(across.high, up.high)
     lines = [
+        Line(name="exactly right", points=((low, low), (high, high)), colour=ZERO, joins=True),
         Line(
-            name="exactly as sure as it is right", points=((0, 0), (1, 1)), colour=ZERO, joins=True
-        ),
-        Line(
-            name="this head",
-            points=tuple((one.confidence, one.accuracy) for one in bins),
-            says=tuple(
-                f"{one.rows:,} answers, {percent(one.confidence)} sure, "
-                f"{percent(one.accuracy)} right"
-                for one in bins
-            ),
+            name="a row",
+            points=tuple(points),
+            says=tuple(f"{true:.4g} in the data, {said:.4g} predicted" for true, said in points),
             colour=COLOURS[0],
-            joins=True,
         ),
     ]
-    told = f"On average it is {error * 100:.1f} points more or less sure than it is right."
-    drawn = chart(lines, x, everything, says=f"Calibration. {told}")
-    return Markup("<p>{}</p>{}").format(told, drawn)
+    drawn = chart(lines, across, up, says="Predicted against true numbers")
+    return _part("Predicted and true", Markup('<div class="fine">{}</div>').format(drawn))
 
 
 def f1(scores: Sequence[float | None], classes: Sequence[str]) -> Markup:
@@ -87,79 +205,14 @@ def f1(scores: Sequence[float | None], classes: Sequence[str]) -> Markup:
     return bars(sorted(rows, key=lambda row: row[1]))
 
 
-def one(cell: Cell, classes: Sequence[str]) -> Markup:
-    """All of it for a head, with headings."""
-    measures = cell.measures
-    chosen = ", ".join(
-        f"{name.replace('_', ' ')} {_plain(value)}"
-        for name, value in cell.chosen.items()
-        if name != "planned"
-    )
-    return Markup(
-        "{}<h4>Which classes are confused</h4>{}<div class='pair'><div>"
-        "<h4>Is it as sure as it is right?</h4>{}</div><div><h4>F1 of every class</h4>{}</div>"
-        "</div>"
-    ).format(
-        Markup('<p class="quiet">Settings that were best: {}.</p>').format(chosen)
-        if chosen
-        else "",
-        confusion(measures.confusion, classes),
-        calibration(measures.bins, measures.calibration_error),
-        f1(measures.f1, classes),
-    )
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def disagreements(found: Sequence[Disagreement]) -> Markup:
-    """The texts on which the heads disagree most, with what each of them says."""
-    if not found:
-        return Markup('<p class="quiet">The heads agree on every text.</p>')
-    items = []
-    for item in found:
-        groups: dict[str, list[tuple[float, str]]] = {}
-        for name, said, sure in item.answers:
-            groups.setdefault(said, []).append((sure, name))
-        answers = joined(
-            Markup('<dt class="{}">{}</dt><dd>{}</dd>').format(
-                "right" if said == item.label else "",
-                said,
-                _sayers(names),
-            )
-            for said, names in sorted(groups.items(), key=lambda pair: -len(pair[1]))
-        )
-        text = " ↔ ".join(short(text) for text in (item.text, item.pair) if text)
-        items.append(
-            Markup("<li><p>“{}” <span class='quiet'>is {}</span></p><dl>{}</dl></li>").format(
-                text, item.label, answers
-            )
-        )
-    return Markup('<ol class="disagree">{}</ol>').format(joined(items))
-
-
-def _sayers(names: Sequence[tuple[float, str]]) -> str:
-    """Who says so, the surest first; of many, a few."""
-    shown = ", ".join(f"{name} ({percent(sure, 0)})" for sure, name in sorted(names)[::-1][:NAMED])
-    more = len(names) - NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def short(text: str, most: int = 300) -> str:
-    """A text that does not fill the page."""
-    return text if len(text) <= most else f"{text[:most].rstrip()}…"
-
-
 def estimates(board: Leaderboard) -> Markup:
     """What could be told before any training, and whether it was right."""
     if not board.estimates:
         return Markup('<p class="quiet">There are none for this run.</p>')
+    told = SCORES[board.metric].told
     rows = joined(
         Markup("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>").format(
-            item.name, f"{item.log_me:.3f}", f"{item.h_score:.3f}", percent(item.neighbours)
+            broken(item.name), f"{item.log_me:.3f}", f"{item.h_score:.3f}", told(item.neighbours)
         )
         for item in board.estimates
     )
@@ -169,27 +222,3 @@ def estimates(board: Leaderboard) -> Markup:
         "<caption>More is better</caption><thead><tr><th>pooling</th><th>LogME</th>"
         "<th>H-score</th><th>10 nearest rows</th></tr></thead><tbody>{}</tbody></table></div>"
     ).format(says, rows)
-
-
-def tried(answers: Mapping[str, Sequence[float]], classes: Sequence[str], shown: int = 6) -> Markup:
-    """What up to four heads say of a sentence: a card a head, the likeliest classes first."""
-    cards = []
-    for (name, chances), colour in zip(answers.items(), COLOURS, strict=False):
-        order = sorted(range(len(classes)), key=lambda at: -chances[at])
-        rows = [(classes[at], chances[at]) for at in order]
-        left = len(rows) - shown
-        rest = Markup('<p class="quiet">and {} less likely</p>').format(left) if left > 0 else ""
-        cards.append(
-            Markup(
-                '<article class="card" style="--mark:{}"><h4>{}</h4><p class="answer">'
-                "<strong>{}</strong> {}</p>{}{}</article>"
-            ).format(
-                colour,
-                name,
-                rows[0][0],
-                percent(rows[0][1], 0),
-                bars(rows[:shown], colour=colour, best=True),
-                rest,
-            )
-        )
-    return Markup('<div class="cards">{}</div>').format(joined(cards))

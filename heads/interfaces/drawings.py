@@ -41,11 +41,13 @@ def counted(number: int, name: str) -> str:
 
 
 def accuracy(scores: Scores) -> str:
-    """An accuracy with its interval.
+    """An accuracy, or another score, with its interval.
 
     >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
     '90.0 % (82.6 to 94.5)'
     """
+    if scores.metric == "spearman":
+        return f"{scores.accuracy:.2f} ({scores.low:.2f} to {scores.high:.2f})"
     return f"{scores.accuracy:.1%} ({scores.low * 100:.1f} to {scores.high * 100:.1f})".replace(
         "%", " %"
     )
@@ -131,21 +133,34 @@ def cards(comparison: Comparison) -> Markup:
 
 
 def _card(prediction: Prediction, colour: str) -> Markup:
-    best = max(prediction.probabilities)
-    shown = "" if prediction.many else f"{best:.0%}".replace("%", " %")
+    is_one = prediction.squash in ("softmax", "votes")
+    shown = f"{max(prediction.probabilities):.0%}".replace("%", " %") if is_one else ""
+    margin = f"margin {prediction.margin * 100:.0f} % · " if prediction.squash != "none" else ""
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{}</h4>'
-        '<p class="answer"><strong>{}</strong> {}</p>{}'
-        "<p>margin {:.0f} % · {} parameters</p>{}</article>"
+        '<p class="answer"><strong>{}</strong> {}</p>{}<p>{}{} parameters</p>{}</article>'
     ).format(
         colour,
         prediction.name,
         said(prediction),
         shown,
-        Markup('<p class="random">This head is random.</p>') if prediction.new else "",
-        prediction.margin * 100,
+        _vote(prediction),
+        margin,
         count(prediction.parameters),
         _scored(prediction),
+    )
+
+
+def _vote(prediction: Prediction) -> Markup:
+    """That a head is random; what the questions of one-versus-rest say, each by itself."""
+    if prediction.new:
+        return Markup('<p class="random">This head is random.</p>')
+    if prediction.squash != "votes":
+        return Markup("")
+    yes = [n for n, logit in zip(prediction.classes, prediction.logits, strict=True) if logit > 0]
+    told = f"{len(yes)} of {len(prediction.classes)} questions say yes"
+    return Markup('<p title="One yes-or-no question a class">{}{}</p>').format(
+        told, f": {', '.join(yes)}" * bool(yes)
     )
 
 
@@ -153,14 +168,15 @@ def _scored(prediction: Prediction) -> Markup:
     if prediction.scores is None:
         came = "came with the checkpoint, trained by its authors"
         return Markup("<p>{}</p>").format("the checkpoint has none" if prediction.new else came)
-    return Markup(
-        '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
-        "<p>always the commonest answer: {}</p>"
-    ).format(
-        prediction.scores.rows,
+    scores = prediction.scores
+    held_out = '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
+    if scores.metric == "spearman":
+        return Markup(held_out).format(scores.rows, "Spearman's correlation", accuracy(scores))
+    return Markup(held_out + "<p>always the commonest answer: {}</p>").format(
+        scores.rows,
         "all labels right" if prediction.many else "held-out accuracy",
-        accuracy(prediction.scores),
-        f"{prediction.scores.majority:.0%}".replace("%", " %"),
+        accuracy(scores),
+        f"{scores.majority:.0%}".replace("%", " %"),
     )
 
 

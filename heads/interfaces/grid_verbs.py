@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from heads.errors import DataError
+from heads.interfaces.flags import contest_of
 from heads.interfaces.verbs import last_of, print_json
 from heads.settings import Contest, limits
+
+HEADERS = {"yes": True, "no": False, "guess": None}
 
 
 def train(asked: argparse.Namespace) -> None:
@@ -22,7 +25,7 @@ def train(asked: argparse.Namespace) -> None:
     run = _resumed(asked) if asked.resume else _begun(asked)
     events = working(run, limits())
     try:
-        found = _followed(events, live=sys.stderr.isatty() and not asked.json)
+        found = _followed(run, events, live=sys.stderr.isatty() and not asked.json)
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
         _print(leaderboard(run), run, asked)
@@ -44,21 +47,26 @@ def _print(found: Any, run: Any, asked: argparse.Namespace) -> None:
     terminal_grid.where(run)
 
 
-def _followed(events: Iterator[Any], *, live: bool) -> Any:
+def _metric(run: Any) -> Any:
+    """What the scores of a run are."""
+    from heads.pipeline.measure.scores import METRICS
+    from heads.pipeline.runs.asked import load
+
+    return METRICS[load(run).corpus.kind]
+
+
+def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
-    from heads.interfaces.terminal_grid import NAMES, followed
+    from heads.interfaces.terminal_grid import called, followed, scored
     from heads.pipeline.runs.running import Done
 
     if live:
-        return followed(events)
+        return followed(events, _metric(run))
     event = None
     for event in events:
         if isinstance(event, Done):
-            own = event.cell.measures
-            name = NAMES.get(event.cell.name, event.cell.name)
-            says = f"{event.done}/{event.planned} {name}: {own.accuracy:.1%}"
-            between = f"({own.low:.1%} to {own.high:.1%})"
-            print(f"heads: {says} {between}", file=sys.stderr, flush=True)
+            says = f"{event.done}/{event.planned} {called(event.cell)}: {scored(event.cell)}"
+            print(f"heads: {says}", file=sys.stderr, flush=True)
     return event
 
 
@@ -74,14 +82,16 @@ def _resumed(asked: argparse.Namespace) -> Any:
 
 
 def _begun(asked: argparse.Namespace) -> Any:
+    from heads.parts.order import JOINT, SOFTMAX
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
+    from heads.pipeline.table import listed
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
     contest = contest_of(asked)  # what is wrong with it is said before anything is read
     data = read(asked, asked.data)
-    test = read(asked, asked.test) if asked.test else None
+    test = _test(asked, data) if asked.test else None
     _tell(data, asked.data)
     if test:
         _tell(test, asked.test)
@@ -90,12 +100,24 @@ def _begun(asked: argparse.Namespace) -> Any:
         test=test,
         recipes=asked.recipe or (),
         grid=asked.grid,
+        pairs=listed(asked.pairs) or (JOINT,),
+        losses=listed(asked.loss) or (SOFTMAX,),
         model=asked.model,
         contest=contest,
     )
     run = begin(question, limits=limits(), out=asked.out)
     print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     return run
+
+
+def _test(asked: argparse.Namespace, data: Any) -> Any:
+    """The rows that are scored; their columns are those of the data, where they are called so."""
+    from heads.pipeline.contest import fitting
+    from heads.pipeline.table import data_of, name_of, open_table, place_of
+
+    path = place_of(asked.test)
+    table = open_table(path, limits(), HEADERS[asked.header])
+    return data_of(table, limits(), fitting(data.columns, table), name=name_of(path))
 
 
 def _tell(data: Any, name: str) -> None:
@@ -107,38 +129,31 @@ def _tell(data: Any, name: str) -> None:
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.pipeline.loading import load
-    from heads.pipeline.table import Columns, data_of, guess, name_of, open_table, place_of
+    from heads.pipeline.table import data_of, guess, name_of, open_table, place_of
     from heads.pipeline.tokens import with_token_findings
 
     path = place_of(name)
-    table = open_table(path, limits(), {"yes": True, "no": False, "guess": None}[asked.header])
-    named = {name: getattr(asked, name) for name in ("text", "pair", "label", "split")}
-    columns = None
-    if any(named.values()):
-        guessed = asdict(guess(table))
-        columns = Columns(**{key: named.get(key) or value for key, value in guessed.items()})
+    table = open_table(path, limits(), HEADERS[asked.header])
+    said = _said(asked)
+    columns = guess(table, said) if said else None
     found = data_of(table, limits(), columns, name=name_of(path))
     return with_token_findings(found, load(asked.model, limits=limits()))
 
 
-def contest_of(asked: argparse.Namespace) -> Contest:
-    """The settings as flags said them; checked against their ranges."""
-    values = {one.name: getattr(asked, one.name) for one in fields(Contest)}
-    return Contest(**{name: value for name, value in values.items() if value is not None})
+def _said(asked: argparse.Namespace) -> Any:
+    """What the flags say of the columns."""
+    from heads.pipeline.table import Said, listed
 
-
-def add_contest(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting of a contest, with its sentence and its range."""
-    for one in fields(Contest):
-        flag, says = f"--{one.name.replace('_', '-')}", one.metadata["says"]
-        if isinstance(one.default, bool):
-            parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=says
-            )
-            continue
-        kind = type(one.default)  # the range is checked by the contest itself
-        metavar = "N" if kind is int else "SHARE"
-        parser.add_argument(flag, type=kind, metavar=metavar, help=f"{says} ({one.default})")
+    return Said(
+        text=asked.text,
+        label=asked.label,
+        pair=asked.pair,
+        split=asked.split,
+        separator={"": None, "none": ""}.get(asked.separator, asked.separator),
+        labels=listed(asked.labels),
+        number=asked.number,
+        order=listed(asked.order),
+    )
 
 
 def look(asked: argparse.Namespace) -> None:
@@ -158,9 +173,11 @@ def work(asked: argparse.Namespace) -> None:
     from heads.pipeline.runs.folder import RunFolder
     from heads.pipeline.runs.running import working
 
+    run = RunFolder(path=asked.folder)
     try:
-        for event in working(RunFolder(path=asked.folder), limits()):
-            print(json.dumps(_line(event), ensure_ascii=False), flush=True)
+        metric = _metric(run)
+        for event in working(run, limits()):
+            print(json.dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
         ours = not isinstance(error, HeadsError)
         says = f"a bug of ours, {type(error).__name__}" if ours else str(error)
@@ -170,7 +187,7 @@ def work(asked: argparse.Namespace) -> None:
         raise
 
 
-def _line(event: Any) -> dict[str, Any]:
+def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.pipeline.grid.play import Trying
     from heads.pipeline.runs.running import Done
     from heads.pipeline.training import Progress
@@ -178,12 +195,13 @@ def _line(event: Any) -> dict[str, Any]:
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}
     if isinstance(event, Trying):
-        return {"event": "trying", "recipe": event.name, **asdict(event.point)}
+        told = {"event": "trying", "recipe": event.name, "metric": metric, **asdict(event.point)}
+        return told | ({metric: event.point.score} if metric == "accuracy" else {})
     if isinstance(event, Done):
         own = event.cell.measures
-        numbers = {"accuracy": own.accuracy, "low": own.low, "high": own.high}
-        counted = {"done": event.done, "planned": event.planned}
-        return {"event": "cell", "recipe": event.cell.name, **numbers, **counted}
+        told = {"event": "cell", "recipe": event.cell.name, "metric": metric, "score": own.score}
+        told |= {"low": own.low, "high": own.high, "done": event.done, "planned": event.planned}
+        return told | ({metric: own.score} if metric == "accuracy" else {})
     return {"event": "end", "state": event.state, "seconds": event.seconds}
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from heads.interfaces import boards, closer, trends
-from heads.interfaces.charts import percent
+from heads.interfaces import boards, closer, replies, trends
 from heads.interfaces.drawings import count, joined
+from heads.interfaces.measured import TIME, Measure, apart, between, offered, titled
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.closeup import closeup
 from heads.pipeline.runs.disagreement import Disagreement
 from heads.pipeline.runs.leaderboard import Leaderboard
 
@@ -45,21 +47,25 @@ PAGE = Markup(
 
 def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> str:
     """All that a leaderboard shows, as the text of an HTML file."""
+    score = SCORES[board.metric].title
     parts: list[tuple[str, Markup]] = [
         ("", boards.verdict(board)),
-        ("Accuracy by pooling and head", boards.heat_of(board.cells, "accuracy")),
+        (f"{score} by pooling and head", boards.heat_of(board.cells)),
         ("All numbers", table(board)),
-        ("Accuracy against size", trends.sizes(board)),
+        (f"{score} against size", trends.sizes(board)),
         ("Would more rows change the choice?", trends.growth(board)),
+        ("Layer by layer", trends.layers(board)),
         ("Before any training", closer.estimates(board)),
     ]
     if board.best:
         title = f"A closer look at the best head, {board.best}"
-        parts.append((title, closer.one(board.cell(board.best), board.classes)))
-    parts.append(("Where the heads disagree most", closer.disagreements(disagreements)))
+        parts.append((title, closer.one(closeup(board, board.best))))
+    apart = replies.disagreements(disagreements, board.kind)
+    parts.append(("Where the heads disagree most", apart))
     body = joined(
         Markup("{}{}").format(Markup("<h2>{}</h2>").format(title) if title else "", drawn)
         for title, drawn in parts
+        if drawn
     )
     facts = f"Run {board.run}. Model version {board.revision}. Features in {board.precision}."
     return str(
@@ -71,18 +77,15 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
     )
 
 
-HEADERS = (
-    "recipe", "accuracy", "95 % interval", "macro-F1", "log loss", "calibration error",
-    "parameters", "seconds", "difference from the best",
-)  # fmt: skip
-
-
 def table(board: Leaderboard) -> Markup:
     """A row a cell, the best first, the baselines last."""
-    head = joined(Markup("<th>{}</th>").format(name) for name in HEADERS)
+    score, *rest = (one for one in offered(board.cells) if one.name != TIME)
+    names = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
+    names += ["Parameters", "Seconds", "Against the best"]
+    head = joined(Markup("<th>{}</th>").format(name) for name in names)
     rows = joined(
         Markup("<tr>{}</tr>").format(
-            joined(Markup("<td>{}</td>").format(value) for value in _row(cell))
+            joined(Markup("<td>{}</td>").format(value) for value in _row(cell, score, rest))
         )
         for cell in board.cells
     )
@@ -92,25 +95,14 @@ def table(board: Leaderboard) -> Markup:
     ).format(head, rows)
 
 
-def _row(cell: Cell) -> list[str]:
-    measures = cell.measures
+def _row(cell: Cell, score: Measure, rest: Sequence[Measure]) -> list[str]:
+    values = [(one, one.of(cell)) for one in rest]
     return [
-        boards.BASELINES.get(cell.name, cell.name),
-        percent(measures.accuracy),
-        f"{measures.low * 100:.1f} to {measures.high * 100:.1f}",
-        percent(measures.macro_f1),
-        f"{measures.log_loss:.3f}",
-        percent(measures.calibration_error),
+        titled(cell),
+        score.shown(cell.measures.score),
+        between(cell.measures, "to"),
+        *("" if value is None else one.shown(value) for one, value in values),
         count(cell.parameters),
         f"{cell.seconds:.1f}",
         apart(cell),
     ]
-
-
-def apart(cell: Cell) -> str:
-    """How far a cell is from the best head, and whether that is more than chance."""
-    difference = cell.to_best
-    if difference is None:
-        return ""
-    points = f"{difference.difference * 100:+.1f}".replace("-", "−")
-    return f"{points} points" if difference.differs else f"{points}, within chance"

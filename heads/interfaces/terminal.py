@@ -41,7 +41,12 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
     table = table_of("", *(p.name for p in predictions))
     gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
     for place, name in enumerate(predictions[0].classes):
-        cells = (f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}" for p in predictions)
+        cells = (
+            f"{p.logits[place]:+.2f}"
+            if p.squash == "none"
+            else f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}"
+            for p in predictions
+        )
         table.add_row(Text(name), *cells)
     table.add_section()
     table.add_row("answer", *(Text(said(p), style="bold") for p in predictions))
@@ -49,7 +54,10 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
         table.add_row("", *("this head is random" if p.new else "" for p in predictions))
     if any(p.scores for p in predictions):
         held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
-        table.add_row("held-out accuracy", *(share for share, _ in held_out))
+        is_number = any(p.squash == "none" for p in predictions)
+        table.add_row(
+            "Spearman" if is_number else "held-out accuracy", *(share for share, _ in held_out)
+        )
         table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
     table.add_row("parameters", *(count(p.parameters) for p in predictions))
     return table
@@ -127,9 +135,10 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     """Where it lies, what it is, how exact it is, what to know."""
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
+    kind = "a number" if head.numbers else counted(len(classifier.classes), "class")
     scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
     show(
-        f"{what} ({counted(len(classifier.classes), 'class')}{scores}) is now {_what(found)}",
+        f"{what} ({kind}{scores}) is now {_what(found)}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *found.notes,
         *(found.files if isinstance(found, Exported) else ()),

@@ -9,27 +9,50 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heads.interfaces.boards import split_name
+from heads.interfaces.charts import percent
 from heads.interfaces.drawings import count
+from heads.interfaces.measured import BRIEF, KINDS, MEASURES, between, titled
+from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
-from heads.parts.menu import resolve
 from heads.pipeline.grid.play import Trying
+from heads.pipeline.measure.estimates import MEASURES as ESTIMATES
 from heads.pipeline.measure.paired import Difference
+from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.reproduce import Reproduced
 from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.closeup import layer_name, mix_of
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
 from heads.pipeline.table import Data
 from heads.pipeline.training import Progress
 
-NAMES = {"majority": "(always the commonest class)", "tfidf": "(TF-IDF + logistic)"}
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed
 A_SECOND = 4  # times that the live table is drawn anew
 
 
-def followed(events: Iterator[Event]) -> Leaderboard:
-    """Shows a run while it works: what it does, and a grid that fills; its leaderboard."""
+def called(cell: Cell) -> str:
+    """A recipe; a baseline in brackets."""
+    return f"({titled(cell)})" if cell.is_baseline else cell.name
+
+
+def scored(cell: Cell) -> str:
+    """The score of a cell and its 95 % interval."""
+    own = cell.measures
+    score = MEASURES[KINDS[own.metric]][0]
+    return f"{score.shown(own.score)} ({between(own, 'to')})"
+
+
+def followed(events: Iterator[Event], metric: Metric = "accuracy") -> Leaderboard:
+    """Shows a run while it works: what it does, and a grid that fills; its leaderboard.
+
+    Args:
+        metric: What its scores are.
+    """
+    told = SCORES[metric].told
     found: Leaderboard | None = None
     cells: dict[str, Cell] = {}
     says, trying = "Starting", ""
@@ -38,7 +61,7 @@ def followed(events: Iterator[Event]) -> Leaderboard:
             if isinstance(event, Progress):
                 says, trying = f"{event.says} ({event.share:.0%})", ""
             elif isinstance(event, Trying):
-                trying = f"{event.name}: {event.point.accuracy:.1%} on development rows"
+                trying = f"{event.name}: {told(event.point.score)} on development rows"
             elif isinstance(event, Done):
                 cells[event.cell.name] = event.cell
                 says = f"{event.done} of {event.planned} cells are done"
@@ -50,55 +73,86 @@ def followed(events: Iterator[Event]) -> Leaderboard:
 
 
 def _grid(cells: Mapping[str, Cell]) -> Table:
-    """Readings down, heads across, the accuracy in each cell."""
-    orders = {name: resolve(name) for name, cell in cells.items() if not cell.is_baseline}
-    heads = list(dict.fromkeys(_head(name) for name in orders))
+    """Readings down, heads across, the score in each cell."""
+    shown: dict[str, dict[str, str]] = {}
+    for name, cell in cells.items():
+        if not cell.is_baseline:
+            reading, head = split_name(name)
+            own = cell.measures
+            shown.setdefault(reading, {})[head] = SCORES[own.metric].told(own.score)
+    heads = list(dict.fromkeys(head for row in shown.values() for head in row))
     table = table_of("", *heads)
-    for reading in dict.fromkeys(order.reading for order in orders.values()):
-        row = {
-            _head(name): cells[name].measures
-            for name, order in orders.items()
-            if order.reading == reading
-        }
-        table.add_row(reading, *(f"{row[h].accuracy:.1%}" if h in row else "" for h in heads))
+    for reading, row in shown.items():
+        table.add_row(reading, *(row.get(head, "") for head in heads))
     return table
 
 
-def _head(name: str) -> str:
-    return name.partition("+")[2]
-
-
 def leaderboard(found: Leaderboard) -> None:
-    """The verdict, then a cell a row, the best first."""
+    """The verdict, then a cell a row, the best first; then what else there is to know."""
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
     wide = Console().width >= WIDE
-    more = ("macro-F1", "log loss", "parameters") if wide else ()
-    table = table_of("", "accuracy", "95 %", f"against {found.reference}", *more)
+    known = {one.name: one for one in MEASURES[found.kind]}
+    more = [known[name] for name in BRIEF[found.kind]] if wide else []
+    titles = [*(one.heading for one in more), *(["parameters"] if wide else [])]
+    score = MEASURES[found.kind][0]
+    table = table_of("", score.heading, "95 %", f"against {found.reference}", *titles)
     for cell in found.cells:
-        own = cell.measures
-        size = count(cell.parameters) if cell.parameters else ""
+        values = [(one, one.of(cell)) for one in more]
+        size = [count(cell.parameters) if cell.parameters else ""] if wide else []
         table.add_row(
-            Text(NAMES.get(cell.name, cell.name), style="bold" * (cell.name == found.best)),
-            f"{own.accuracy:.1%}",
-            f"{100 * own.low:.1f}–{100 * own.high:.1f}",
+            Text(called(cell), style="bold" * (cell.name == found.best)),
+            score.shown(cell.measures.score),
+            between(cell.measures).replace(" ", ""),
             difference(cell.to_reference),
-            *((f"{own.macro_f1:.3f}", f"{own.log_loss:.3f}", size) if wide else ()),
+            *("" if value is None else one.shown(value) for one, value in values),
+            *size,
         )
     show(table)
     if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
         show("* told apart from it, all comparisons taken together (95 %).")
-    lines = [
-        found.protocol,
-        found.curve_says,
-        *(f"Before training: {one.says}" for one in found.agreements),
-    ]
+    _layers(found)
+    show(*_remarks(found))
+
+
+def _remarks(found: Leaderboard) -> list[str]:
+    """What stands below the table, a sentence or two each."""
+    lines = [found.protocol, *_of_best(found), found.curve_says]
+    lines += [f"Before training: {one.says}" for one in found.agreements]
     lines.append(
         f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
         f"{found.model} ({found.precision})."
     )
     if found.state != "finished":
         lines.append(f"The run is {found.state}: {len(found.cells)} of {found.planned} cells.")
-    show(*(line for line in lines if line))
+    return [line for line in lines if line]
+
+
+def _of_best(found: Leaderboard) -> list[str]:
+    """Whether the best head is as sure as it is right, and which layers learned mixes read."""
+    lines = []
+    if found.best and (scaled := found.cell(found.best).measures.calibration):
+        gained = abstained_says(scaled.coverage, found.kind)
+        lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
+    for cell in found.cells:
+        shares = [
+            f"{layer_name(layer)} {percent(share, 0)}"
+            for layer, share in enumerate(mix_of(found, cell.name))
+        ]
+        lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
+    return lines
+
+
+def _layers(found: Leaderboard) -> None:
+    """One pooling and head at several layers: a layer a row, and where the best one is."""
+    for one in layered(found):
+        score = MEASURES[found.kind][0]
+        table = table_of("layer", score.heading, "95 %", *ESTIMATES.values())
+        for layer, cell, told in zip(one.layers, one.cells, one.estimates, strict=True):
+            own = cell.measures
+            before = [f"{getattr(told, name):.3f}" if told else "" for name in ESTIMATES]
+            ends = between(own).replace(" ", "")
+            table.add_row(layer, score.shown(own.score), ends, *before)
+        show(f"{one.recipe}, layer by layer:", table, one.says)
 
 
 def difference(found: Difference | None) -> str:
@@ -119,15 +173,30 @@ def data(found: Data) -> None:
         show(f"Left out, {reason}: {found.unit} {', '.join(map(str, lines[:SHOWN]))}{more}")
     named = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
     used = [(says, getattr(found.columns, name)) for name, says in named.items()]
+    used += [("label", name) for name in found.columns.labels]
     how = "guessed" if found.guessed else "as named"
     show(f"Columns ({how}): " + ", ".join(f"{says} '{name}'" for says, name in used if name))
-    table = table_of("class", "rows")
+    show(f"Labels ({how}): {found.says}")
+    if found.guessed and corpus.kind != "one":
+        show("Change it with --label, --separator none, --labels or --no-number.")
+    _counted(found)
+    show(*found.notes, *(f"Note: {one.says}" for one in found.findings))
+
+
+def _counted(found: Data) -> None:
+    """Rows of each class, or how the numbers spread."""
+    if found.spread:
+        _, quarter, middle, most, _ = (f"{value:.4g}" for value in found.spread)
+        show(f"Half of them lie between {quarter} and {most}, the median is {middle}.")
+        return
+    many = found.corpus.kind == "many"
+    table = table_of("label" if many else "class", "rows")
     for name, number in list(found.classes.items())[:CLASSES]:
         table.add_row(Text(name), f"{number:,}")
     show(table)
     if len(found.classes) > CLASSES:
-        show(f"And {len(found.classes) - CLASSES:,} other classes.")
-    show(*found.notes, *(f"Note: {one.says}" for one in found.findings))
+        things = "labels" if many else "classes"
+        show(f"And {len(found.classes) - CLASSES:,} other {things}.")
 
 
 def where(run: RunFolder) -> None:
@@ -138,17 +207,13 @@ def where(run: RunFolder) -> None:
 def side_by_side(found: Sequence[Leaderboard]) -> None:
     """A recipe a row, a run a column."""
     table = table_of("", *(f"{one.data}\n{one.run[-16:]}" for one in found))
-    names = dict.fromkeys(cell.name for one in found for cell in one.cells)
+    names = {cell.name: called(cell) for one in found for cell in one.cells}
     for name in names:
         row = []
         for one in found:
-            cells = [cell.measures for cell in one.cells if cell.name == name]
-            row.append(
-                f"{cells[0].accuracy:.1%} ({cells[0].low:.1%} to {cells[0].high:.1%})"
-                if cells
-                else ""
-            )
-        table.add_row(Text(NAMES.get(name, name)), *row)
+            cells = [cell for cell in one.cells if cell.name == name]
+            row.append(scored(cells[0]) if cells else "")
+        table.add_row(Text(names[name]), *row)
     for title, value in (("data", "data"), ("base model", "model"), ("best", "best")):
         table.add_row(Text(title), *(Text(str(getattr(one, value))) for one in found))
     show(table)
@@ -165,7 +230,9 @@ def listed(runs: Sequence[Mapping[str, Any]]) -> None:
     wide = Console().width >= WIDE
     table = table_of("run", "cells", "state", "best", *(("data", "base model", "when") * wide))
     for one in runs:
-        best = f"{one['best']} ({one['accuracy']:.1%})" if one["accuracy"] is not None else ""
+        score = one["score"]
+        told = "" if score is None else f" ({SCORES[one['metric']].told(score)})"
+        best = one["best"] + told
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created"]))
         row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], best)
         table.add_row(*map(Text, (*row, *((one["data"], one["model"], when) * wide))))

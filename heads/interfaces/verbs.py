@@ -16,7 +16,12 @@ def compare(asked: argparse.Namespace) -> None:
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
     events = comparing(
-        text, asked.pair, recipes=asked.recipe or RECIPES, model=asked.model, sample=asked.sample
+        text,
+        asked.pair,
+        recipes=asked.recipe or RECIPES,
+        model=asked.model,
+        sample=asked.sample,
+        pairs=asked.pairs,
     )
     found = last_of(events).comparison
     if asked.json:
@@ -191,14 +196,19 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
+    from heads.pipeline.calibrated import calibrated
     from heads.pipeline.export import check_place, export_onnx
     from heads.pipeline.export import export as write
     from heads.pipeline.fitting import training
+    from heads.pipeline.imported import OWN
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
     if asked.run_name and asked.data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
+    if asked.calibrated and not asked.run_name and asked.recipe != OWN:
+        what = "Only a run finds the temperature by which a head is calibrated."
+        raise DataError(what, "Name a run with --run, or leave out --calibrated.")
     if asked.run_name:
         from heads.pipeline.runs.folder import find
         from heads.pipeline.runs.heads_of import classifier as of_run
@@ -206,6 +216,8 @@ def export(asked: argparse.Namespace) -> None:
         classifier = of_run(find(asked.run_name), asked.recipe, limits())
     else:
         classifier = last_of(training(asked.recipe, asked.data or "sentiment", model=asked.model))
+    if asked.calibrated:
+        classifier = calibrated(classifier)
     found = (export_onnx if asked.onnx else write)(classifier, asked.to)
     if asked.json:
         print_json(found.as_json())

@@ -1,8 +1,8 @@
-"""What a recipe's names stand for, and every recipe that one can order."""
+"""Recipes by name: what their parts are, and every recipe that one can order."""
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -10,69 +10,15 @@ from heads.errors import RecipeError, did_you_mean
 from heads.parts import heads as _heads  # noqa: F401  fills the shelf
 from heads.parts import heads_solved as _heads_solved  # noqa: F401  fills the shelf
 from heads.parts import layers as _layers  # noqa: F401  fills the shelf
+from heads.parts import losses as _losses  # noqa: F401  fills the shelf
+from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
-from heads.parts.registry import Head, Part, Pooling, head, layers, pooling
+from heads.parts.order import JOINT, LATE, LOSS, OF_THE_RECIPE, PAIR, SOFTMAX, Order
+from heads.parts.registry import Head, Part, Pooling, Shelf, head, layers, loss, pairing, pooling
 from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
-LATE = "late"  # the one option that belongs to the recipe, not to one of its parts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A recipe with its parts found and its options sorted to them.
-
-    Attributes:
-        recipe: The recipe in its one canonical form, without options at their default.
-        layers: The part after the ``@``, or None for the last layer or a layer by number.
-        layer: The number of the one layer that is read; -1 is the last.
-        late: Whether the head is applied to every token, and the pooling to their logits.
-    """
-
-    recipe: Recipe
-    pooling: Pooling
-    head: Head
-    layers: Pooling | None
-    layer: int
-    late: bool
-    pooling_options: Mapping[str, Value]
-    head_options: Mapping[str, Value]
-
-    @property
-    def reading(self) -> str:
-        """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
-        kept = [
-            (name, value) for name, value in self.recipe.options if name in self.pooling.options
-        ]
-        return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
-
-    @property
-    def learns_to_read(self) -> bool:
-        """Whether the pooling or the choice of layers is learned together with the head."""
-        return self.pooling.learned or (self.layers is not None and self.layers.learned)
-
-    def sketch(self, width: int, classes: int) -> torch.nn.Sequential:
-        """The head's chain on the meta device: shapes and names, without memory."""
-        with torch.device("meta"):
-            return self.head.make(width, classes, **self.head_options)
-
-    @property
-    def needs_states(self) -> bool:
-        """Whether training needs the states of every token, not one pooled vector a text."""
-        return self.learns_to_read or self.late
-
-    @property
-    def says(self) -> tuple[str, ...]:
-        """A sentence each for the pooling, the layers and the head, with these options."""
-        layers = self.layers.says if self.layers else f"Layer {self.layer}." * (self.layer >= 0)
-        told = (
-            self.pooling.told(self.pooling.first_line, self.pooling_options),
-            layers,
-            self.head.told(self.head.first_line, self.head_options),
-            "The head is applied to every token, and the logits are pooled." * self.late,
-        )
-        return tuple(filter(None, told))
 
 
 def resolve(recipe: Recipe | str) -> Order:
@@ -91,13 +37,13 @@ def resolve(recipe: Recipe | str) -> Order:
     reader, top = pooling[recipe.pooling], head[recipe.head]
     part, number = _layers_of(recipe, reader)
     given = dict(recipe.options)
-    known = {**reader.options, **top.options, LATE: False}
-    for name, value in given.items():
-        if name not in known:
-            raise _unknown_option(name, recipe, known)
-        given[name] = _checked(name, value, known[name])
-    late = bool(given.get(LATE))
-    _check_learning(recipe, late or reader.learned or (part is not None and part.learned), top)
+    known = {**reader.options, **top.options, **OF_THE_RECIPE}
+    given = {name: _known(name, value, recipe, known) for name, value in given.items()}
+    late, pair = bool(given.get(LATE)), _of_shelf(PAIR, given, pairing)
+    step_by_step = late or reader.learned or (part is not None and part.learned)
+    _check_learning(recipe, step_by_step, top)
+    _check_pair(recipe, pair, step_by_step)
+    _check_loss(given, top)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             top.make(8, 2, **{name: given[name] for name in top.options if name in given})
@@ -116,7 +62,17 @@ def resolve(recipe: Recipe | str) -> Order:
         late=late,
         pooling_options={n: given.get(n, default) for n, default in reader.options.items()},
         head_options={n: given.get(n, default) for n, default in top.options.items()},
+        pair="" if pair == JOINT else pair,
+        loss=_of_shelf(LOSS, given, loss),
     )
+
+
+def _of_shelf(name: str, given: Mapping[str, Value], shelf: Shelf[Part]) -> str:
+    """The value of an option that names a part, or its default."""
+    value = str(given.get(name, OF_THE_RECIPE[name]))
+    if value != OF_THE_RECIPE[name]:
+        shelf[value]  # says what there is, where there is none of that name
+    return value
 
 
 def menu() -> Iterator[Recipe]:
@@ -163,9 +119,27 @@ def _check_learning(recipe: Recipe, step_by_step: bool, top: Head) -> None:
         )
 
 
-def _unknown_option(name: str, recipe: Recipe, known: Mapping[str, Value]) -> RecipeError:
-    what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
-    return RecipeError(what, did_you_mean(name, known))
+def _check_pair(recipe: Recipe, pair: str, step_by_step: bool) -> None:
+    if pair != JOINT and step_by_step:
+        late = " late" if dict(recipe.options).get(LATE) else ""
+        raise RecipeError(
+            f"{recipe.pooling}{late} is learned from the states of all tokens, which a siamese "
+            "pair does not have in one sequence.",
+            f"Write mean+{recipe.head}?pair={pair}, or take pair={pair} away.",
+        )
+
+
+def _check_loss(given: Mapping[str, Value], top: Head) -> None:
+    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and top.name != "logistic":
+        what = f"{top.name} is solved at once, so it has no loss to choose."
+        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
+
+
+def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) -> Value:
+    if name not in known:
+        what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
+        raise RecipeError(what, did_you_mean(name, known))
+    return _checked(name, value, known[name])
 
 
 def _checked(name: str, value: Value, default: Value) -> Value:
@@ -192,7 +166,9 @@ def _checked(name: str, value: Value, default: Value) -> Value:
 
 def parts() -> dict[str, list[dict[str, object]]]:
     """All parts as plain values, in menu order: the answer of `heads parts --json`."""
-    shelves: dict[str, Mapping[str, Part]] = {"poolings": pooling, "layers": layers, "heads": head}
+    shelves: dict[str, Mapping[str, Part]] = {
+        "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
+    }  # fmt: skip
     return {
         title: [
             {

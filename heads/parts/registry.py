@@ -180,3 +180,5 @@ def _options(maker: Callable[..., Any]) -> dict[str, Value]:
 pooling = Shelf("pooling", Pooling)
 layers = Shelf("choice of layers", Pooling)
 head = Shelf("head", Head)
+pairing = Shelf("pairing", Part)
+loss = Shelf("loss", Part)

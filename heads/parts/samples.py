@@ -15,6 +15,7 @@ class Sample:
         title: How the page calls it.
         says: One sentence for the user.
         pair: Whether a row holds two texts.
+        number: Whether the label is a number that is to be predicted.
         tries: New texts to try, none of them in the file; the first one opens the page.
     """
 
@@ -23,6 +24,7 @@ class Sample:
     says: str
     tries: tuple[tuple[str, ...], ...]
     pair: bool = False
+    number: bool = False
 
     @property
     def path(self) -> Path:
@@ -78,6 +80,18 @@ SAMPLES: dict[str, Sample] = {
                 ("Too expensive for something that broke after a month.",),
                 ("The support team answered at once and the manual is clear.",),
                 ("I gave it to my brother.",),
+            ),
+        ),
+        Sample(
+            name="similarity",
+            title="Sentence similarity",
+            says="How alike are two sentences, from 0 (unrelated) to 5 (the same)?",
+            pair=True,
+            number=True,
+            tries=(
+                ("The road is blocked by a fallen tree.", "A tree fell and blocks the road."),
+                ("She sings in a choir.", "She sings alone in the shower."),
+                ("He missed the last bus.", "The bus driver misses his family."),
             ),
         ),
     )

@@ -5,26 +5,34 @@ Legend: n texts, w width of the pooled vector, c classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.parts.families import FAMILIES
-from heads.parts.menu import Order, resolve
+from heads.parts.menu import resolve
+from heads.parts.order import SOFTMAX, Order
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Kind
 from heads.pipeline.features import Reader
-from heads.pipeline.metrics import Scores
+from heads.pipeline.metrics import Scores, Squash
 from heads.pipeline.native import NativeHead, native_head
 from heads.pipeline.notation import last_linear
 from heads.pipeline.states import States
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, Training
 
+NUMBERED = ("ridge",)  # heads with a solver that can learn numbers as well
+
 
 class Assembly(nn.Module):
     """Token states to logits (n, c). Both halves keep their own names: `reader`, `head`.
 
+    A siamese one is given the states of two texts, each read by itself.
+
     Attributes:
+        width: W of what the head gets: w, or of a siamese pair k w.
         pretrained: The tensors of the head that the base model brought along.
     """
 
@@ -34,14 +42,33 @@ class Assembly(nn.Module):
         if order.late and not self.reader.weighs:
             what = f"{order.pooling.name} does not weigh tokens, so it cannot pool their logits."
             raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
-        self.head, self.pretrained = new_head(order, backbone, self.reader.width, classes)
+        self.width = order.widened(self.reader.width)
+        self.head, self.pretrained = new_head(order, backbone, self.width, classes)
 
-    def forward(self, states: States) -> Tensor:
-        read = self.reader(states)
+    @property
+    def is_siamese(self) -> bool:
+        """Whether two texts are read each by itself."""
+        return bool(self.reader.order.pair)
+
+    def forward(self, states: States, second: States | None = None) -> Tensor:
         if not self.reader.order.late:
-            return self.head(read.vectors)
+            return self.head(self.vectors(states, second))
+        read = self.reader(states)
         logits = self.head(self.reader.chosen(states))  # (n, t, c)
         return (read.reads[:, None] @ logits).squeeze(-2)
+
+    def vectors(self, states: States, second: States | None = None) -> Tensor:
+        """What the head gets, (n, W).
+
+        Args:
+            states: Of the texts, or of the first texts of siamese pairs.
+            second: Of their second texts; only for those.
+        """
+        own = self.reader(states).vectors
+        if not self.is_siamese:
+            return own
+        assert second is not None
+        return self.reader.order.joined(own, self.reader(second).vectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +88,10 @@ class TrainedHead:
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
         numbers: Whether its outputs are numbers (regression), not classes.
         chosen: The settings that a grid chose for it; empty where none were searched.
+        temperature: What its logits are to be divided by so that it is as sure as it is right,
+            found on development rows; its own logits are not.
+        thresholds: For each class the logit from which it is answered, where several may apply;
+            0 where there are none.
     """
 
     recipe: Recipe
@@ -75,6 +106,17 @@ class TrainedHead:
     new: tuple[str, ...] = ()
     numbers: bool = False
     chosen: Mapping[str, Value] = field(default_factory=dict)
+    temperature: float = 1.0
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def squash(self) -> Squash:
+        """How its logits become probabilities."""
+        if self.many:
+            return "sigmoid"
+        if self.numbers:
+            return "none"
+        return "votes" if self.module.reader.order.loss == "ovr" else "softmax"
 
     @property
     def is_own(self) -> bool:
@@ -85,6 +127,13 @@ class TrainedHead:
     def parameters(self) -> int:
         """How many numbers were learned or solved for, the pooling's included."""
         return sum(tensor.numel() for tensor in self.module.parameters())
+
+
+def kind_of(facts: Mapping[str, Any]) -> Kind:
+    """The kind of labels that the facts of a kept head tell of."""
+    if facts["many"]:
+        return "many"
+    return "number" if facts.get("numbers") else "one"
 
 
 def new_head(
@@ -147,7 +196,7 @@ def is_familys(order: Order, backbone: Backbone) -> bool:
 
 
 def assemble(
-    recipe: Recipe | str, backbone: Backbone, classes: int, *, many: bool, limits: Limits
+    recipe: Recipe | str, backbone: Backbone, classes: int, *, kind: Kind, limits: Limits
 ) -> Assembly:
     """Builds a recipe, untrained, after counting it without memory.
 
@@ -156,10 +205,17 @@ def assemble(
         LimitError: The head would be too large for this place.
     """
     order = resolve(recipe)
-    if many and order.head.single_label:
+    if kind == "many" and order.head.single_label:
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
-    width = Reader(order, backbone).width
+    if kind == "number" and order.head.solve and order.head.name not in NUMBERED:
+        what = f"{order.head.name} answers with classes, and these labels are numbers."
+        raise RecipeError(what, "Choose another head, for example linear or mlp.")
+    if kind != "one" and order.loss != SOFTMAX:
+        why = "are numbers" if kind == "number" else "may be several and are learned one by one"
+        what = f"{order.recipe}: loss={order.loss} has no meaning here, where the labels of a text"
+        raise RecipeError(f"{what} {why}.", f"Take loss={order.loss} away.")
+    width = order.widened(Reader(order, backbone).width)
     if width > limits.pooled_width:
         raise LimitError(
             f"{order.recipe} would read {width:,} numbers a text; "

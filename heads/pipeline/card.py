@@ -11,14 +11,18 @@ from pathlib import Path
 
 from heads import __version__
 from heads.parts.models import BUNDLED
+from heads.parts.registry import pairing
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.hub import HUB_ID
+from heads.pipeline.marks import shares
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.notation import formula
 
 MOST_CLASSES = 50
 MOST_LETTERS = 200
+CALIBRATED = "calibrated_by"  # among the settings of a head, the temperature that is in it
 PACKAGES = ("torch", "transformers", "safetensors")
 MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~$&@:])")
 
@@ -35,17 +39,18 @@ def model_card(
     """
     head, backbone = classifier.head, classifier.backbone
     title = f"`{head.recipe}` on {plain(base_name(backbone))}"
-    sections = {
+    sections: dict[str, list[str]] = {
         "How to load it": [f"```python\n{usage.strip()}\n```"],
         "What it is": _made_of(classifier),
         "What it was trained on": _trained_on(head),
         "How well it does": _scored(head),
+        "Which labels it gives": _given(head),
         "What to know": ["\n".join(f"- {note}" for note in (*_limits(classifier), *notes))],
         "Made with": [", ".join(f"{name} {number}" for name, number in versions().items()) + "."],
     }
     text = [_front_matter(backbone, library), f"# {title}"]
     for name, paragraphs in sections.items():
-        text += [f"## {name}", *paragraphs]
+        text += [f"## {name}", *paragraphs] if paragraphs else []
     return "\n\n".join(text) + "\n"
 
 
@@ -69,6 +74,9 @@ def formulas(classifier: Classifier) -> list[str]:
     order = classifier.head.module.reader.order
     parts = [part for part in (order.layers, order.pooling) if part and part.formula]
     reading = [part.told(part.formula, order.pooling_options) for part in parts]
+    if order.pair:
+        both = f"then h = {pairing[order.pair].formula}, u and v that of first and second text"
+        reading.append(both)
     return [*reading, f"logits = {formula(classifier.head.module.head)}"]
 
 
@@ -115,6 +123,8 @@ def _trained_on(head: TrainedHead) -> list[str]:
     if head.is_own:
         text = f"This head came with the checkpoint {plain(head.trained_on)}; what it was trained "
         text += "on is not known here."
+    if head.squash == "none":
+        return [text, f"It was trained to give a number: {listed}."]
     kind = "any number of which may apply" if head.many else "one of which applies"
     return [text, f"{len(head.classes):,} classes, {kind}: {listed}."]
 
@@ -123,13 +133,32 @@ def _scored(head: TrainedHead) -> list[str]:
     scores = head.scores
     if scores is None:
         return ["Nobody has scored it here."]
-    ends = f"{scores.low:.1%} to {scores.high:.1%}"
+    name = next((said for metric, said in SCORES.items() if metric == scores.metric), None)
+    is_share = name is None or name.is_share
+    low, high, own, chance = (
+        f"{value:.1%}" if is_share else f"{value:.3f}"
+        for value in (scores.low, scores.high, scores.accuracy, scores.majority)
+    )
     right = "all labels of a text right" if head.many else "texts answered right"
+    says = right if name is None or scores.metric == "accuracy" else name.noun
+    always = "the same number" if head.squash == "none" else "the commonest answer"
     return [
-        f"{scores.accuracy:.1%} ({right}; 95 % interval {ends}), "
+        f"{own} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data that it was not trained on.",
-        f"Chance level, always giving the commonest answer: {scores.majority:.1%}.",
+        f"Chance level, always giving {always}: {chance}.",
     ]
+
+
+def _given(head: TrainedHead) -> list[str]:
+    """From which probability each label is given, where that was tuned."""
+    if not head.thresholds:
+        return []
+    found = shares(head.classes, head.thresholds)
+    rows = [f"| {plain(name)} | {share:.3f} |" for name, share in [*found.items()][:MOST_CLASSES]]
+    more = len(found) - len(rows)
+    text = "A label is given above its own probability, found on rows set aside in training"
+    text += f" ({more:,} more are in its files)." if more else "."
+    return [text, "\n".join(["| label | given above |", "|---|---|", *rows])]
 
 
 def _limits(classifier: Classifier) -> Iterator[str]:
@@ -137,6 +166,23 @@ def _limits(classifier: Classifier) -> Iterator[str]:
     if not head.is_own:
         yield "The base model was not changed (frozen); only the head was trained."
     yield f"The first {backbone.tokens:,} tokens of a text are read, and none after them."
+    if head.module.is_siamese:
+        yield "It compares two texts, each of which is read by itself: it needs both."
+    if head.squash == "votes":
+        yield "Each class is a yes-or-no question; its probability is the share of the sum of all."
+    if head.temperature != 1:
+        of = "the logarithms of its sigmoids" if head.squash == "votes" else "its logits"
+        but = "the probabilities above are for logits as they are" if head.thresholds else ""
+        yield (
+            f"It is as sure as it is right if {of} are divided by {head.temperature:.3g}, "
+            f"found on rows set aside in training; {but or 'that changes no answer'}."
+        )
+    divided = head.chosen.get(CALIBRATED)
+    if isinstance(divided, float):
+        yield (
+            f"It is calibrated: its last layer was divided by the temperature {divided:.3g}, "
+            "found on rows set aside in training."
+        )
     if head.new:
         names = ", ".join(f"`{name}`" for name in head.new)
         yield f"These tensors of the head are random, for the checkpoint lacks them: {names}."

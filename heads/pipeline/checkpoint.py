@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from heads.errors import CheckpointError, HeadsError
-from heads.pipeline.assembly import TrainedHead, assemble
+from heads.pipeline.assembly import TrainedHead, assemble, kind_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import Scores
@@ -39,6 +39,9 @@ def save(head: TrainedHead, path: Path) -> None:
         "scores": dataclasses.asdict(head.scores),
         "training": dataclasses.asdict(head.training),
         "chosen": dict(head.chosen),
+        "numbers": head.numbers,
+        "temperature": head.temperature,
+        "thresholds": head.thresholds,
     }
     tensors = {name: tensor.contiguous() for name, tensor in head.module.state_dict().items()}
     save_file(tensors, path, metadata={KEY: json.dumps(facts)})
@@ -59,7 +62,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         classes = tuple(facts["classes"])
         with Dice().rolling():
             module = assemble(
-                facts["recipe"], backbone, len(classes), many=facts["many"], limits=limits
+                facts["recipe"], backbone, len(classes), kind=kind_of(facts), limits=limits
             )
         tensors = load_file(path)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
@@ -75,6 +78,9 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             scores=Scores(**facts["scores"]),
             training=Training(**facts["training"]),
             chosen=dict(facts.get("chosen", {})),
+            numbers=bool(facts.get("numbers")),
+            temperature=float(facts.get("temperature", 1.0)),
+            thresholds=tuple(facts.get("thresholds", ())),
             module=module.eval().requires_grad_(False),
         )
     except CheckpointError:
@@ -87,7 +93,12 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
 def _check_facts(facts: dict[str, Any]) -> None:
     """Raises a ValueError where the metadata do not hold what `save` writes."""
     classes, scores = facts["classes"], facts["scores"]
-    named = len(classes) >= 2 and all(isinstance(name, str) for name in classes)
-    scored = all(isinstance(value, int | float) for value in scores.values())
-    if not (named and scored and isinstance(facts["recipe"], str)):
+    named = len(classes) >= (1 if facts.get("numbers") else 2) and all(
+        isinstance(name, str) for name in classes
+    )
+    bars, temperature = facts.get("thresholds", []), facts.get("temperature", 1.0)
+    measured = [value for name, value in scores.items() if name != "metric"]
+    counted = all(isinstance(value, int | float) for value in (*measured, *bars, temperature))
+    fits = len(bars) in (0, len(classes)) and isinstance(scores.get("metric", ""), str)
+    if not (named and counted and fits and temperature > 0 and isinstance(facts["recipe"], str)):
         raise ValueError("not the facts of a head")

@@ -13,7 +13,8 @@ from heads.errors import DataError
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
-from heads.pipeline.metrics import answers, probabilities
+from heads.pipeline.metrics import answers, competing, probabilities
+from heads.pipeline.seen import check_pairs
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 
@@ -59,23 +60,60 @@ class Classifier:
             raise DataError(what, "Give one second text for each text, or none.")
         if not texts:
             return torch.zeros(0, len(self.classes))
-        encoded = self.backbone.encode(
-            [gate(text, limits, "text") for text in texts],
-            [gate(text, limits, "second text") for text in pairs],
-        )
+        texts = [gate(text, limits, "text") for text in texts]
+        pairs = [gate(text, limits, "second text") for text in pairs]
+        module = self.head.module
+        if module.is_siamese:
+            check_pairs(module.reader.order, pairs)
+            return module.head(module.reader.order.joined(self._read(texts), self._read(pairs)))
+        encoded = self.backbone.encode(texts, pairs)
         logits = torch.zeros(len(encoded), len(self.classes))
         for rows, states in self.backbone.passes(encoded):
-            logits[rows] = self.head.module(states)
+            logits[rows] = module(states)
         return logits
 
-    def probabilities(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-        """One probability a text and class, (n, c): softmax, or sigmoid where several may apply."""
-        return probabilities(self.logits(texts, pairs), many=self.head.many)
+    def _read(self, texts: Sequence[str]) -> Tensor:
+        """The pooled vectors of texts by themselves, (n, w)."""
+        reader = self.head.module.reader
+        vectors = torch.zeros(len(texts), reader.width)
+        for rows, states in self.backbone.passes(self.backbone.encode(texts)):
+            vectors[rows] = reader(states).vectors
+        return vectors
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[tuple[str, ...]]:
-        """The classes that it decides for, one or several a text."""
-        chosen = answers(self.logits(texts, pairs), many=self.head.many)
+    def probabilities(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
+        """One probability a text and class, (n, c): softmax, or sigmoid where several may apply.
+
+        Of one-versus-rest the sigmoids over their sum; numbers stay what they are.
+        """
+        return probabilities(self.logits(texts, pairs), self.head.squash)
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] = (), *, abstain_below: float = 0.0
+    ) -> list[tuple[str, ...]]:
+        """The classes that it decides for, one or several a text; none where it gives a number.
+
+        Args:
+            abstain_below: Where one class applies: no answer where it is less sure than that, its
+                logits divided by its temperature.
+
+        Raises:
+            DataError: It is asked to abstain, and its answers are of another kind.
+        """
+        logits = self.logits(texts, pairs)
+        if self.head.squash == "none":
+            return [()] * len(logits)
+        chosen = answers(logits, self.head.squash, self.head.thresholds)
+        if abstain_below:
+            chosen &= (self._sureness(logits) >= abstain_below)[:, None]
         return [
             tuple(name for name, yes in zip(self.classes, row, strict=True) if yes)
             for row in chosen
         ]
+
+    def _sureness(self, logits: Tensor) -> Tensor:
+        """The probability of the class answered, as calibrated as the head is, (n,)."""
+        if self.head.squash not in ("softmax", "votes"):
+            what = f"{self.recipe} does not answer with one class, so it cannot abstain as a whole."
+            raise DataError(what, "Leave abstain_below out.")
+        scaled = competing(logits, self.head.squash) / self.head.temperature
+        return scaled.softmax(dim=1).amax(dim=1)

@@ -5,21 +5,19 @@ The page, the shell, the API and Python ask the same function and show the same 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import Any
 
 from heads.errors import DataError, LimitError, RecipeError
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
+from heads.parts.order import JOINT
 from heads.pipeline.corpus import gate
-from heads.pipeline.differences import same_in_training
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
+from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
+from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import corpus_of, sample_for, trained
-from heads.pipeline.states import Encoded
+from heads.pipeline.seen import seen
 from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
@@ -86,6 +84,7 @@ class Comparison:
                     "held_out": asdict(prediction.scores) if prediction.scores else None,
                     "parameters": prediction.parameters,
                     "answer": list(prediction.answer),
+                    "squash": prediction.squash,
                     "logits": list(prediction.logits),
                     "probabilities": list(prediction.probabilities),
                 }
@@ -108,6 +107,7 @@ def compare(
     recipes: Sequence[Recipe | str] = RECIPES,
     model: str = BUNDLED,
     sample: str = "",
+    pairs: str = JOINT,
     limits: Limits | None = None,
 ) -> Comparison:
     """Compares heads on one or two sentences.
@@ -117,12 +117,14 @@ def compare(
 
     Args:
         text: The sentence.
-        pair: A second sentence, read together with the first.
+        pair: A second sentence.
         recipes: The heads, for example ``["mean+linear", "cls+roberta"]``; ``"own"`` is the
             head that a fine-tuned checkpoint came with.
         model: The bundled base model, a Hub id, or (locally) a folder.
         sample: What the heads are trained on: sentiment, intents, pairs or aspects.
             Without it sentiment, and pairs where there are two sentences.
+        pairs: How two sentences enter, in recipes that do not say it: "joint", as one sequence,
+            "siamese", each by itself, or a pairing by name, such as "uv_diff".
         limits: What is allowed; this place's limits if not given.
 
     Returns:
@@ -131,7 +133,8 @@ def compare(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    for event in comparing(text, pair, recipes=recipes, model=model, sample=sample, limits=limits):
+    asked: dict[str, Any] = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    for event in comparing(text, pair, **asked, limits=limits):
         if isinstance(event, Compared):
             return event.comparison
     raise AssertionError("a comparison ends in its result")
@@ -144,18 +147,17 @@ def comparing(
     recipes: Sequence[Recipe | str] = RECIPES,
     model: str = BUNDLED,
     sample: str = "",
+    pairs: str = JOINT,
     limits: Limits | None = None,
 ) -> Iterator[Progress | Compared]:
     """The same as `compare`, as a stream: progress while heads are trained, then the result."""
     limits = limits or limits_here()
-    for what, value in (("second sentence", pair), ("base model", model), ("sample", sample)):
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
+    _check_texts(("second sentence", pair), ("base model", model), ("sample", sample))
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
-    chosen = _chosen(recipes or (), limits)
+    chosen = _chosen(recipes or (), pairs or JOINT, limits)
     ours = [recipe for recipe in chosen if isinstance(recipe, Recipe)]
     data = sample_for(sample, pair) if ours else None
-    notes = _cut_notes((text, pair), limits)
+    notes = cut_notes((text, pair), limits)
     text = gate(text, limits)
     pair = gate(pair, limits, "second sentence") if pair.strip() else ""
     yield Progress(says=f"Loading {model}", share=0.0)
@@ -165,9 +167,10 @@ def comparing(
     remaining = iter(found)
     heads = [next(remaining) if isinstance(recipe, Recipe) else own for recipe in chosen]
     heads = [head for head in heads if head is not None]
-    encoded = backbone.encode([text], [pair] if pair else [])
-    predictions = predict(backbone.states(encoded), heads)
-    notes += _token_notes(encoded[0]) + _recipe_notes(heads, backbone)
+    second = [pair] if pair else []
+    predictions = predict(seen(backbone, [text], second, [head.module for head in heads]), heads)
+    notes += token_notes(backbone.encode([text], second)[0]) + recipe_notes(heads, backbone)
+    notes += joint_notes(heads) if (pairs or JOINT) != JOINT else []
     yield Compared(
         comparison=Comparison(
             model=backbone.id,
@@ -183,12 +186,18 @@ def comparing(
     )
 
 
-def _chosen(recipes: Sequence[Recipe | str], limits: Limits) -> list[Recipe | str]:
+def _check_texts(*named: tuple[str, object]) -> None:
+    for what, value in named:
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
+
+
+def _chosen(recipes: Sequence[Recipe | str], way: str, limits: Limits) -> list[Recipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
     is_own = [isinstance(recipe, str) and recipe.strip().lower() == OWN for recipe in recipes]
     asked = (
-        OWN if own else resolve(recipe).recipe for recipe, own in zip(recipes, is_own, strict=True)
+        OWN if own else entering(recipe, way) for recipe, own in zip(recipes, is_own, strict=True)
     )
     chosen = list(dict.fromkeys(asked))
     if not chosen:
@@ -197,45 +206,3 @@ def _chosen(recipes: Sequence[Recipe | str], limits: Limits) -> list[Recipe | st
         what = f"{len(chosen)} recipes are chosen; at most {limits.recipes} fit side by side here."
         raise LimitError(what, "Take some away.")
     return chosen
-
-
-def _cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
-    most = limits.text_characters
-    return [
-        f"Only the first {most:,} of {len(text):,} characters were read."
-        for text in texts
-        if isinstance(text, str) and len(text) > most
-    ]
-
-
-def _token_notes(encoded: Encoded) -> list[str]:
-    if encoded.whole_length <= len(encoded):
-        return []
-    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read."]
-
-
-def _recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
-    notes = [
-        f"{backbone.id} came without a trained head, so what 'own' shows is random: "
-        "its probabilities mean nothing."
-        for head in heads
-        if head.new
-    ]
-    notes += [
-        f"The head that {backbone.id} came with gives numbers, not classes: read its logits."
-        for head in heads
-        if head.numbers
-    ]
-    if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
-        notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
-    lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]
-    if lucky:
-        is_or_are = "is" if len(lucky) == 1 else "are"
-        notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
-    for one, other in combinations([head for head in heads if not head.is_own], 2):
-        if same_in_training(one.recipe, other.recipe, backbone):
-            notes.append(
-                f"{one.recipe} and {other.recipe} are the same layers under other names: "
-                "any difference between them is chance."
-            )
-    return notes

@@ -1,16 +1,18 @@
 """A grid of heads on one's own data, from the outside: in one call."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
-from heads.pipeline.table import Columns, Data, place_of
+from heads.pipeline.table import Columns, Data, Table, data_of, name_of, open_table, place_of
 from heads.pipeline.table import read as read_file
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
@@ -49,6 +51,8 @@ def train_grid(
     recipes: Sequence[str] = (),
     grid: str = "small",
     test: str | Path | Data | None = None,
+    pairs: Sequence[str] = (JOINT,),
+    losses: Sequence[str] = (SOFTMAX,),
     model: str = BUNDLED,
     contest: Contest | None = None,
     out: str | Path | None = None,
@@ -58,7 +62,9 @@ def train_grid(
     Args:
         data: A file, a sample, or what `heads.read` gave.
         recipes: The heads, for example ``["mean+linear", "cls+roberta"]``.
-        grid: "small" or "full", where no recipes are given.
+        grid: Where no recipes are given: "small", "full", or "layers" ("layers:cls"), every layer.
+        pairs: How two texts enter: "joint", "siamese", "features" (all seven), or by name.
+        losses: Where a row has one class: "softmax", "ovr" (one versus the rest), "ordinal".
         test: Rows that are scored; without them some of the data are held out, several times.
         model: The bundled base model, a Hub id, or a folder.
         contest: Seeds, splits and the like; see `heads.Contest`.
@@ -71,16 +77,37 @@ def train_grid(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits_here()
+    rows = data if isinstance(data, Data) else read(data, model=model)
     question = Question(
-        data=data if isinstance(data, Data) else read(data, model=model),
-        test=test if isinstance(test, Data) or test is None else read(test, model=model),
+        data=rows,
+        test=_scored(test, rows, limits),
         recipes=recipes,
         grid=grid,
+        pairs=pairs,
+        losses=losses,
         model=model,
         contest=contest or Contest(),
     )
-    run = begin(question, limits=limits, out=Path(out) if out else None)
-    return _last(working(run, limits))
+    return _last(working(begin(question, limits=limits, out=Path(out) if out else None), limits))
+
+
+def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data | None:
+    """The rows to be scored, read as the data were."""
+    if isinstance(test, Data) or test is None:
+        return test
+    path = place_of(test)
+    table = open_table(path, limits)
+    return data_of(table, limits, fitting(data.columns, table), name=name_of(path))
+
+
+def fitting(columns: Columns, table: Table) -> Columns | None:
+    """The columns of the data for a file that is to be its test; None where they are not there.
+
+    Its classes need no order of their own.
+    """
+    if all(name in table.columns for name in columns.used):
+        return replace(columns, order=())
+    return None
 
 
 def resume(run: str) -> Leaderboard:

@@ -4,16 +4,22 @@ Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
 """
 
 import hashlib
+import math
 import random
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from heads.errors import DataError
 from heads.settings import Limits
 
+# What a row is labelled with: one class, any number of labels, or a number.
+Kind = Literal["one", "many", "number"]
 SEPARATOR = "|"
+_BANDS = 10  # of numbers, in each of which the same share of rows is held out
+NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
 # Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -26,12 +32,15 @@ class Corpus:
         name: How the user knows it.
         texts: One text a row.
         pairs: The second text of each row; empty where rows hold one text.
-        classes: The names of the classes, in the order of the logits.
+        classes: The names of the classes, in the order of the logits; where rows are labelled
+            with numbers, the one name that those have.
         targets: For each row the numbers of its classes: one, or any number for `many`.
         many: Whether a row may have any number of classes.
         fingerprint: A digest of all of it.
         lines: The line of the file on which each row begins; empty where there is no file.
         parts: "train", "validation" or "test" for each row; empty where no split is given.
+        numbers: The number of each row, where rows are labelled with numbers; else empty.
+        ordered: Whether the classes stand in an order, from low to high.
     """
 
     name: str
@@ -43,9 +52,16 @@ class Corpus:
     fingerprint: str
     lines: tuple[int, ...] = ()
     parts: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+    ordered: bool = False
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def kind(self) -> Kind:
+        """What a row is labelled with."""
+        return "number" if self.numbers else "many" if self.many else "one"
 
 
 def gate(text: object, limits: Limits, what: str = "sentence") -> str:
@@ -79,46 +95,122 @@ def folded(text: str, pair: str = "") -> str:
 def build(
     name: str,
     texts: Sequence[str],
-    labels: Sequence[str],
+    labels: Sequence[str | tuple[str, ...]],
     pairs: Sequence[str] = (),
     separator: str = SEPARATOR,
     parts: Sequence[str] = (),
 ) -> Corpus:
-    """Makes a corpus of gated texts and the cells of a label column.
+    """Makes a corpus of gated texts and their labels; classes that are numbers stand in order.
 
     Args:
-        separator: Where a label holds it, rows may have any number of labels, and an empty
+        labels: The cells of a label column; or for each row its labels, any number of them.
+        separator: Where a cell holds it, rows may have any number of labels, and an empty
             cell means none; "" means one label a row.
 
     Raises:
         DataError: Fewer than two classes, or a row without a label where rows have one.
     """
-    many = bool(separator) and any(separator in label for label in labels)
-    sets = [
-        sorted({part.strip() for part in label.split(separator)} - {""}) if many
-        else [label.strip()]
-        for label in labels
-    ]  # fmt: skip
+    many = any(isinstance(each, tuple) or (separator and separator in each) for each in labels)
+    sets = [_parted(each, separator if many else "") for each in labels]
     empty = next((n for n, names in enumerate(sets, start=2) if names == [""]), None)
     if empty:
         raise DataError(f"Row {empty} of {name} has no label.", "Give it one.", line=empty)
-    classes = sorted({label for names in sets for label in names})
+    classes, ordered = _sorted({label for names in sets for label in names})
     if len(classes) < 2:
         found = f"found only '{classes[0]}'" if classes else "found none"
         raise DataError(f"{name} needs at least 2 classes; {found}.", "Add rows of another class.")
     number = {label: index for index, label in enumerate(classes)}
-    told = (list(texts), list(pairs), sets, *([list(parts)] if parts else []))
-    digest = hashlib.sha256(repr(told).encode())
+    told: list[object] = [list(texts), list(pairs), sets, *([list(parts)] if parts else [])]
+    if many and all(len(names) == 1 for names in sets):
+        told.append("many")  # else its sets would tell it apart
+    if classes != sorted(classes):
+        told.append(classes)
     return Corpus(
         name=name,
         texts=tuple(texts),
         pairs=tuple(pairs),
         classes=tuple(classes),
-        targets=tuple(tuple(number[label] for label in names) for names in sets),
+        targets=tuple(tuple(sorted(number[label] for label in names)) for names in sets),
         many=many,
-        fingerprint=digest.hexdigest(),
+        fingerprint=_digest(told),
         parts=tuple(parts),
+        ordered=ordered and not many,
     )
+
+
+def _parted(labels: str | tuple[str, ...], separator: str) -> list[str]:
+    """The labels of a row; with no separator, a cell is one."""
+    if isinstance(labels, str) and not separator:
+        return [labels.strip()]
+    names = labels.split(separator) if isinstance(labels, str) else labels
+    return sorted({name.strip() for name in names} - {""})
+
+
+def _sorted(classes: set[str]) -> tuple[list[str], bool]:
+    """The classes by value where all are numbers, else by name; and whether that orders them.
+
+    Two classes have no order to speak of, and two ways to write a number none at all.
+    """
+    values = {label: float(label) for label in classes if NUMBER.fullmatch(label)}
+    if len(values) < len(classes) or not all(map(math.isfinite, values.values())):
+        return sorted(classes), False
+    found = sorted(classes, key=lambda label: (values[label], label))
+    return found, len(found) > 2 and len(set(values.values())) == len(found)
+
+
+def _digest(told: Sequence[object]) -> str:
+    return hashlib.sha256(repr(tuple(told)).encode()).hexdigest()
+
+
+def numbered(
+    name: str,
+    texts: Sequence[str],
+    numbers: Sequence[float],
+    pairs: Sequence[str] = (),
+    column: str = "number",
+    parts: Sequence[str] = (),
+) -> Corpus:
+    """Makes a corpus of gated texts and the number that is to be predicted for each.
+
+    Args:
+        column: What the numbers are called.
+    """
+    told = [list(texts), list(pairs), list(numbers), list(parts), "numbers"]
+    return Corpus(
+        name=name,
+        texts=tuple(texts),
+        pairs=tuple(pairs),
+        classes=(column,),
+        targets=((),) * len(texts),
+        many=False,
+        fingerprint=_digest(told),
+        parts=tuple(parts),
+        numbers=tuple(numbers),
+    )
+
+
+def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
+    """The same rows with their classes from low to high.
+
+    Raises:
+        DataError: The order and the classes do not name each other.
+    """
+    if corpus.kind != "one":
+        raise DataError("An order of classes is for one label a row.", "Leave the order out.")
+    unknown = [label for label in corpus.classes if label not in order]
+    if unknown:
+        what = f"The class '{unknown[0][:60]}' of {corpus.name} is not in the order that was given."
+        raise DataError(what, "Name every class once, from low to high.")
+    absent = [label for label in order if label not in corpus.classes]
+    if absent or len(order) > len(corpus.classes):
+        says = f"no row of {corpus.name} has" if absent else "it names twice"
+        twice = [label for at, label in enumerate(order) if label in order[:at]]
+        what = f"The order names the class '{(absent or twice)[0][:60]}', which {says}."
+        raise DataError(what, "Name every class once, from low to high.")
+    place = {label: at for at, label in enumerate(order)}
+    moved = tuple((place[corpus.classes[target]],) for (target,) in corpus.targets)
+    digest = _digest([corpus.fingerprint, list(order)])
+    return replace(corpus, classes=tuple(order), targets=moved, ordered=True, fingerprint=digest)
 
 
 def twins(corpus: Corpus) -> list[int]:
@@ -129,8 +221,16 @@ def twins(corpus: Corpus) -> list[int]:
     return [first.setdefault(key, row) for row, key in enumerate(keys)]
 
 
+def strata(corpus: Corpus) -> Sequence[tuple[int, ...]]:
+    """For each row, to which rows it is alike: by its classes, or by the size of its number."""
+    if not corpus.numbers:
+        return corpus.targets
+    ranks = {value: at for at, value in enumerate(sorted(corpus.numbers))}
+    return [(ranks[value] * _BANDS // len(corpus),) for value in corpus.numbers]
+
+
 def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Row numbers to train on and to hold out, every class in proportion.
+    """Row numbers to train on and to hold out, every class (or size of number) in proportion.
 
     Rows are shuffled, laid out class by class, and every so-manieth one is held out. Rows that
     repeat each other stay together, so that no text is both trained on and scored.
@@ -146,7 +246,8 @@ def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]
         groups.setdefault(first, []).append(row)
     order = list(groups)
     random.Random(seed).shuffle(order)
-    order.sort(key=lambda row: corpus.targets[row])  # stable: shuffled within a class
+    kinds = strata(corpus)
+    order.sort(key=lambda row: kinds[row])  # stable: shuffled within a class
     rows, held, seen = [], [], 0
     for first in order:
         group = groups[first]

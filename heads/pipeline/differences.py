@@ -6,8 +6,11 @@ from difflib import SequenceMatcher
 
 from torch import nn
 
-from heads.parts.menu import Order, resolve
+from heads.errors import RecipeError
+from heads.parts.menu import resolve
+from heads.parts.order import LOSS, PAIR, Order
 from heads.parts.registry import head as heads_shelf
+from heads.parts.registry import loss, pairing
 from heads.pipeline.assembly import begun_with
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
@@ -46,6 +49,12 @@ def reading_difference(first: Order, second: Order) -> Iterator[str]:
         yield from (f"{_reading(order)}: {_says(order)}" for order in (first, second))
     elif first.pooling_options != second.pooling_options:
         yield f"They read with other options: {first.recipe} and {second.recipe}."
+    for order, other in ((first, second), (second, first)):
+        if order.pair != other.pair and order.pair:
+            joins = pairing[order.pair].says
+            yield f"{order.recipe} reads two texts each by itself and joins them: {joins}"
+    if first.loss != second.loss:
+        yield from (f"{order.recipe}: {loss[order.loss].says}" for order in (first, second))
     if first.late != second.late:
         order = first if first.late else second
         yield f"{order.recipe} applies its head to every token and pools the logits."
@@ -57,6 +66,7 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
     return (
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
+        and (first.pair, first.loss) == (second.pair, second.loss)
         and first.head.solve is second.head.solve
         and (not first.head.solve or first.head_options == second.head_options)
         and _layers(first, backbone) == _layers(second, backbone)
@@ -68,20 +78,28 @@ def twins(order: Order, backbone: Backbone) -> Iterator[str]:
     for name, part in heads_shelf.items():
         if name == order.head.name or (order.learns_to_read and part.solve):
             continue
-        options = [(n, v) for n, v in order.recipe.options if n in order.pooling_options]
+        kept = {*order.pooling_options, PAIR, LOSS}
+        options = [(n, v) for n, v in order.recipe.options if n in kept]
         other = Recipe(
             pooling=order.pooling.name,
             layers=order.recipe.layers,
             head=name,
             options=tuple(options),
         )
-        if same_in_training(order.recipe, other, backbone):
+        if _fits(other) and same_in_training(order.recipe, other, backbone):
             yield name
+
+
+def _fits(recipe: Recipe) -> bool:
+    try:
+        return bool(resolve(recipe))
+    except RecipeError:
+        return False  # a head that is solved at once has no loss to choose
 
 
 def _layers(order: Order, backbone: Backbone) -> list[Layer]:
     with Dice().rolling():
-        chain = order.sketch(Reader(order, backbone).width, CLASSES)
+        chain = order.sketch(order.widened(Reader(order, backbone).width), CLASSES)
     begun = begun_with(order, backbone, chain)
     there = backbone.pooler if order.head.from_base else "pretrained"
     return layers(chain, lambda name: there if f"{name}.weight" in begun else "new")

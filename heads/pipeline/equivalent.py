@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from heads.errors import RecipeError
 from heads.parts.families import family
 from heads.parts.forms import Form
-from heads.parts.menu import LATE, Order, resolve
+from heads.parts.menu import resolve
+from heads.parts.order import LATE, PAIR, Order
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import base_name
+from heads.pipeline.marks import voting
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.pipeline.weights import pooler_weights
 from heads.recipe import Recipe
@@ -51,12 +53,16 @@ def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent
     Raises:
         RecipeError: There is none; says why, and which of its recipes is nearest.
     """
+    order = module.reader.order
+    if module.is_siamese:
+        what = f"No class of Transformers reads two texts each by itself, as {order.recipe} does."
+        raise RecipeError(what, f"Without {PAIR}={order.pair} there may be one.")
     form = family(backbone.model_type)
     if _needs_decoder(form) and not backbone.decoder_width:
         what = "Its own class needs the decoder, which this checkpoint lacks."
         raise RecipeError(what, "Take a checkpoint with both halves.")
     known: list[Recipe] = []
-    for config in _configs(form, backbone.model.config, module.reader.order):
+    for config in _configs(form, backbone.model.config, order):
         recipe = form.recipe_for(config)
         known.append(recipe)
         tensors = _matched(resolve(recipe), module, backbone, classes)
@@ -64,11 +70,11 @@ def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent
             return Equivalent(
                 form=form,
                 config=config,
-                recipe=recipe,
+                recipe=voting(recipe) if order.loss == "ovr" else recipe,
                 tensors=tensors,
-                differs=_training_difference(resolve(recipe), module.reader.order),
+                differs=_training_difference(resolve(recipe), order),
             )
-    raise _nothing(module.reader.order.recipe, list(dict.fromkeys(known)), backbone)
+    raise _nothing(order.recipe, list(dict.fromkeys(known)), backbone)
 
 
 def _needs_decoder(form: Form) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.bases import base_of
-from heads.parts.menu import resolve
+from heads.parts.menu import pairing, resolve
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.catalogue import equals
@@ -107,8 +107,9 @@ def explain(
     order = resolve(recipe)
     with Dice().rolling():
         reader = head.module.reader if head else Reader(order, backbone)
-    chain = order.sketch(reader.width, classes)
-    parts = [part for part in (order.pooling, order.layers, order.head) if part]
+    chain = order.sketch(order.widened(reader.width), classes)
+    joins = pairing[order.pair] if order.pair else None
+    parts = [part for part in (order.pooling, order.layers, joins, order.head) if part]
     options = {**order.pooling_options, **order.head_options}
     facts = provenance(order, backbone, chain, head)
     steps = (*_base_steps(backbone), *_steps(facts, reader, chain))
@@ -145,7 +146,7 @@ def _base_steps(backbone: Backbone) -> Iterator[Step]:
 def _steps(facts: Provenance, reader: Reader, chain: nn.Sequential) -> Iterator[Step]:
     """Reading, then the head; or the head on every token first, whose logits are then read."""
     reading = list(_reading_steps(facts, reader))
-    head = list(_head_steps(facts, chain, reader.width))
+    head = list(_head_steps(facts, chain, facts.order.widened(reader.width)))
     if not facts.order.late:
         yield from (*reading, *head)
     else:
@@ -164,6 +165,9 @@ def _reading_steps(facts: Provenance, reader: Reader) -> Iterator[Step]:
     step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
     asks_pooler = "pooler" in order.pooling.asks
     yield replace(step, tensors=tuple(facts.of_pooler())) if asks_pooler else step
+    if order.pair:
+        does = f"Each text is read by itself. {pairing[order.pair].says}"
+        yield _reading_step(order.pair, does, (order.widened(reader.width),), None)
 
 
 def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: object) -> Step:
@@ -197,10 +201,14 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 def _reads(
     backbone: Backbone, reader: Reader, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    encoded = backbone.encode([text], [pair] if pair else [])
-    shares = reader(backbone.states(encoded)).reads[0]
-    shares = shares / shares.sum().clamp_min(1e-9)
-    return tuple(zip(backbone.words(encoded[0]), shares.tolist(), strict=True))
+    apart = bool(reader.order.pair and pair)
+    found: list[tuple[str, float]] = []
+    for texts in ([text], [pair]) if apart else ([text],):
+        encoded = backbone.encode(texts, [pair] if pair and not apart else [])
+        shares = reader(backbone.states(encoded)).reads[0]
+        shares = shares / shares.sum().clamp_min(1e-9)
+        found += zip(backbone.words(encoded[0]), shares.tolist(), strict=True)
+    return tuple(found)
 
 
 def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
@@ -215,6 +223,8 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield f"This head is random: {backbone.id} lacks {len(head.new)} of its tensors."
     if why := base_of(backbone.model_type).why:
         yield why
+    if order.pair:
+        yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
     if order.learns_to_read and head is None:
         yield "This is the reading before training, when all count nearly the same."
 

@@ -15,16 +15,17 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
 from heads.pipeline.features import Reader
 from heads.pipeline.origin import foreign_code, own_code
 from heads.pipeline.states import Encoded
 from heads.pipeline.training import Progress
+from heads.pipeline.vectors import Features, Part, opened
 from heads.settings import cache_folder
 
 CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is faster to read
@@ -33,36 +34,6 @@ SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a 
 PRECISION = "float32"
 CODE = ("backbone", "features", "extraction", "states", "weights")  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
-# What a chunk gave: a file, or where the disk refused it, the tensors themselves.
-Part = Path | Mapping[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Features:
-    """What the base model makes of the rows of a corpus under several readings.
-
-    Attributes:
-        index: (n,), for each row the number of its text among the u different ones.
-        parts: For each reading what each chunk gave.
-        tokens: (u,), how many tokens of a text were read.
-        whole: (u,), how many it has.
-        unknown: (u,), how many of those read the tokenizer does not know.
-        seconds: How long the base model has read, 0 where all was kept from before.
-        fresh: How many texts were read now, not found on disk.
-    """
-
-    index: Tensor
-    parts: Mapping[str, tuple[Part, ...]]
-    tokens: Tensor
-    whole: Tensor
-    unknown: Tensor
-    seconds: float
-    fresh: int
-
-    def matrix(self, reading: str) -> Tensor:
-        """The vectors of all different texts under a reading, (u, w)."""
-        parts = [_opened(part)["vectors"] for part in self.parts[reading]]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +84,7 @@ def extract(
             if isinstance(part, Path):
                 used(part)
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
-    counts = [_opened(part) for _, part in given]
+    counts = [opened(part) for _, part in given]
     yield Features(
         index=torch.tensor([number[row] for row in rows]),
         parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readers},
@@ -224,13 +195,6 @@ def _put(path: Path, tensors: dict[str, Tensor]) -> Part:
     except (OSError, SafetensorError):
         return tensors
     return path
-
-
-def _opened(part: Part) -> Mapping[str, Tensor]:
-    if not isinstance(part, Path):
-        return part
-    used(part)  # a run of many hours must not lose it to another's need for room
-    return load_file(part)
 
 
 def home_of(what: str) -> Path:

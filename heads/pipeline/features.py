@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import HeadsError, RecipeError
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
 from heads.pipeline.backbone import Backbone

@@ -5,6 +5,7 @@ is ever opened or fetched.
 """
 
 import json
+import math
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from heads.errors import CheckpointError
-from heads.pipeline.assembly import Assembly, TrainedHead, assemble
+from heads.pipeline.assembly import Assembly, TrainedHead, assemble, kind_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
@@ -45,7 +46,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
         header = _header(path)
         labels = _labels(header.pop("__metadata__", {}), path, backbone)
         with Dice().rolling():
-            module = assemble(recipe, backbone, len(labels), many=False, limits=limits)
+            module = assemble(recipe, backbone, len(labels), kind="one", limits=limits)
         named = _fitting(header, module, path, len(labels))
         tensors = load_file(path)
     except (OSError, SafetensorError, struct.error) as error:
@@ -80,7 +81,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         facts = _facts(folder / FACTS)
         with Dice().rolling():
             module = assemble(
-                facts["recipe"], backbone, len(facts["classes"]), many=facts["many"], limits=limits
+                facts["recipe"], backbone, len(facts["classes"]), kind=kind_of(facts), limits=limits
             )
         tensors = load_file(folder / TENSORS)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
@@ -98,6 +99,9 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             training=Training(**training) if training else None,
             module=module.eval().requires_grad_(False),
             chosen=dict(facts.get("chosen") or {}),
+            numbers=bool(facts.get("numbers")),
+            temperature=float(facts.get("temperature", 1.0)),
+            thresholds=tuple(facts.get("thresholds", ())),
         )
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
@@ -110,10 +114,17 @@ def _facts(path: Path) -> dict[str, Any]:
     facts = json.loads(path.read_text("utf-8"))
     classes, rows = facts["classes"], facts["rows"]
     named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-    numbers = [*(facts["scores"] or {}).values(), *(facts["training"] or {}).values(), rows]
-    counted = all(isinstance(number, int | float) and number >= 0 for number in numbers)
+    measured = [value for name, value in (facts["scores"] or {}).items() if name != "metric"]
+    temperature, thresholds = facts.get("temperature", 1.0), facts.get("thresholds", ())
+    numbers = [*measured, temperature, *thresholds]
+    sizes = [*(facts["training"] or {}).values(), rows]
+    counted = all(isinstance(number, int | float) for number in numbers) and all(
+        isinstance(number, int | float) and number >= 0 for number in sizes
+    )
     if not (named and len(set(classes)) == len(classes) > 0 and counted):
         raise ValueError("not the facts of a head")
+    if not (0 < temperature < math.inf and len(thresholds) in (0, len(classes))):
+        raise ValueError("no temperature or thresholds of these classes")
     if facts["version"] != VERSION or not isinstance(facts["many"], bool):
         raise ValueError("of another version")
     return facts

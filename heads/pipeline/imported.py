@@ -14,6 +14,7 @@ from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
 from heads.pipeline.headfile import FACTS, load_exported, load_head
 from heads.pipeline.loading import load as load_backbone
+from heads.pipeline.marks import voting
 from heads.pipeline.native import native_head
 from heads.recipe import Recipe
 from heads.settings import Limits
@@ -107,14 +108,17 @@ def own_head(backbone: Backbone) -> TrainedHead:
     native = native_head(backbone)
     if not native.classes:
         raise CheckpointError(f"The config of {backbone.id} names no classes.", "Choose another.")
+    marks = native.marks
+    votes = native.many and marks.votes
+    recipe = voting(native.recipe) if votes else native.recipe
     with Dice().rolling():
-        module = Assembly(resolve(native.recipe), backbone, len(native.classes))
+        module = Assembly(resolve(recipe), backbone, len(native.classes))
     module.head.load_state_dict(dict(native.tensors))
     return TrainedHead(
-        recipe=native.recipe,
+        recipe=recipe,
         model=backbone.id,
         classes=native.classes,
-        many=native.many,
+        many=native.many and not votes,
         trained_on=backbone.id,
         rows=0,
         scores=None,
@@ -122,4 +126,6 @@ def own_head(backbone: Backbone) -> TrainedHead:
         module=module.eval().requires_grad_(False),
         new=native.new,
         numbers=native.numbers,
+        temperature=marks.temperature,
+        thresholds=marks.thresholds if native.many and not votes else (),
     )

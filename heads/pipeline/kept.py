@@ -12,7 +12,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from heads.errors import CheckpointError
-from heads.parts.menu import Order, resolve
+from heads.parts.menu import resolve
+from heads.parts.order import Order
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone

@@ -3,11 +3,17 @@
 Legend: n rows, c classes; `logits` (n, c); `targets` (n, c), 1 where the row has the class.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+# How logits become probabilities: classes that compete, yes-or-no questions for each class, such
+# questions whose answers are put to a vote, or not at all (numbers).
+Squash = Literal["softmax", "sigmoid", "votes", "none"]
 Z_95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 
 
@@ -21,6 +27,7 @@ class Scores:
         low: Lower end of the 95 % Wilson interval of the accuracy.
         high: Its upper end.
         majority: The accuracy of always giving the commonest answer.
+        metric: What `accuracy` is where it is none: micro_f1 or spearman.
     """
 
     rows: int
@@ -28,11 +35,12 @@ class Scores:
     low: float
     high: float
     majority: float
+    metric: str = "accuracy"
 
 
-def score(logits: Tensor, targets: Tensor, *, many: bool) -> Scores:
+def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:
     """Compares answers with labels."""
-    right = int((answers(logits, many=many) == targets.bool()).all(dim=1).sum())
+    right = int((answers(logits, squash) == targets.bool()).all(dim=1).sum())
     commonest = int(torch.unique(targets, dim=0, return_counts=True)[1].max())
     low, high = wilson(right, len(targets))
     return Scores(
@@ -44,16 +52,34 @@ def score(logits: Tensor, targets: Tensor, *, many: bool) -> Scores:
     )
 
 
-def answers(logits: Tensor, *, many: bool) -> Tensor:
-    """(n, c), true at the classes that are answered: the largest, or all above one half."""
-    if many:
-        return logits > 0
+def answers(logits: Tensor, squash: Squash, thresholds: Sequence[float] = ()) -> Tensor:
+    """(n, c), true at the classes that are answered: the largest, or all above their threshold.
+
+    Args:
+        thresholds: For each class a logit; 0, which is one half, without them.
+    """
+    if squash == "sigmoid":
+        return logits > (torch.tensor(thresholds) if thresholds else 0)
     return torch.nn.functional.one_hot(logits.argmax(dim=1), logits.shape[1]).bool()
 
 
-def probabilities(logits: Tensor, *, many: bool) -> Tensor:
-    """(n, c), by the softmax, or by one sigmoid a class where several may apply."""
-    return logits.sigmoid() if many else logits.softmax(dim=1)
+def probabilities(logits: Tensor, squash: Squash) -> Tensor:
+    """(n, c): the softmax; one sigmoid a class; or those over their sum; numbers as they are."""
+    if squash == "none":
+        return logits
+    if squash == "sigmoid":
+        return logits.sigmoid()
+    return competing(logits, squash).softmax(dim=1)
+
+
+def competing(logits: Tensor, squash: Squash) -> Tensor:
+    """Logits whose softmax are the probabilities of classes one of which applies, (n, c).
+
+    The sigmoids of one-versus-rest over their sum are the softmax of their logarithms.
+
+    Source: scikit-learn's OneVsRestClassifier.predict_proba.
+    """
+    return torch.nn.functional.logsigmoid(logits) if squash == "votes" else logits
 
 
 def wilson(right: int, rows: int) -> tuple[float, float]:
@@ -66,3 +92,38 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
     centre = share + spread / 2
     half = Z_95 * (share * (1 - share) / rows + spread / (4 * rows)) ** 0.5
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
+
+
+def fit_of_numbers(given: Tensor, targets: Tensor) -> Scores:
+    """How well numbers (n,) are predicted: Spearman's correlation, 0 where nothing varies.
+
+    Source: the interval is Bonett and Wright's (2000), on Fisher's scale.
+    """
+    rho = spearman(given, targets)
+    spread = Z_95 * ((1 + rho**2 / 2) / max(len(targets) - 3, 1)) ** 0.5
+    centre = math.atanh(min(max(rho, -0.9999), 0.9999))
+    return Scores(
+        rows=len(targets),
+        accuracy=rho,
+        low=math.tanh(centre - spread),
+        high=math.tanh(centre + spread),
+        majority=0.0,
+        metric="spearman",
+    )
+
+
+def spearman(one: Tensor, other: Tensor) -> float:
+    """Spearman's correlation of two series (n,), equal values sharing their mean rank.
+
+    >>> round(spearman(torch.tensor([1.0, 2, 3, 3]), torch.tensor([1.0, 3, 4, 2])), 4)
+    0.6325
+    """
+    x, y = (ranks(side) - ranks(side).mean() for side in (one, other))
+    scale = float((x.square().sum() * y.square().sum()).sqrt())
+    return float((x * y).sum()) / scale if scale > 0 else 0.0
+
+
+def ranks(values: Tensor) -> Tensor:
+    """The ranks of values (n,), from 1; equal ones share their mean."""
+    _, places, counts = values.unique(return_inverse=True, return_counts=True)
+    return (counts.cumsum(dim=0).double() - (counts - 1) / 2)[places]

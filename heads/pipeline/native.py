@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from heads.errors import CheckpointError, HeadsError
 from heads.parts.families import family
 from heads.parts.forms import Form
-from heads.parts.menu import Order, resolve
+from heads.parts.menu import resolve
+from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
 from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
+from heads.pipeline.marks import Marks, marks_of
 from heads.recipe import Recipe
 
 CHOOSE = "Choose another model, or train a head of your own on it."
@@ -36,10 +38,11 @@ class NativeHead:
         called: The class, such as BertForSequenceClassification.
         recipe: The recipe that equals it.
         classes: The names of its classes.
-        many: Whether several may apply: sigmoid instead of softmax.
+        many: Whether several may apply, or one output is read by a sigmoid.
         tensors: Its tensors, under our names.
         names: Our name of each tensor, and its name in the family's checkpoint.
         numbers: Whether its outputs are numbers (regression), not classes.
+        marks: What its config says besides, if it was written here.
         new: Our names of those that the checkpoint lacks or has in another shape: random.
         mismatched: Those of them that it has in another shape.
         sources: Our names of the others, and the tensor of the file that each comes from.
@@ -50,6 +53,7 @@ class NativeHead:
     classes: tuple[str, ...]
     many: bool
     numbers: bool
+    marks: Marks
     tensors: Mapping[str, Tensor]
     names: Mapping[str, str]
     new: tuple[str, ...]
@@ -130,6 +134,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
         classes=_classes(model.config),
         many=_answers_many(model.config),
         numbers=_gives_numbers(model.config),
+        marks=marks_of(model.config),
         tensors=tensors,
         names=named,
         new=tuple(ours for ours in named if ours not in there),
@@ -178,7 +183,10 @@ def _classes(config: Any) -> tuple[str, ...]:
 
 
 def _answers_many(config: Any) -> bool:
-    return config.problem_type == "multi_label_classification" or _gives_numbers(config)
+    """Whether Transformers' own pipeline puts a sigmoid on every logit; a regression's are bare."""
+    if config.problem_type == "regression":
+        return False
+    return config.problem_type == "multi_label_classification" or config.num_labels == 1
 
 
 def _gives_numbers(config: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,23 @@ from torch import Tensor
 
 from heads.errors import CheckpointError
 from heads.parts.menu import head as heads_shelf
+from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.card import base_name, model_card
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.dice import Dice
 from heads.pipeline.equivalent import Equivalent
+from heads.pipeline.marks import Marks, mark
+from heads.pipeline.metrics import Squash
 from heads.pipeline.trials import tried
 
 ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1
+SEVERAL = "multi_label_classification"
+PROBLEMS: Mapping[Squash, str] = {
+    "softmax": "single_label_classification",
+    "sigmoid": SEVERAL,
+    "votes": SEVERAL,
+    "none": "regression",
+}
 NATIVE_USE = """\
 from transformers import pipeline
 
@@ -73,10 +83,12 @@ def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
     config = copy.deepcopy(native.config)
     config.id2label = dict(enumerate(classifier.classes))
     config.label2id = {name: number for number, name in enumerate(classifier.classes)}
-    many = classifier.head.many
-    if not classifier.head.numbers:
-        kind = "multi_label_classification" if many else "single_label_classification"
-        config.problem_type = kind
+    head = classifier.head
+    if not (head.many and head.numbers):  # one output under a sigmoid has no such name
+        config.problem_type = PROBLEMS[head.squash]
+    votes = head.squash == "votes"
+    marks = Marks(votes=votes, temperature=head.temperature, thresholds=head.thresholds)
+    mark(config, classifier.classes, marks)
     for inner in {id(found): found for found in (config, config.get_text_config())}.values():
         inner.pad_token_id = tokenizer.pad_token_id  # by it the class finds a text's last token
     return config
@@ -106,6 +118,7 @@ def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
     notes = [native.differs] if native.differs else []
     if native.recipe.head != classifier.recipe.head:
         notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
+    notes += _answers(classifier.head)
     if classifier.backbone.tokenizer.pad_token is None:
         notes.append(
             "Its tokenizer had no padding token; it now pads with its end-of-text token, so that "
@@ -116,6 +129,26 @@ def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
     if not classifier.backbone.separates:
         notes.append("A second text comes after the first one and a line break.")
     return notes
+
+
+def _answers(head: TrainedHead) -> Iterator[str]:
+    """How Transformers takes its logits, where that is not how one would expect."""
+    if head.squash == "votes":
+        yield (
+            f"One class applies, and each is a yes-or-no question: as {SEVERAL}, Transformers' "
+            "pipeline gives each class its own probability, and the answer is the largest. "
+            "heads.load puts them to the vote again: their shares of the sum."
+        )
+    if head.squash == "none":
+        yield (
+            "It gives a number: as a regression, Transformers' pipeline applies no function to it, "
+            "and what it calls the score is the number."
+        )
+    if head.thresholds:
+        yield (
+            "Transformers' pipeline gives every label's probability and decides nothing: a label "
+            "applies above its own one in model.config.thresholds. heads.load reads them."
+        )
 
 
 def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:

@@ -7,7 +7,7 @@ Legend: n texts, t tokens, c classes.
 import importlib.util
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,19 @@ from torch import Tensor
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
 from heads.pipeline.card import base_name, hub_id
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.trials import TEXTS, first_line, tried
-from heads.pipeline.whole import Whole, asks_content, exported, inputs
+from heads.pipeline.metrics import Squash
+from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
+from heads.pipeline.whole import SUFFIXES, Whole, asks_content, exported, inputs, sides
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_BYTES = 2_000_000_000  # what one protobuf file can hold
 MOST_DIFFERENCE = 1e-4
+ANSWERS: Mapping[Squash, tuple[str, ...]] = {
+    "votes": (
+        "Each class is a yes-or-no question: its probability is its sigmoid's share of all.",
+    ),
+    "none": ("Its output is the number itself, under the name logits.",),
+}
 INSTEAD = "Write the self-contained folder instead."
 USAGE = """\
 import onnxruntime
@@ -31,13 +38,24 @@ from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained({tokenizer}, split_special_tokens=True)
 session = onnxruntime.InferenceSession({file})
+{given}
+[logits] = session.run(["logits"], given)  # (texts, {classes})
+"""
+GIVEN = """\
 tokens = tokenizer(
     {texts},
     {arguments},
 )
-given = {{one.name: tokens[one.name] for one in session.get_inputs()}}
-[logits] = session.run(["logits"], given)  # (texts, {classes})
-"""
+given = {{one.name: tokens[one.name] for one in session.get_inputs()}}"""
+GIVEN_APART = """\
+names = {{one.name for one in session.get_inputs()}}
+given = {{}}
+for side, texts in (("", {texts}), ("{suffix}", {pairs})):
+    tokens = tokenizer(
+        texts,
+        {arguments},
+    )
+    given |= {{name + side: tokens[name] for name in tokens if name + side in names}}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +131,17 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
     filled = backbone.tokenizer.pad_token_id is not None and not backbone.reads_padding
     if filled:
         given += ["padding=True", 'padding_side="right"']
+    apart = classifier.head.module.is_siamese
+    page = (GIVEN_APART if apart else GIVEN).format(
+        texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
+        pairs='["a second text", "one more"]' if filled else '["and its second"]',
+        suffix=SUFFIXES[1],
+        arguments=(",\n        " if apart else ",\n    ").join(given),
+    )
     return USAGE.format(
         tokenizer=json.dumps(tokenizer or str(backbone.folder or hub_id(backbone))),
         file=json.dumps(file),
-        texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
-        arguments=",\n    ".join(given),
+        given=page,
         classes=len(classifier.classes),
     )
 
@@ -138,7 +162,8 @@ def _check(classifier: Classifier, path: Path) -> None:
 
 
 def _write(classifier: Classifier, path: Path) -> None:
-    example = inputs(classifier, TEXTS[1:3])
+    pairs = PAIRS[1:3] if classifier.head.module.is_siamese else ()
+    example = sides(classifier, TEXTS[1:3], pairs)
     try:
         try:
             program = exported(Whole(classifier, torch.long), example)
@@ -155,11 +180,14 @@ def _write(classifier: Classifier, path: Path) -> None:
 
 
 def _metadata(classifier: Classifier) -> dict[str, str]:
-    backbone = classifier.backbone
+    backbone, head = classifier.backbone, classifier.head
     return {
         "recipe": str(classifier.recipe),
         "classes": json.dumps(classifier.classes, ensure_ascii=False),
-        "many": json.dumps(classifier.head.many),
+        "many": json.dumps(head.many),
+        "squash": head.squash,
+        "thresholds": json.dumps(head.thresholds),
+        "temperature": json.dumps(head.temperature),
         "base_model": base_name(backbone),
         "base_revision": backbone.revision,
         "tokens": str(backbone.tokens),
@@ -188,7 +216,12 @@ def _verified(classifier: Classifier, path: Path) -> tuple[tuple[str, ...], int,
 
 
 def _notes(classifier: Classifier) -> Iterator[str]:
-    backbone = classifier.backbone
+    backbone, head = classifier.backbone, classifier.head
+    if head.module.is_siamese:
+        yield f"It compares two texts: the inputs of the second ones end in {SUFFIXES[1]}."
+    yield from ANSWERS.get(head.squash, ())
+    if head.thresholds:
+        yield "A label applies where its logit is above its own one in the metadata 'thresholds'."
     if backbone.reads_padding:
         yield "This base model reads padding: give it texts of one length at a time."
     elif backbone.tokenizer.pad_token_id is None:

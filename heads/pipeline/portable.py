@@ -26,7 +26,7 @@ from heads.pipeline.card import base_name, formulas, model_card, versions
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.notation import last_linear, leaves, words
 from heads.pipeline.standalone import source
-from heads.pipeline.trials import TEXTS, first_line, tried
+from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 
 FORMAT = "head-to-head portable"
 VERSION = 1
@@ -36,9 +36,10 @@ USAGE = """\
 from load import load  # the load.py of this folder
 
 classify = load()
-classify(["a text", "another text"])
-classify.logits(["a text"])
+classify({texts})
+classify.logits({texts})
 """
+TEXTS_OR_PAIRS = '["a text", "another text"]', '["a text"], ["a second text"]'
 
 
 def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
@@ -99,11 +100,12 @@ def _write(classifier: Classifier, folder: Path, page: str, why: str) -> None:
     tensors = classifier.head.module.state_dict()
     save_file({n: t.clone().contiguous() for n, t in tensors.items()}, folder / "head.safetensors")
     facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2)
+    use = USAGE.format(texts=TEXTS_OR_PAIRS[classifier.head.module.is_siamese])
     notes = [why, "Its `load.py` holds the source of what is read and of the head, to be read."]
     texts = {
         "head.json": facts + "\n",
         "load.py": page,
-        "README.md": model_card(classifier, USAGE, notes, library="head-to-head"),
+        "README.md": model_card(classifier, use, notes, library="head-to-head"),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8", newline="\n")
@@ -146,6 +148,9 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "scores": asdict(head.scores) if head.scores else None,
         "training": asdict(head.training) if head.training else None,
         "chosen": dict(head.chosen),
+        "numbers": head.numbers,
+        "temperature": head.temperature,
+        "thresholds": head.thresholds,
         "versions": versions(),
     }
 
@@ -155,7 +160,7 @@ def _verify(classifier: Classifier, folder: Path) -> float:
     with _module(folder / "load.py") as page:
         try:
             loaded = page.load(folder)
-            loaded(TEXTS[2:3])
+            loaded(TEXTS[2:3], PAIRS[2:3])
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
             what = f"The folder of {classifier.recipe} does not load ({said})."

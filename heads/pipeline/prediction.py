@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.metrics import Scores, answers, probabilities
-from heads.pipeline.states import States
+from heads.pipeline.metrics import Scores, Squash, answers, probabilities
+from heads.pipeline.seen import Seen
 from heads.recipe import Recipe
 
 
@@ -24,9 +25,12 @@ class Prediction:
         classes: The names of its classes, in the order of its logits.
         many: Whether several may apply.
         numbers: Whether its outputs are numbers (regression): read its logits.
+        squash: How its logits become probabilities: softmax, sigmoid, votes (one yes-or-no
+            question a class, over their sum), or none where it gives numbers.
         logits: One number a class, before softmax or sigmoid.
         probabilities: One number a class, after it.
-        answer: The classes it decides for; none or several only where several may apply.
+        answer: The classes it decides for; none or several only where several may apply, and
+            none where it gives a number.
         margin: How far the answer's probability lies above the next (0 to 1); where several
             classes may apply, how far the least certain one lies from one half (0 to 1).
         parameters: How many numbers the head has learned.
@@ -41,6 +45,7 @@ class Prediction:
     classes: tuple[str, ...]
     many: bool
     numbers: bool
+    squash: Squash
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
@@ -53,16 +58,15 @@ class Prediction:
 
 
 @torch.no_grad()
-def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
-    """Applies heads to the states of one text."""
+def predict(given: Seen, heads: Sequence[TrainedHead]) -> list[Prediction]:
+    """Applies heads to what the base model made of one text, or of one pair."""
     found = []
     for head in heads:
-        logits = head.module(states)  # (1, c)
-        shares = probabilities(logits, many=head.many)[0]
-        chosen = answers(logits, many=head.many)[0]
-        best = shares.sort(descending=True).values
+        logits = given.logits(head.module)  # (1, c)
+        shares = probabilities(logits, head.squash)[0]
+        chosen = answers(logits, head.squash, head.thresholds)[0]
         name = f"own ({head.recipe})" if head.is_own else str(head.recipe)
-        margin = (shares - 0.5).abs().min() * 2 if head.many else best[0] - best[1]
+        margin = _margin(head, shares)
         found.append(
             Prediction(
                 recipe=head.recipe,
@@ -70,10 +74,11 @@ def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
                 classes=head.classes,
                 many=head.many,
                 numbers=head.numbers,
+                squash=head.squash,
                 logits=tuple(logits[0].tolist()),
                 probabilities=tuple(shares.tolist()),
-                answer=tuple(n for n, yes in zip(head.classes, chosen, strict=True) if yes),
-                margin=float(margin),
+                answer=() if head.squash == "none" else _named(head.classes, chosen.tolist()),
+                margin=margin,
                 parameters=head.parameters,
                 trained_on=head.trained_on,
                 rows=head.rows,
@@ -82,3 +87,14 @@ def predict(states: States, heads: Sequence[TrainedHead]) -> list[Prediction]:
             )
         )
     return found
+
+
+def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
+    return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
+
+
+def _margin(head: TrainedHead, shares: Tensor) -> float:
+    if head.many:
+        return float((shares - 0.5).abs().min() * 2)
+    best = shares.sort(descending=True).values
+    return float(best[0] - best[1]) if len(best) > 1 else 0.0

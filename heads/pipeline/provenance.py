@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heads.parts.blocks import Neighbours
 from heads.parts.families import FAMILIES
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import NativeHead, native_head, sources, stored_shapes

@@ -27,7 +27,8 @@ def sample_for(name: str, pair: str) -> Sample:
         raise DataError(what, "Type a second sentence, or choose another sample.")
     if pair.strip() and not data.pair:
         what = f"The sample '{data.name}' is about one sentence, and there are two."
-        raise DataError(what, "Empty the second sentence, or choose the sample 'pairs'.")
+        hint = "Empty the second sentence, or choose the sample pairs or similarity."
+        raise DataError(what, hint)
     return data
 
 
@@ -38,7 +39,8 @@ def corpus_of(data: Sample, limits: Limits) -> Corpus:
         text="text_a" if data.pair else "text",
         label="label",
         pair="text_b" if data.pair else "",
-        separator=SEPARATOR,
+        separator="" if data.number else SEPARATOR,
+        number=data.number,
     )
     return read(data.path, limits, columns).corpus
 

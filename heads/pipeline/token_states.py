@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import DataError, LimitError
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.disk import IN_USE_SECONDS, UNFINISHED, make_room, used, write

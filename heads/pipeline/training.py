@@ -13,11 +13,15 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.errors import DataError
+from heads.parts.losses import ovr, squared
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, split
+from heads.pipeline.corpus import Corpus, Kind, split
 from heads.pipeline.dice import Dice
-from heads.pipeline.metrics import score
+from heads.pipeline.metrics import fit_of_numbers, score
+from heads.pipeline.notation import last_linear
+from heads.pipeline.objective import OVR, Span, check_order, goals_of
+from heads.pipeline.seen import check_pairs
 from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -58,33 +62,53 @@ def train(
     Raises:
         RecipeError: A recipe does not fit the base model or the labels.
         LimitError: A head would be too large.
-        DataError: There are too few rows to hold some out.
+        DataError: There are too few rows to hold some out, one text a row where a recipe
+            compares two, or classes without an order where its loss needs one.
     """
     # Each recipe rolls dice of its own, so that its numbers do not depend on its neighbours.
     dice = [Dice(training.seed) for _ in recipes]
-    modules = []
-    for recipe, own in zip(recipes, dice, strict=True):
-        with own.rolling():
-            modules.append(
-                assemble(recipe, backbone, len(corpus.classes), many=corpus.many, limits=limits)
-            )
+    modules = [
+        _new(recipe, corpus, backbone, own, limits)
+        for recipe, own in zip(recipes, dice, strict=True)
+    ]
+    rows, held = _parts(corpus, training)
+    seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
+    together = [number for number, module in enumerate(modules) if not module.is_siamese]
+    parts = (rows, held) if together else ()
+    for done, (part, states, goals) in enumerate(_read(parts, corpus, backbone, training)):
+        for number in together:
+            seen[number][part].append(_input(modules[number], states, goals))
+        says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
+        share = min(1.0, (done + 1) * training.batch_size / len(corpus))
+        yield Progress(says=says, share=share / 2)
+    for number, part, given in _read_apart((rows, held), corpus, backbone, modules):
+        seen[number][part].append(given)
+    for number, module in enumerate(modules):
+        learned, unseen = seen[number]
+        for share in _fit(module, learned, dice[number], training, corpus.kind):
+            says = f"Training {module.reader.order.recipe}"
+            yield Progress(says=says, share=0.5 + (number + share) / len(modules) / 2)
+        yield Trained(head=_scored(module, unseen, len(rows), corpus, backbone.id, training))
+
+
+def _new(
+    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, dice: Dice, limits: Limits
+) -> Assembly:
+    """A recipe, untrained, that suits the labels."""
+    with dice.rolling():
+        module = assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
+    check_pairs(module.reader.order, corpus.pairs)
+    check_order(module.reader.order, corpus)
+    return module
+
+
+def _parts(corpus: Corpus, training: Training) -> tuple[list[int], list[int]]:
+    """The rows that are learned from, and those held out."""
     rows, held = split(corpus, training.held_out, training.seed)
     if not rows or not held:
         what = f"{corpus.name} has {len(corpus)} rows, too few to hold some out of training."
         raise DataError(what, "Add rows.")
-    seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
-    for done, (part, states, goals) in enumerate(_read((rows, held), corpus, backbone, training)):
-        for batches, module in zip(seen, modules, strict=True):
-            batches[part].append(_input(module, states, goals))
-        says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
-        share = min(1.0, (done + 1) * training.batch_size / len(corpus))
-        yield Progress(says=says, share=share / 2)
-    for number, module in enumerate(modules):
-        learned, unseen = seen[number]
-        for share in _fit(module, learned, dice[number], training, corpus.many):
-            says = f"Training {module.reader.order.recipe}"
-            yield Progress(says=says, share=0.5 + (number + share) / len(modules) / 2)
-        yield Trained(head=_scored(module, unseen, len(rows), corpus, backbone.id, training))
+    return rows, held
 
 
 def _scored(
@@ -93,17 +117,21 @@ def _scored(
     module.eval().requires_grad_(False)
     logits = torch.cat([_logits(module, given) for given, _ in unseen])
     goals = torch.cat([goal for _, goal in unseen])
-    return TrainedHead(
+    head = TrainedHead(
         recipe=module.reader.order.recipe,
         model=model,
         classes=corpus.classes,
         many=corpus.many,
         trained_on=corpus.name,
         rows=rows,
-        scores=score(logits, goals, many=corpus.many),
+        scores=None,
         training=training,
         module=module,
+        numbers=corpus.kind == "number",
     )
+    if head.numbers:
+        return replace(head, scores=fit_of_numbers(logits[:, 0], goals[:, 0]))
+    return replace(head, scores=score(logits, goals, head.squash))
 
 
 def _read(
@@ -113,11 +141,29 @@ def _read(
     for number, rows in enumerate(parts):
         pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
         encoded = backbone.encode([corpus.texts[row] for row in rows], pairs)
-        goals = torch.zeros(len(rows), len(corpus.classes))
-        for place, row in enumerate(rows):
-            goals[place, list(corpus.targets[row])] = 1.0
+        goals = goals_of(corpus, rows)
         for places, states in backbone.passes(encoded, training.batch_size):
             yield number, states, goals[places]
+
+
+@torch.no_grad()
+def _read_apart(
+    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, modules: Sequence[Assembly]
+) -> Iterator[tuple[int, int, tuple[Tensor, Tensor]]]:
+    """For siamese modules: the module's number, the part's, and what its head gets of the rows."""
+    siamese = {n: module for n, module in enumerate(modules) if module.is_siamese}
+    for part, rows in enumerate(parts if siamese else ()):
+        sides: list[dict[int, Tensor]] = []
+        for texts in (corpus.texts, corpus.pairs):
+            own = {n: torch.empty(len(rows), m.reader.width) for n, m in siamese.items()}
+            encoded = backbone.encode([texts[row] for row in rows])
+            for places, states in backbone.passes(encoded):
+                for number, module in siamese.items():
+                    own[number][places] = module.reader(states).vectors
+            sides.append(own)
+        for number, module in siamese.items():
+            given = module.reader.order.joined(sides[0][number], sides[1][number])
+            yield number, part, (given, goals_of(corpus, rows))
 
 
 @torch.no_grad()
@@ -136,15 +182,31 @@ def _logits(module: Assembly, given: Tensor | States) -> Tensor:
 
 
 def _fit(
-    module: Assembly, batches: Batches, dice: Dice, training: Training, many: bool
+    module: Assembly, batches: Batches, dice: Dice, training: Training, kind: Kind
 ) -> Iterator[float]:
     """Trains a classifier in place; yields the share that is done, once an epoch."""
+    if kind != "number":
+        yield from _fit_goals(module, batches, dice, training, kind)
+        return
+    last = last_linear(module.head)
+    bias = f"{last}.bias" in module.head.state_dict()
+    span = Span.of(torch.cat([goal for _, goal in batches])[:, 0], centred=bias)
+    narrow: Batches = [(given, span.narrowed(goal)) for given, goal in batches]
+    yield from _fit_goals(module, narrow, dice, training, kind)
+    module.head.load_state_dict(span.put_back(module.head.state_dict(), last))
+
+
+def _fit_goals(
+    module: Assembly, batches: Batches, dice: Dice, training: Training, kind: Kind
+) -> Iterator[float]:
+    """The same for goals as they are."""
     order = module.reader.order
+    batches = [(given, order.goals(goal)) for given, goal in batches]
     if all(isinstance(given, Tensor) for given, _ in batches):
         vectors = torch.cat([given for given, _ in batches if isinstance(given, Tensor)])
         goals = torch.cat([goal for _, goal in batches])
         if order.head.solve:
-            _solve(module, vectors, goals, many)
+            _solve(module, vectors, goals, kind)
             return
         batches = [(vectors, goals)]
     optimizer = torch.optim.AdamW(
@@ -157,18 +219,20 @@ def _fit(
             for given, goal in _shuffled(batches, training.batch_size):
                 optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
                 optimizer.zero_grad()
-                _loss(_logits(module.train(), given), goal, many).backward()
+                _loss(_logits(module.train(), given), goal, kind, order.loss).backward()
                 optimizer.step()
                 done += len(goal)
         yield done / total
 
 
-def _solve(module: Assembly, vectors: Tensor, goals: Tensor, many: bool) -> None:
+def _solve(module: Assembly, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
     """Hands the solver the rows and those of the head's options that it knows."""
     top = module.reader.order.head
     assert top.solve is not None
     known = inspect.signature(top.solve).parameters
     options = {n: v for n, v in module.reader.order.head_options.items() if n in known}
+    many = kind == "many" or module.reader.order.loss == OVR
+    goals = (goals + 1) / 2 if kind == "number" else goals  # a solver's 0 and 1 are −1 and +1
     top.solve(module.head, vectors, goals, many=many, **options)
 
 
@@ -183,9 +247,13 @@ def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Te
             yield given[rows], goals[rows]
 
 
-def _loss(logits: Tensor, goals: Tensor, many: bool) -> Tensor:
+def _loss(logits: Tensor, goals: Tensor, kind: Kind, loss: str) -> Tensor:
     """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
     goals = goals.expand_as(logits)
-    if many:
+    if kind == "number":
+        return squared(logits, goals).mean()
+    if loss == OVR:
+        return ovr(logits, goals).mean()
+    if kind == "many":
         return binary_cross_entropy_with_logits(logits, goals)
     return cross_entropy(logits.flatten(0, -2), goals.flatten(0, -2))

@@ -36,7 +36,7 @@ def tried(
         CheckpointError: The export fails, or differs by more.
     """
     count, largest = 0, 0.0
-    for texts, pairs in _batches(padded):
+    for texts, pairs in _batches(padded, apart=classifier.head.module.is_siamese):
         try:
             ours = classifier.logits(texts, pairs)
         except ModelError:
@@ -68,13 +68,19 @@ def _read(classifier: Classifier, theirs: Reads, batch: Batch) -> Tensor:
         raise CheckpointError(what, "It was not kept.") from error
 
 
-def _batches(padded: bool) -> Iterator[Batch]:
-    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs."""
+def _batches(padded: bool, *, apart: bool) -> Iterator[Batch]:
+    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs.
+
+    Args:
+        apart: Whether two texts are read each by itself, so that there are always pairs.
+    """
     for text, pair in zip(TEXTS, PAIRS, strict=True):
-        yield [text], ()
+        yield [text], [pair] * apart
         yield [text] * 3, [pair] * 3
     if padded:
-        yield from ((TEXTS[:2], ()), (TEXTS, ()), (TEXTS * 2, PAIRS * 2))
+        yield TEXTS[:2], PAIRS[:2] * apart
+        yield TEXTS, PAIRS * apart
+        yield TEXTS * 2, PAIRS * 2
 
 
 def first_line(error: BaseException, most: int = 160) -> str:

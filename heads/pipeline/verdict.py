@@ -13,6 +13,8 @@ def verdict(predictions: Sequence[Prediction]) -> str:
         return f"{predictions[0].name} is a random head: what it says means nothing."
     first = kinds(next((p for p in counted if p.scores), counted[0]).classes)
     alike = [p for p in counted if kinds(p.classes) == first and not p.numbers] or counted[:1]
+    if all(p.squash == "none" for p in counted):
+        return f"They say: {_each(counted)}" if len(counted) > 1 else _each(counted)
     others = [p for p in counted if p not in alike]
     told = f" Of its own classes, {_each(others)}" if others else ""
     return _among(alike) + told
@@ -20,7 +22,10 @@ def verdict(predictions: Sequence[Prediction]) -> str:
 
 def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     """Whether all heads give the same answer."""
-    return len({_key(prediction) for prediction in _counted(predictions)}) <= 1
+    counted = _counted(predictions)
+    if any(prediction.squash == "none" for prediction in counted):
+        return False  # numbers agree more or less
+    return len({_key(prediction) for prediction in counted}) <= 1
 
 
 def _counted(predictions: Sequence[Prediction]) -> list[Prediction]:

@@ -15,6 +15,10 @@ from torch import Tensor, nn
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.states import States, layers_of
 
+Tokens = dict[str, Tensor]  # input_ids, attention_mask and the like, (n, t) each
+SUFFIXES = "", "_pair"  # of the names of first and second texts
+SPECIAL = "special_tokens_mask"
+
 
 class Whole(nn.Module):
     """A classifier from token numbers (n, t) to logits (n, c).
@@ -34,21 +38,22 @@ class Whole(nn.Module):
         ends = sorted(classifier.backbone.ends) or [-1]  # which no token is
         self.register_buffer("ends", torch.tensor(ends))
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        token_type_ids: Tensor | None = None,
-        special_tokens_mask: Tensor | None = None,
-    ) -> Tensor:
-        given = {"input_ids": input_ids, "attention_mask": attention_mask.to(self.mask_type)}
-        if token_type_ids is not None:
-            given["token_type_ids"] = token_type_ids
-        output = self.backbone.run(given)
+    def forward(self, first: Tokens, second: Tokens | None = None) -> Tensor:
+        """Texts to logits; with `second`, the second texts of pairs that are read apart."""
+        states = self.states(first)
+        return (
+            self.assembly(states) if second is None else self.assembly(states, self.states(second))
+        )
+
+    def states(self, tokens: Tokens) -> States:
+        """What the base model makes of one side."""
+        input_ids, attention_mask = tokens["input_ids"], tokens["attention_mask"]
+        given = {name: tokens[name] for name in tokens if name != SPECIAL}
+        output = self.backbone.run(given | {"attention_mask": attention_mask.to(self.mask_type)})
         mask = attention_mask.float()
-        special = torch.zeros_like(mask) if special_tokens_mask is None else special_tokens_mask
+        special = tokens.get(SPECIAL, torch.zeros_like(mask))
         decodes = bool(self.backbone.decoder_width)
-        states = States(
+        return States(
             mask=mask,
             unpadded=self.backbone._unpadded(input_ids, attention_mask).float(),
             content=mask * (special == 0),
@@ -57,19 +62,36 @@ class Whole(nn.Module):
             eos=input_ids[..., None].eq(self.ends).any(dim=-1).float(),  # isin has no ONNX
             **(self.backbone._decoded(output, attention_mask) if decodes else {}),
         )
-        return self.assembly(states)
 
 
 def inputs(
     classifier: Classifier, texts: Sequence[str], pairs: Sequence[str] = ()
 ) -> dict[str, Tensor]:
-    """What `Whole` takes of texts, filled up to the longest of them, (n, t) each."""
+    """What the file takes of texts, filled up to the longest of them, (n, t) each.
+
+    Of pairs that are read apart, the names of the second side end in ``_pair``.
+    """
+    return {
+        name + suffix: numbers
+        for side, suffix in zip(sides(classifier, texts, pairs), SUFFIXES, strict=False)
+        for name, numbers in side.items()
+    }
+
+
+def sides(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> list[Tokens]:
+    """What `Whole` takes: texts or pairs as one sequence each, or two sides by themselves."""
+    if classifier.head.module.is_siamese:
+        return [_tokens(classifier, texts, ()), _tokens(classifier, pairs, ())]
+    return [_tokens(classifier, texts, pairs)]
+
+
+def _tokens(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> Tokens:
     encoded = classifier.backbone.encode(texts, pairs)
     given = classifier.backbone.filled(encoded)
     if asks_content(classifier):
         rows = [torch.tensor(text.special) for text in encoded]
         special = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
-        given["special_tokens_mask"] = special
+        given[SPECIAL] = special
     return given
 
 
@@ -78,13 +100,19 @@ def asks_content(classifier: Classifier) -> bool:
     return "content" in classifier.head.module.reader.order.pooling.asks
 
 
-def exported(whole: Whole, example: dict[str, Tensor]) -> Any:
+def exported(whole: Whole, example: Sequence[Tokens]) -> Any:
     """Torch's ONNX program of it, for any number of texts and tokens."""
+    given: dict[str, Tokens] = dict(zip(("first", "second"), example, strict=False))
+    suffixes = dict(zip(given, SUFFIXES, strict=False))
     with _quiet(), torch.no_grad():
         return torch.onnx.export(
             whole.eval(),
-            kwargs=example,
-            dynamic_shapes={name: {0: "texts", 1: "tokens"} for name in example},
+            kwargs=given,
+            dynamic_shapes={
+                side: {name: {0: "texts", 1: f"tokens{suffixes[side]}"} for name in tokens}
+                for side, tokens in given.items()
+            },
+            input_names=[name + suffixes[side] for side in given for name in given[side]],
             output_names=["logits"],
             custom_translation_table={torch.ops.aten.sort.stable: _sort},
             dynamo=True,

@@ -8,3 +8,29 @@ def turn_to(page, name):
         page.get_by_label("More tabs").click()
         tab = page.locator(".overflow-dropdown").get_by_role("button", name=name)
     tab.click()
+
+
+def choose(page, label, value):
+    box = page.get_by_role("combobox", name=label, exact=True)
+    box.click()
+    page.get_by_role("option").filter(has_text=value).first.click()
+
+
+def fits(page):
+    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def own_choice(page, recipes):
+    page.get_by_label("My own choice").click()
+    box = page.get_by_label("Your own choice")
+    for _ in range(8):
+        box.press("Backspace")
+    for recipe in recipes:
+        box.fill(recipe)
+        box.press("Enter")
+    page.get_by_role("spinbutton", name="number input for How many times").fill("1")
+
+
+def start(page):
+    page.locator("#start").click()
+    page.locator("#status .busy").wait_for(timeout=5_000)

@@ -6,7 +6,7 @@ import time
 import zipfile
 
 import pytest
-from pages import turn_to
+from pages import choose, fits, own_choice, start, turn_to
 
 from heads.interfaces.web import uploads
 from heads.parts.samples import SAMPLES
@@ -53,36 +53,10 @@ def a_run(file):
     return all_runs()[0]
 
 
-def choose(page, label, value):
-    box = page.get_by_role("combobox", name=label, exact=True)
-    box.click()
-    page.get_by_role("option").filter(has_text=value).first.click()
-
-
-def fits(page):
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
-
-
 def is_harmless(page):
     assert page.evaluate("window.__xss") is None
     assert page.locator("img[src=x], .gradio-container script:not([src])").count() == 0
     assert page.locator("a[href*=evil], img[src*=evil]").count() == 0
-
-
-def own_choice(page, recipes):
-    page.get_by_label("My own choice").click()
-    box = page.get_by_label("Your own choice")
-    for _ in range(8):
-        box.press("Backspace")
-    for recipe in recipes:
-        box.fill(recipe)
-        box.press("Enter")
-    page.get_by_role("spinbutton", name="number input for How many times").fill("1")
-
-
-def start(page):
-    page.locator("#start").click()
-    page.locator("#status .busy").wait_for(timeout=5_000)
 
 
 def test_from_a_file_to_a_verdict(tab, look, file):

@@ -8,13 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heads.interfaces import accounts, charts, closer
-from heads.interfaces.boards import MEASURES, Tile, coded, heat, in_order
+from heads.interfaces import accounts, charts, closer, replies
+from heads.interfaces.boards import Tile, broken, coded, heat, in_order, split_name
 from heads.interfaces.charts import Axis, Line
-from heads.pipeline.measure.measures import Bin
+from heads.interfaces.measured import MEASURES, ends, headers
+from heads.interfaces.replies import Reply
+from heads.pipeline.measure.details import Label
 from heads.pipeline.runs.disagreement import Disagreement
 from heads.pipeline.table import Columns
 
+ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]
+ERROR = MEASURES["number"][3]
 HOSTILE = '<img src=x onerror="x">" style="x'
 
 
@@ -27,7 +31,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("polyline", "br"):
+        if tag not in ("polyline", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -49,11 +53,30 @@ def test_a_place_is_always_within_the_frame(low, high, value, is_log):
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
-def test_an_axis_of_shares_holds_all_of_them(values):
-    axis = charts.shares(values, "")
+def test_an_axis_of_scores_holds_all_of_them(values):
+    axis = charts.scores(values, "micro_f1")
     assert axis.low - 0.021 <= min(values)
     assert max(values) <= axis.high + 0.021
     assert len(axis.ticks) <= 7
+    assert all(says.endswith(" %") for _, says in axis.ticks)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=9))
+def test_an_axis_of_correlations_goes_below_zero(values):
+    axis = charts.scores(values, "spearman")
+    assert axis.low - 0.021 <= min(values)
+    assert max(values) <= axis.high + 0.021
+    assert len(axis.ticks) <= 7
+    assert not any("%" in says or "-" in says for _, says in axis.ticks)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_an_axis_of_any_numbers_holds_them_on_few_round_ticks(values):
+    axis = charts.even(values, "")
+    room = 1e-5 * (axis.high - axis.low)
+    assert axis.low - room <= min(values)
+    assert max(values) <= axis.high + room
+    assert 2 <= len(axis.ticks) <= 7
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=9))
@@ -94,13 +117,13 @@ def test_the_heat_map_gives_the_best_a_star_and_waits_for_the_rest():
         "mean+linear": Tile(value=0.9, shown="90 %"),
         "cls+linear": Tile(value=0.8, shown="80 %"),
     }
-    drawn = heat(RECIPES, tiles, MEASURES["accuracy"])
+    drawn = heat(RECIPES, tiles, ACCURACY)
     assert drawn.count("★") == 1
     assert '--depth:1.000"><b>90 % ' in drawn
     assert '--depth:0.000"><b>80 %' in drawn
     assert drawn.count('class="waits"') == 1
     assert drawn.count('class="none"') == 1
-    assert "★" not in heat(RECIPES, tiles, MEASURES["accuracy"], live=True)
+    assert "★" not in heat(RECIPES, tiles, ACCURACY, is_live=True)
 
 
 def test_less_is_better_where_the_measure_says_so_and_small_differences_stay_pale():
@@ -108,14 +131,47 @@ def test_less_is_better_where_the_measure_says_so_and_small_differences_stay_pal
         "mean+linear": Tile(value=0.2, shown="low"),
         "cls+linear": Tile(value=0.9, shown="high"),
     }
-    assert '--depth:1.000"><b>low ' in heat(RECIPES, tiles, MEASURES["log_loss"])
+    assert '--depth:1.000"><b>low ' in heat(RECIPES, tiles, LOG_LOSS)
     near = {"mean+linear": Tile(value=0.9, shown="a"), "cls+linear": Tile(value=0.899, shown="b")}
-    assert '--depth:0.950"><b>b' in heat(RECIPES, near, MEASURES["accuracy"])
+    assert '--depth:0.950"><b>b' in heat(RECIPES, near, ACCURACY)
 
 
 def test_recipes_stand_in_the_order_of_the_menu():
     names = ["max+mlp", "mean+linear", "cls+mlp", "cls+linear"]
     assert in_order(names) == ["cls+linear", "cls+mlp", "mean+linear", "max+mlp"]
+
+    layers = ["mean@10+linear", "mean@2+linear", "mean+linear?pair=uv_diff", "mean+linear?pair=uv"]
+    assert in_order(layers) == [*layers[:1:-1], "mean@2+linear", "mean@10+linear"]
+
+
+def test_small_errors_in_the_units_of_the_labels_take_the_whole_scale_of_colours():
+    tiles = {
+        "mean+linear": Tile(value=0.0010, shown="low"),
+        "cls+linear": Tile(value=0.0020, shown="high"),
+    }
+    drawn = heat(RECIPES, tiles, ERROR)
+    assert '--depth:1.000"><b>low ' in drawn
+    assert '--depth:0.000"><b>high' in drawn
+
+
+def test_how_texts_enter_is_a_row_and_a_loss_is_a_column():
+    assert split_name("mean+linear?loss=ovr&pair=uv") == ("mean?pair=uv", "linear?loss=ovr")
+    assert split_name("attention+linear?queries=4") == ("attention?queries=4", "linear")
+    names = ["mean+linear", "mean+linear?pair=uv", "mean+linear?loss=ovr"]
+    drawn = heat(names, {name: Tile(value=0.5, shown=name) for name in names}, ACCURACY)
+    assert drawn.count("<tr>") == 3
+    assert 'class="none"' in drawn
+    assert broken("mean?pair=uv") in drawn
+    assert broken("<b>?") == "&lt;b&gt;?<wbr>"
+
+
+def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
+    assert headers(MEASURES["many"])[:4] == ["Recipe", "Micro-F1 %", "from %", "to %"]
+    assert headers(MEASURES["number"])[:4] == ["Recipe", "Spearman", "from", "to"]
+    assert "mAP %" in headers(MEASURES["many"])
+    assert ends("micro_f1", 0.5, 0.625, "to") == "50.0 to 62.5"
+    assert ERROR.shown(123456.7) == "123,457"
+    assert (ERROR.plain(123456.7), ACCURACY.plain(0.12345)) == (123500.0, 12.3)
 
 
 def test_of_many_classes_those_that_are_confused_most_are_drawn():
@@ -131,9 +187,64 @@ def test_of_many_classes_those_that_are_confused_most_are_drawn():
 def test_disagreements_name_a_few_heads_the_surest_first():
     answers = [(f"head{n}", "yes", n / 10) for n in range(5)] + [("other", "no", 0.5)]
     found = Disagreement(line=2, text="t", pair="", label="no", answers=tuple(answers), share=1 / 6)
-    drawn = closer.disagreements([found])
+    drawn = replies.disagreements([found])
     assert "head4 (40 %), head3 (30 %), head2 (20 %) and 2 more" in drawn
     assert '<dt class="right">no</dt>' in drawn
+
+
+def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sure():
+    answers = [(f"head{n}", f"{n - 3}", None) for n in range(9)]
+    found = Disagreement(line=2, text="t", pair="", label="5", answers=tuple(answers), share=1.0)
+    drawn = replies.disagreements([found], "number")
+    assert re.findall(r"<dt.*?>(.*?)</dt>", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
+    assert "and 3 other answers" in drawn
+    assert "%" not in drawn
+
+
+def label(name, f1):
+    return Label(
+        name=name, rows=3, precision=None, recall=0.5, f1=f1, average_precision=0.25, threshold=0.4
+    )
+
+
+def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
+    found = [label("good", 0.9), label("none", None), label("bad", 0.1)]
+    names = [one.name for one in closer.worst_first(found)]
+    assert names == ["bad", "good", "none"]
+    assert re.findall(r"<tr><th>(\w+)</th><td>", closer.labels(found)) == names
+    header, rows = closer.label_figures(found)
+    assert header[:3] == ["Label", "Rows", "Precision %"]
+    assert rows[0] == ["bad", 3, None, 50.0, 10.0, 25.0, 40.0]
+
+
+def told(squash, **more):
+    known = {"classes": ("a", "b", "c"), "given": ("a",), "chances": (0.7, 0.2, 0.1)}
+    return Reply(squash=squash, **(known | more))
+
+
+def test_several_labels_stand_against_their_own_thresholds():
+    one = told("sigmoid", given=("b",), chances=(0.7, 0.2, 0.1), bars=(0.8, 0.1, 0.5))
+    drawn = replies.tried({"mean+linear": one})
+    assert "<strong>b</strong>" in drawn
+    assert re.findall(r"<b>(.*?)</b>", drawn) == ["20 % ≥ 10 %", "70 % &lt; 80 %", "10 % &lt; 50 %"]
+    assert drawn.count('class="off"') == 2
+    assert 'style="left:10.00%"' in drawn
+    assert "no label" in replies.tried({"mean+linear": told("sigmoid", given=(), bars=(1, 1, 1))})
+
+
+def test_the_votes_of_one_versus_rest_are_counted():
+    one = told("votes", sigmoids=(0.9, 0.6, 0.1))
+    drawn = replies.tried({"mean+linear": one})
+    assert "2 of 3 questions say yes" in drawn
+    assert re.findall(r"<b>(.*?)</b>", drawn) == ["yes 90 %", "yes 60 %", "no 10 %"]
+    assert "<strong>a</strong> 70 %" in drawn
+
+
+def test_a_number_has_the_digits_that_its_data_call_for():
+    one = told("none", classes=("n",), given=(), chances=(-2.8,))
+    assert "<strong>−2.80</strong>" in replies.tried({"mean+linear": one}, (0, 5))
+    assert "<strong>−3</strong>" in replies.tried({"mean+linear": one}, (0, 900))
+    assert "<strong>−2.8</strong>" in replies.tried({"mean+linear": one})
 
 
 @pytest.mark.parametrize(
@@ -143,10 +254,16 @@ def test_disagreements_name_a_few_heads_the_surest_first():
         charts.legend([("#fff", HOSTILE)]),
         charts.live({HOSTILE: {1: 0.5}}, 4),
         closer.confusion(torch.eye(2).long(), [HOSTILE, "b"]),
-        closer.calibration([Bin(rows=1, confidence=0.5, accuracy=1.0)], 0.5),
+        closer.labels([label(HOSTILE, 0.5)]),
         closer.f1([0.5, None], [HOSTILE, "b"]),
-        closer.tried({HOSTILE: [0.5, 0.5]}, [HOSTILE, "b"]),
-        closer.disagreements(
+        replies.tried({HOSTILE: told("softmax", classes=(HOSTILE, "b", "c"))}),
+        replies.tried(
+            {HOSTILE: told("sigmoid", classes=(HOSTILE, "b", "c"), bars=(0, 0, 0))},
+        ),
+        replies.tried(
+            {HOSTILE: told("votes", classes=(HOSTILE, "b", "c"), sigmoids=(0.9, 0.1, 0.1))}
+        ),
+        replies.disagreements(
             [
                 Disagreement(
                     line=1, text=HOSTILE, pair=HOSTILE, label=HOSTILE, share=0.5,

@@ -46,6 +46,28 @@ def test_two_sentences_take_the_sample_of_pairs(capsys):
     assert json.loads(out)["sample"] == "pairs"
 
 
+def test_two_sentences_are_read_together_or_each_by_itself(capsys):
+    asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
+    asked += ["-r", "mean+linear", "--json"]
+    _, joint, _ = run(capsys, *asked)
+    code, siamese, _ = run(capsys, *asked, "--pairs", "siamese")
+    assert code == 0
+    (one,), (other,) = (json.loads(out)["recipes"] for out in (joint, siamese))
+    assert (one["recipe"], other["recipe"]) == ("mean+linear", "mean+linear?pair=uv_diff_prod")
+    assert other["parameters"] == 4 * (one["parameters"] - 2) + 2
+    assert one["logits"] != other["logits"]
+
+
+def test_the_recipes_shown_first_can_be_read_apart_as_well(capsys):
+    asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
+    code, out, _ = run(capsys, *asked, "--pairs", "diff_prod", "--json")
+    assert code == 0
+    found = json.loads(out)
+    apart = ["pair=diff_prod" in one["recipe"] for one in found["recipes"]]
+    assert apart == [True, True, True, False]
+    assert any(note.startswith("attention+linear reads the two") for note in found["notes"])
+
+
 def test_explain_one_recipe_and_what_sets_two_apart(capsys):
     code, out, _ = run(capsys, "explain", "cls+roberta")
     assert code == 0

@@ -91,7 +91,8 @@ def test_train_as_json_has_the_documented_keys(trained):
     for cell in trained["cells"]:
         assert 0 <= cell["low"] <= cell["accuracy"] <= cell["high"] <= 1
         assert {"recipe", "macro_f1", "f1", "log_loss", "parameters", "chosen"} <= set(cell)
-        assert len(cell["accuracies"]) == 2
+        assert (cell["metric"], cell["score"]) == ("accuracy", cell["accuracy"])
+        assert len(cell["scores"]) == 2
     assert trained["best"] in RECIPES
     assert trained["state"] == "finished"
     assert trained["rows"] == ROWS
@@ -181,7 +182,18 @@ def test_runs_are_listed_shown_and_compared(capfd, trained):
     listed = {one["run"]: one for one in json.loads(out)}
     assert code == 0
     own = listed[trained["run"]]
-    keys = {"run", "data", "model", "created", "cells", "planned", "state", "best", "accuracy"}
+    keys = {
+        "run",
+        "data",
+        "model",
+        "created",
+        "cells",
+        "planned",
+        "state",
+        "best",
+        "score",
+        "metric",
+    }
     assert keys <= set(own)
     assert (own["data"], own["cells"], own["planned"]) == ("reviews", 5, 5)
     assert (own["state"], own["best"]) == ("finished", trained["best"])
@@ -295,8 +307,8 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     assert kinds[-1] == "end"
     keys = {
         "progress": {"says", "share"},
-        "trying": {"recipe", "settings", "epoch", "accuracy", "loss"},
-        "cell": {"recipe", "accuracy", "low", "high", "done", "planned"},
+        "trying": {"recipe", "metric", "settings", "epoch", "score", "accuracy", "loss"},
+        "cell": {"recipe", "metric", "score", "accuracy", "low", "high", "done", "planned"},
         "end": {"state", "seconds"},
     }
     for event in events:

@@ -72,7 +72,7 @@ def test_bad_input_is_a_sentence(client, arguments, sentence):
 def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
     typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
-    typed |= {"/read", "/train_grid"}
+    typed |= {"/read", "/train_grid", "/look", "/edit", "/ablate", "/readings"}
     assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]
@@ -92,6 +92,22 @@ def test_a_link_says_what_the_question_said():
     by_hand = Question.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
     assert by_hand.recipes == ("mean+linear", "cls+bert")
     assert Question.from_query({"text": "x"}) == Question(text="x", recipes=OPENING.recipes)
+
+
+@pytest.mark.parametrize("pairs", ["joint", "siamese", "uv_diff"])
+def test_a_link_says_how_two_sentences_are_read(pairs):
+    from urllib.parse import parse_qsl
+
+    question = Question(text="a", pair="b", sample="pairs", recipes=("mean+linear",), pairs=pairs)
+    assert ("pairs=joint" in question.query, f"pairs={pairs}" in question.query) == (
+        False,
+        pairs != "joint",
+    )
+    assert Question.from_query(dict(parse_qsl(question.query[1:]))) == question
+    assert question.asked["pairs"] == pairs
+    # With one sentence there is nothing to read apart.
+    alone = Question(text="a", recipes=("mean+linear",), pairs=pairs)
+    assert alone.asked["pairs"] == "joint"
 
 
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):

@@ -14,13 +14,14 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import kept_runs, leaderboard, uploads, worker
 from heads.interfaces.web.saves import as_csv
 from heads.interfaces.web.train_course import Course
-from heads.interfaces.web.train_heads import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
+from heads.interfaces.web.train_plan import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
 from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
 from heads.pipeline.table import read
 from heads.settings import Contest, limits
 
+WAYS = (["joint"], ["softmax"])
 DEFAULTS = [field.default for field in FORM]
 
 
@@ -134,20 +135,28 @@ def test_a_folder_never_reaches_what_gradio_deletes(tmp_path):
 @pytest.mark.parametrize("value", [0, 51, float("nan"), None, "3", True, [3]])
 def test_a_setting_out_of_its_range_is_a_sentence(value):
     with pytest.raises(DataError, match="'How many times' must be between 1 and 50"):
-        Plan.of("", "small", [], value, *DEFAULTS)
+        Plan.of("", "small", [], value, *WAYS, *DEFAULTS)
 
 
 def test_a_plan_counts_its_heads_and_refuses_none():
-    assert Plan.of("", "small", [], 3, *DEFAULTS).heads == 16
-    assert Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *DEFAULTS).heads == 2
+    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).heads == 16
+    assert Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).heads == 2
     with pytest.raises(HeadsError, match="No head is chosen"):
-        Plan.of("", OWN, [], 3, *DEFAULTS)
+        Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
+
+
+def test_every_way_in_and_every_loss_multiplies_the_heads():
+    plan = Plan.of("", "small", [], 3, ["joint", "features"], ["softmax", "ovr"], *DEFAULTS)
+    assert plan.heads == 16 * 8 * 2
+    assert (plan.pairs, plan.losses) == (("joint", "features"), ("softmax", "ovr"))
+    nothing = Plan.of("", "small", [], 3, [], [], *DEFAULTS)
+    assert (nothing.pairs, nothing.losses) == (("joint",), ("softmax",))
 
 
 def test_public_mode_bounds_the_time(public):
-    assert Plan.of("", "small", [], 3, *DEFAULTS).contest.budget_seconds == PUBLIC_SECONDS
+    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).contest.budget_seconds == PUBLIC_SECONDS
     form = [10 if field.name == "budget_seconds" else field.default for field in FORM]
-    assert Plan.of("", "small", [], 3, *form).contest.budget_seconds == 10
+    assert Plan.of("", "small", [], 3, *WAYS, *form).contest.budget_seconds == 10
 
 
 def test_the_course_fills_keeps_still_and_tells_the_time_left():
@@ -156,10 +165,10 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert course.share == 0.4
     for number, name in enumerate("abcdef"):
-        point = {"recipe": name, "epoch": number, "accuracy": 0.5, "settings": {"planned": 20}}
+        point = {"recipe": name, "epoch": number, "score": 0.5, "settings": {"planned": 20}}
         course.hear({"event": "trying", **point})
     assert (list(course.curves), course.epochs) == (list("cdef"), 20)
-    cell = {"event": "cell", "accuracy": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
+    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
     course.hear(cell | {"recipe": "majority", "done": 1})
     assert "★" not in course.heat
     assert course.tiles == {}
@@ -168,6 +177,22 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
     course.hear(cell | {"recipe": "cls+linear", "done": 3})
     assert "90.0 %" in course.heat
     assert "each, about" in course.says
+
+
+def test_the_course_says_what_the_scores_are():
+    course = Course(recipes=["mean+linear", "cls+mlp"])
+    point = {"metric": "spearman", "score": -0.25, "settings": {}}
+    course.hear({"event": "trying", "recipe": "mean+linear", "epoch": 0} | point)
+    assert "Spearman&#39;s correlation on development rows, solved at once" in course.curve
+    assert "-0.250" in course.curve
+    course.hear({"event": "trying", "recipe": "cls+mlp", "epoch": 2} | point | {"score": 0.5})
+    assert "pass by pass" in course.curve
+    assert "%</b>" not in course.curve
+    cell = {"event": "cell", "metric": "spearman", "score": 0.5, "low": -0.125, "high": 0.75}
+    course.hear(cell | {"recipe": "mean+linear", "done": 1, "planned": 4})
+    assert "0.500" in course.heat
+    assert "−0.125 – 0.750" in course.heat
+    assert "Spearman&#39;s correlation of the heads that are done" in course.heat
 
 
 @pytest.mark.parametrize("how", ["stop", "close"])
@@ -259,7 +284,7 @@ def test_a_table_for_a_spreadsheet_runs_no_formula():
 
 
 def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
-    plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *DEFAULTS)
+    plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *WAYS, *DEFAULTS)
     run = new_run()
     assert expected_seconds(plan, 100) == 0.0
     run.write("end.json", {"state": "finished", "seconds": 12.0})

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heads.parts.menu import head, layers, pooling
-from heads.parts.registry import Head, Pooling
+from heads.parts.losses import near
+from heads.parts.menu import head, layers, loss, pairing, pooling
+from heads.parts.registry import Head, Part, Pooling
 from heads.pipeline.features import pooled
 
 FILE = Path(__file__).with_name("golden.json")
@@ -79,6 +80,20 @@ def answer_of_head(part: Head) -> dict[str, Any]:
     return {"logits": _plain(chain(numbers(4, WIDTH, start=900)))}
 
 
+def answer_of_pairing(part: Part) -> dict[str, Any]:
+    return {"vectors": _plain(part(numbers(4, WIDTH), numbers(4, WIDTH, start=700)))}
+
+
+def answer_of_loss(part: Part) -> dict[str, Any]:
+    """The loss of each row, all alike and with γ = 2."""
+    logits, targets = 3 * numbers(4, CLASSES, start=200), torch.tensor([0, 2, 1, 2])
+    goals = near(targets, CLASSES) if part.name == "ordinal" else torch.eye(CLASSES)[targets]
+    return {
+        "goals": _plain(goals),
+        "losses": [_plain(part(logits, goals, focal=focal)) for focal in (0.0, 2.0)],
+    }
+
+
 def solve(
     part: Head,
     chain: nn.Module,
@@ -102,6 +117,10 @@ def answers() -> Iterator[tuple[str, Any]]:
         yield f"layers {part.name}", lambda part=part: answer_of_layers(part)
     for part in head.values():
         yield f"head {part.name}", lambda part=part: answer_of_head(part)
+    for part in pairing.values():
+        yield f"pairing {part.name}", lambda part=part: answer_of_pairing(part)
+    for part in loss.values():
+        yield f"loss {part.name}", lambda part=part: answer_of_loss(part)
 
 
 def add_missing(file: Path = FILE) -> list[str]:

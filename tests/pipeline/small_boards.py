@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.extraction import Features
+from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Played, Trying, play, unit_job
 from heads.pipeline.grid.splits import split
 from heads.pipeline.grid.units import Unit, units
-from heads.pipeline.measure.outcomes import Task
+from heads.pipeline.measure.outcomes import Task, strata
+from heads.pipeline.objective import Objective
+from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, Limits
 
 WIDTH = 32
@@ -38,7 +40,7 @@ def lesson_of(
         vectors=vectors,
         index=torch.arange(len(targets)),
         targets=targets,
-        classes=classes,
+        objective=Objective(kind="one", outputs=classes),
         weights=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
         stop=threading.Event(),
     )
@@ -51,10 +53,12 @@ def board_of(
     *,
     readings: Sequence[str] = ("mean",),
     parts: Sequence[str] = (),
+    kind: Kind = "one",
 ) -> Board:
     """The same vectors under every reading."""
     rows = torch.arange(len(targets))
-    classes = tuple("abcdefghij"[: int(targets.max()) + 1])
+    many = {"one": int(targets.max()) + 1, "many": targets.shape[-1], "number": 1}
+    task = Task(targets=targets, classes=tuple("abcdefghij"[: many[kind]]), groups=rows, kind=kind)
     features = Features(
         index=rows,
         parts={reading: ({"vectors": vectors},) for reading in readings},
@@ -65,15 +69,15 @@ def board_of(
         fresh=0,
     )
     return Board(
-        features=features,
-        task=Task(targets=targets, classes=classes, groups=rows),
-        splits=split(targets, rows, parts, contest),
+        read=Read(joint=features, alone=None, siamese={}),
+        task=task,
+        splits=split(strata(task), rows, parts, contest),
         contest=contest,
     )
 
 
 def cells(recipes: Sequence[str], backbone: Backbone, board: Board) -> list[Unit]:
-    return units(recipes, backbone, len(board.task.classes), Limits())
+    return units(recipes, backbone, len(board.task.classes), Limits(), board.task.kind)
 
 
 def played(

@@ -61,6 +61,7 @@ def predicted(recipe: str, *answer: str) -> Prediction:
         classes=("a", "b"),
         many=False,
         numbers=False,
+        squash="softmax",
         new=(),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),

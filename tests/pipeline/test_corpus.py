@@ -13,12 +13,15 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.parts.samples import SAMPLES
-from heads.pipeline.corpus import Corpus, build, gate, split, twins
-from heads.pipeline.sampled import corpus_of
+from heads.pipeline.corpus import Corpus, build, gate, in_order, numbered, split, twins
+from heads.pipeline.table import read
 from heads.settings import PUBLIC, Limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
-PROMISED = {"sentiment": (420, 3), "intents": (480, 10), "pairs": (400, 2), "aspects": (400, 6)}
+PROMISED = {
+    "sentiment": (420, 3), "intents": (480, 10), "pairs": (400, 2), "aspects": (400, 6),
+    "similarity": (120, 1),
+}  # fmt: skip
 EACH_SAMPLE = pytest.mark.parametrize("name", PROMISED)
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 
@@ -116,6 +119,67 @@ def test_a_row_without_a_label_is_refused_where_rows_have_one() -> None:
         build("n", ["a", "b"], ["x", " "])
 
 
+def test_classes_that_are_numbers_stand_by_value() -> None:
+    stars = build("n", ["a", "b", "c"], ["10", "2", "1"])
+    assert (stars.classes, stars.targets, stars.ordered) == (
+        ("1", "2", "10"),
+        ((2,), (1,), (0,)),
+        True,
+    )
+    assert (stars.kind, stars.numbers) == ("one", ())
+    assert not build("n", ["a", "b"], ["1", "0"]).ordered  # two classes have no order to speak of
+    assert not build("n", ["a", "b", "c"], ["007", "7", "8"]).ordered
+    assert not build("n", ["a", "b", "c"], ["1", "2", "x"]).ordered
+    assert build("n", ["a", "b", "c"], ["1_0", "9", "8"]).classes == ("1_0", "8", "9")
+    many = build("n", ["a", "b"], ["10|2", "1"])
+    assert (many.classes, many.targets, many.ordered) == (("1", "2", "10"), ((1, 2), (0,)), False)
+
+
+def test_a_user_puts_classes_in_order() -> None:
+    corpus = build("n", ["a", "b", "c"], ["low", "high", "middle"])
+    found = in_order(corpus, ("low", "middle", "high"))
+    assert (found.classes, found.targets) == (("low", "middle", "high"), ((0,), (2,), (1,)))
+    assert found.ordered
+    assert found.fingerprint != corpus.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        (("low", "high"), "The class 'middle' of n is not in the order that was given."),
+        (("low", "middle", "high", "top"), "names the class 'top', which no row of n has."),
+        (("low", "middle", "high", "low"), "names the class 'low', which it names twice."),
+    ],
+)
+def test_an_order_that_does_not_fit_is_a_sentence(order: tuple[str, ...], says: str) -> None:
+    with pytest.raises(DataError) as refused:
+        in_order(build("n", ["a", "b", "c"], ["low", "high", "middle"]), order)
+    assert says in str(refused.value)
+
+
+def test_an_order_is_for_one_label_a_row() -> None:
+    with pytest.raises(DataError, match="for one label a row"):
+        in_order(build("n", ["a", "b"], ["x|y", "y"]), ("x", "y"))
+    with pytest.raises(DataError, match="for one label a row"):
+        in_order(numbered("n", ["a", "b"], [0.5, 1.5]), ("number",))
+
+
+def test_a_row_may_be_given_its_labels() -> None:
+    many = build("n", ["a", "b", "c"], [("y", "x"), (), ("x",)])
+    assert (many.classes, many.targets, many.kind) == (("x", "y"), ((0, 1), (), (0,)), "many")
+    assert many == build("n", ["a", "b", "c"], ["x|y", "", "x"])
+    single = build("n", ["a", "b"], [("x",), ("y",)])
+    assert single.many
+    assert single.fingerprint != build("n", ["a", "b"], ["x", "y"]).fingerprint
+
+
+def test_numbers_have_one_name_and_no_classes() -> None:
+    corpus = numbered("n", ["a", "b"], [2.5, 1.0], column="score")
+    assert (corpus.kind, corpus.classes, corpus.targets) == ("number", ("score",), ((), ()))
+    assert corpus.numbers == (2.5, 1.0)
+    assert corpus.fingerprint != numbered("n", ["a", "b"], [2.5, 1.5]).fingerprint
+
+
 # The samples
 
 
@@ -126,7 +190,7 @@ def plain(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, Corpus]:
-    return {name: corpus_of(entry, LIMITS) for name, entry in SAMPLES.items()}
+    return {name: read(entry.path, LIMITS).corpus for name, entry in SAMPLES.items()}
 
 
 def rows_of(corpus: Corpus) -> list[tuple[str, ...]]:
@@ -147,7 +211,8 @@ def test_a_sample_has_the_promised_rows_and_classes(samples: dict[str, Corpus], 
     assert (len(corpus), len(corpus.classes)) == PROMISED[name]
     assert corpus.many == (name == "aspects")
     assert bool(corpus.pairs) == SAMPLES[name].pair
-    if not corpus.many:
+    assert bool(corpus.numbers) == SAMPLES[name].number
+    if corpus.kind == "one":
         each = Counter(corpus.targets)
         assert set(each.values()) == {len(corpus) // len(corpus.classes)}
 
@@ -167,8 +232,16 @@ def test_a_sample_does_not_hold_its_tries(samples: dict[str, Corpus], name: str)
     assert not {plain(given) for given in tries} & {plain(row) for row in rows_of(samples[name])}
 
 
-def test_the_two_sentences_of_a_pair_differ(samples: dict[str, Corpus]) -> None:
-    rows = rows_of(samples["pairs"])
+def test_similarities_cover_their_scale_evenly(samples: dict[str, Corpus]) -> None:
+    numbers = samples["similarity"].numbers
+    assert (min(numbers), max(numbers)) == (0.0, 5.0)
+    assert Counter(min(4, int(number)) for number in numbers) == dict.fromkeys(range(5), 24)
+    assert len(set(numbers)) > 40
+
+
+@pytest.mark.parametrize("name", ["pairs", "similarity"])
+def test_the_two_sentences_of_a_pair_differ(samples: dict[str, Corpus], name: str) -> None:
+    rows = rows_of(samples[name])
     assert not [row for row in rows if len(set(plain(row))) == 1]
     assert len({frozenset(plain(row)) for row in rows}) == len(rows)
 
@@ -223,7 +296,21 @@ def test_a_split_is_whole_disjoint_stratified_and_repeatable(
     assert split(corpus, share, seed) == (rows, held)
 
 
+@settings(deadline=None)
+@given(numbers=st.lists(st.floats(-5, 5), min_size=40, max_size=120), seed=st.integers(0, 99))
+def test_small_and_large_numbers_are_held_out_alike(numbers: list[float], seed: int) -> None:
+    corpus = numbered("n", [f"text {row}" for row in range(len(numbers))], numbers)
+    rows, held = split(corpus, 0.25, seed)
+    assert sorted(rows + held) == list(range(len(numbers)))
+    assert len(held) == int(0.25 * len(numbers))
+    middle = sorted(numbers)[len(numbers) // 2]
+    for side in ({row for row in range(len(numbers)) if numbers[row] < middle},):
+        assert abs(len(side & set(held)) - 0.25 * len(side)) <= len(numbers) / 10
+
+
 def test_another_seed_holds_out_other_rows() -> None:
+    numbers = numbered("n", [f"text {row}" for row in range(100)], list(range(100)))
+    assert split(numbers, 0.25, 0) != split(numbers, 0.25, 1)
     corpus = corpus_with(["x", "y"] * 50)
     assert split(corpus, 0.25, 0) != split(corpus, 0.25, 1)
 

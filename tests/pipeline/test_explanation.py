@@ -67,7 +67,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 @given(recipe=st.sampled_from(MENU), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
-    built = assemble(recipe, small, classes, many=False, limits=LIMITS)
+    built = assemble(recipe, small, classes, kind="one", limits=LIMITS)
     assert found.parameters == sum(weight.numel() for weight in built.parameters())
     prefix = resolve(recipe).head.prefix
     told = {

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ import transformers
 from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 
 import heads
-from heads.errors import CheckpointError, RecipeError
+import heads.pipeline.native
+from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.corpus import Corpus, build, numbered
 from heads.pipeline.equivalent import equivalent
 from heads.pipeline.export import export
 from heads.pipeline.loading import load
@@ -145,6 +148,117 @@ def test_several_labels_a_text_stay_several(tmp_path: Path, backbone: Backbone) 
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert back.head.many
     assert torch.equal(back.probabilities(TEXTS), ours.probabilities(TEXTS))
+
+
+def piped(folder: Path, texts: tuple[str, ...] = TEXTS) -> torch.Tensor:
+    """What Transformers' own pipeline says of each class, in the order of its config."""
+    with quiet():
+        classify = transformers.pipeline("text-classification", str(folder), top_k=None)
+        told = [{one["label"]: one["score"] for one in answer} for answer in classify(list(texts))]
+    names = classify.model.config.id2label
+    return torch.tensor([[row[names[number]] for number in sorted(names)] for row in told])
+
+
+def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
+    tmp_path: Path, small: Backbone, rows: Corpus
+) -> None:
+    ours = trained("cls+bert?loss=ovr", small, rows)
+    found = export(ours, tmp_path / "out")
+    assert (found.called, str(found.recipe)) == (
+        "BertForSequenceClassification",
+        "cls+bert?loss=ovr",
+    )
+    assert any("the answer is the largest" in note for note in found.notes)
+    config = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))
+    assert config["problem_type"] == "multi_label_classification"
+    logits = ours.logits(TEXTS)
+    assert piped(tmp_path / "out").sub(logits.sigmoid()).abs().max() < 1e-6
+    votes = logits.sigmoid() / logits.sigmoid().sum(dim=1, keepdim=True)
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == found.recipe
+    assert torch.allclose(back.probabilities(TEXTS), votes, atol=1e-6)
+    assert back.predict(TEXTS) == ours.predict(TEXTS)
+    assert all(len(answer) == 1 for answer in back.predict(TEXTS))
+    del config["head_to_head"]  # as if others had written it
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
+    heads.pipeline.native._found.clear()
+    assert heads.load(tmp_path / "out", limits=LIMITS).head.many
+
+
+def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> None:
+    ours = trained("cls+bert", small, numbered("made up", TEXTS * 4, [0.5, 4.0, 2.5, 3.0] * 4))
+    found = export(ours, tmp_path / "out")
+    assert any("applies no function" in note for note in found.notes)
+    config = loaded(tmp_path / "out")[0].config
+    assert (config.problem_type, config.num_labels) == ("regression", 1)
+    assert config.id2label == {0: "number"}
+    assert piped(tmp_path / "out").sub(ours.logits(TEXTS)).abs().max() < 1e-6
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert (back.head.many, back.head.numbers, back.head.squash) == (False, True, "none")
+    assert torch.equal(back.probabilities(TEXTS), ours.logits(TEXTS))
+    again = export(back, tmp_path / "again")  # and what came in goes out the same
+    assert (again.called, again.notes) == (found.called, found.notes)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "It was trained to give a number: number." in card
+    assert "Spearman correlation; 95 % interval" in card
+    assert "texts answered right" not in card
+
+
+@pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
+def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> None:
+    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    ours = trained(recipe, small, many)
+    middle = ours.logits(TEXTS).mean(dim=0).tolist()
+    tuned = replace(ours.head, thresholds=tuple(middle), temperature=1.75)
+    ours = Classifier(backbone=small, head=tuned)
+    found = export(ours, tmp_path / "out")
+    shares = torch.tensor(middle).sigmoid().tolist()
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert f"| a | {shares[0]:.3f} |" in card
+    assert "if its logits are divided by 1.75" in card
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.head.thresholds == pytest.approx(middle, abs=1e-12)
+    assert back.head.temperature == 1.75
+    assert back.predict(TEXTS) == ours.predict(TEXTS)
+    assert ours.predict(TEXTS) != Classifier(
+        backbone=small, head=replace(tuned, thresholds=())
+    ).predict(TEXTS)
+    if found.native:
+        config = loaded(tmp_path / "out")[0].config
+        assert config.thresholds == pytest.approx(dict(zip("ab", shares, strict=True)))
+        assert any("model.config.thresholds" in note for note in found.notes)
+        taken = piped(tmp_path / "out") > torch.tensor([config.thresholds[name] for name in "ab"])
+        assert [tuple(compress("ab", row)) for row in taken.tolist()] == ours.predict(TEXTS)
+
+
+def test_older_marks_of_a_base_model_do_not_go_along(tmp_path: Path, small: Backbone) -> None:
+    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    ours = trained("cls+bert", small, many)
+    tuned = replace(ours.head, thresholds=(0.5, -0.5), temperature=1.75)
+    export(Classifier(backbone=small, head=tuned), tmp_path / "first")
+    base = load(str(tmp_path / "first"), limits=LIMITS)
+    export(trained("cls+bert", base, many), tmp_path / "second")
+    config = json.loads((tmp_path / "second" / "config.json").read_text("utf-8"))
+    assert not {"thresholds", "head_to_head"} & set(config)
+    first = json.loads((tmp_path / "first" / "config.json").read_text("utf-8"))
+    assert {"thresholds", "head_to_head"} <= set(first)
+
+
+def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> None:
+    labels = ("same", "other") * 8
+    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    ours = trained("cls+bert?pair=uv_diff", small, pairs)
+    found = export(ours, tmp_path / "out")
+    assert not found.native
+    assert found.notes[0].startswith("No class of Transformers reads two texts each by itself")
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == ours.recipe
+    assert torch.equal(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
+    with pytest.raises(DataError, match="compares two texts, and there is one"):
+        back.logits(TEXTS)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert 'classify(["a text"], ["a second text"])' in card
+    assert "then h = [u; v; |u − v|]" in card
 
 
 def test_a_fresh_process_without_us_answers_the_same(

@@ -25,6 +25,7 @@ from heads.pipeline.grid.play import Played
 from heads.pipeline.grid.stack import Noise, Stack, can_stack
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
+from heads.pipeline.objective import Objective
 from heads.recipe import Value
 from heads.settings import Contest, Limits
 
@@ -226,7 +227,7 @@ def problems_of(
         strength=torch.tensor(strengths) * twice,
         gain=torch.ones(k, vectors.shape[1]),
         bias=True,
-        classes=classes,
+        objective=Objective(kind="one", outputs=classes),
     )
 
 
@@ -469,8 +470,8 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
 def test_the_best_on_development_rows_is_chosen(small: Backbone) -> None:
     board = board_of(*blobs(200, apart=0.3, seed=8), Contest(seeds=1))
     for one in played(OF_EVERY_KIND, small, board).values():
-        best = max(one.tried, key=lambda point: (point.accuracy, -point.loss))
-        top = [point.settings for point in one.tried if point.accuracy == best.accuracy]
+        best = max(one.tried, key=lambda point: (point.score, -point.loss))
+        top = [point.settings for point in one.tried if point.score == best.score]
         assert dict(one.chosen) in [dict(settings) for settings in top], one.unit.name
 
 

@@ -4,15 +4,20 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from tiny_models import LIMITS, rewrite
 from torch import Tensor
 
 import heads
 from heads.errors import CheckpointError, RecipeError
-from heads.settings import PUBLIC
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.training import Trained, train
+from heads.settings import PUBLIC, Training
 
 LABELS = {"labels": json.dumps(["neg", "pos"])}
 # What each of the hostile files must get, as its list of expectations says.
@@ -116,6 +121,34 @@ def test_the_base_model_that_it_names_is_only_compared(tmp_path: Path) -> None:
     path = saved(tmp_path / "other.safetensors", linear(), base_model="some/one")
     with pytest.raises(CheckpointError, match="made for 'some/one', not for all-MiniLM-L6-v2"):
         heads.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"temperature": "2"},
+        {"thresholds": [0.5]},
+        {"thresholds": [0.5, 0.5, "x"]},
+        {"thresholds": 0.5},
+    ],
+    ids=str,
+)
+def test_an_export_whose_facts_are_no_facts_is_refused(
+    tmp_path: Path, small: Backbone, rows: Corpus, change: dict[str, Any]
+) -> None:
+    events = train(["mean+linear"], rows, small, training=Training(epochs=1), limits=LIMITS)
+    [head] = [event.head for event in events if isinstance(event, Trained)]
+    folder = tmp_path / "out"
+    heads.export(heads.Classifier(backbone=small, head=head), folder)
+    rewrite(folder / "head.json", thresholds=[0.5, 0.0, -1.5], temperature=2)
+    found = heads.load(folder, limits=LIMITS).head
+    assert (found.thresholds, found.temperature) == ((0.5, 0.0, -1.5), 2.0)
+    rewrite(folder / "head.json", **change)
+    with pytest.raises(CheckpointError, match="out is not an export that can be read"):
+        heads.load(folder, limits=LIMITS)
 
 
 def test_a_header_that_promises_more_than_there_is_is_not_believed(tmp_path: Path) -> None:

@@ -269,24 +269,76 @@ def test_several_labels_are_sigmoids(changed: Folders) -> None:
 
 
 @pytest.mark.parametrize("problem", [None, "regression"])
-def test_one_number_is_no_softmax(written: Folders, tmp_path: Path, problem: str | None) -> None:
+def test_one_number_is_what_transformers_makes_of_it(
+    written: Folders, tmp_path: Path, problem: str | None
+) -> None:
+    """Its pipeline puts a sigmoid on one output, and leaves a regression's as it is."""
+    from transformers import pipeline
+
     folder = write_classifier(tmp_path / "reward", "llama", labels=1)
     rewrite(folder / "config.json", problem_type=problem)
     found = load(str(folder), limits=LIMITS)
-    assert (found.classes, found.head.many) == (("LABEL_0",), True)
+    many = problem is None
+    assert (found.classes, found.head.many, found.head.numbers) == (("LABEL_0",), many, True)
+    assert found.head.squash == ("sigmoid" if many else "none")
     true = theirs(folder, TEXTS)
     assert_same(found.logits(TEXTS), true)
-    assert found.probabilities(TEXTS).max() < 1  # as a softmax of one number would be
-    assert [bool(answer) for answer in found.predict(TEXTS)] == [value > 0 for value in true[:, 0]]
+    with quiet():
+        classify = pipeline("text-classification", str(folder))
+        said = [classify(text)[0]["score"] for text in TEXTS[:3]]  # without special tokens
+    assert_same(found.probabilities(TEXTS[:3])[:, 0], torch.tensor(said))
+    if many:
+        sure = [value > 0 for value in true[:, 0]]
+        assert [bool(answer) for answer in found.predict(TEXTS)] == sure
 
 
 def test_the_numbers_of_a_regression_are_no_probabilities_of_classes(changed: Folders) -> None:
     folder = changed(problem_type="regression")
-    try:
-        found = load(str(folder), limits=LIMITS)
-    except HeadsError:
-        return
-    assert not torch.allclose(found.probabilities(TEXTS).sum(dim=1), torch.ones(len(TEXTS)))
+    found = load(str(folder), limits=LIMITS)
+    assert (found.head.squash, len(found.classes)) == ("none", 3)
+    assert_same(found.probabilities(TEXTS), theirs(folder, TEXTS))
+
+
+GIVEN = {"LABEL_0": 0.2, "LABEL_1": 0.5, "LABEL_2": 0.9}
+
+
+def test_thresholds_of_its_config_are_read(changed: Folders) -> None:
+    several = "multi_label_classification"
+    found = load(str(changed(problem_type=several, thresholds=GIVEN)), limits=LIMITS)
+    assert torch.tensor(found.head.thresholds).sigmoid().tolist() == pytest.approx([0.2, 0.5, 0.9])
+    shares = found.probabilities(TEXTS)
+    assert found.predict(TEXTS) == [
+        tuple(name for name, share in zip(GIVEN, row, strict=True) if share > GIVEN[name])
+        for row in shares.tolist()
+    ]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"thresholds": 0.5},
+        {"thresholds": [0.5, 0.5, 0.5]},
+        {"thresholds": {"LABEL_0": 0.5}},
+        {"thresholds": GIVEN | {"LABEL_1": 1.5}},
+        {"thresholds": GIVEN | {"LABEL_1": "0.5"}},
+        {"thresholds": GIVEN | {"LABEL_1": 0.0}},
+        {"head_to_head": "ovr"},
+        {"head_to_head": {"loss": ["ovr"], "temperature": -1.0}},
+        {"head_to_head": {"temperature": float("nan")}},
+        {"head_to_head": {"temperature": "1.5"}},
+    ],
+    ids=str,
+)
+def test_what_a_foreign_config_calls_alike_is_passed_over(changed: Folders, marks: Any) -> None:
+    several = "multi_label_classification"
+    found = load(str(changed(problem_type=several, **marks)), limits=LIMITS)
+    assert (found.head.squash, found.head.thresholds, found.head.temperature) == ("sigmoid", (), 1)
+
+
+def test_a_softmax_has_no_thresholds_and_no_vote(changed: Folders) -> None:
+    marks = {"thresholds": GIVEN, "head_to_head": {"loss": "ovr"}}
+    found = load(str(changed(problem_type="single_label_classification", **marks)), limits=LIMITS)
+    assert (found.head.squash, found.head.thresholds) == ("softmax", ())
 
 
 # What is wrong with a checkpoint

@@ -40,6 +40,10 @@ WITH_OPTIONS = [
     "cls_mean@cat4+multi_sample_dropout?samples=2",
     "flatten+knn?k=3&length=4",
     "mean+cosine?scale=7.5",
+    "mean+linear?loss=ovr",
+    "mean+logistic?loss=ovr",
+    "mean+linear?pair=uv_diff",
+    "cls+mlp?loss=ovr&pair=diff_prod",
 ]
 RECIPES = list(dict.fromkeys((*EVERY_HEAD, *EVERY_POOLING, *EVERY_LAYERS, *WITH_OPTIONS)))
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice")
@@ -52,16 +56,20 @@ def trained(recipes: Sequence[str], corpus: Corpus, backbone: Backbone) -> list[
 
 @pytest.fixture(scope="module")
 def heads(small: Backbone, rows: Corpus) -> dict[str, TrainedHead]:
-    return dict(zip(RECIPES, trained(RECIPES, rows, small), strict=True))
+    alone = [recipe for recipe in RECIPES if "pair=" not in recipe]
+    apart = [recipe for recipe in RECIPES if "pair=" in recipe]
+    pairs = replace(rows, pairs=rows.texts[::-1])
+    found = [*trained(alone, rows, small), *trained(apart, pairs, small)]
+    return dict(zip([*alone, *apart], found, strict=True))
 
 
 @pytest.fixture
 def logits(small: Backbone) -> Callable[[TrainedHead], Tensor]:
-    states = small.states(small.encode(TEXTS))
+    first, second = (small.states(small.encode(texts)) for texts in (TEXTS, TEXTS[::-1]))
 
     def answer(head: TrainedHead) -> Tensor:
         with torch.no_grad():
-            return head.module(states)
+            return head.module(first, second) if head.module.is_siamese else head.module(first)
 
     return answer
 
@@ -96,6 +104,8 @@ def test_a_head_comes_back_bit_by_bit(
     assert torch.equal(logits(head), logits(again))
     for name in ("recipe", "model", "classes", "many", "trained_on", "rows", "scores", "training"):
         assert getattr(again, name) == getattr(head, name), name
+    assert again.squash == head.squash
+    assert again.module.width == head.module.width
     assert again.parameters == head.parameters
     assert not again.module.training
     assert not any(weight.requires_grad for weight in again.module.parameters())
@@ -111,6 +121,18 @@ def test_a_head_of_several_labels_comes_back(
     again = checkpoint.load(tmp_path / "head.safetensors", small, LIMITS)
     assert again.many
     assert torch.equal(logits(head), logits(again))
+
+
+def test_what_a_run_found_comes_back(
+    heads: dict[str, TrainedHead], small: Backbone, tmp_path: Path
+) -> None:
+    found = replace(heads["mean+linear"], temperature=1.7, thresholds=(0.5, -1.0, 0.0), many=True)
+    numbers = replace(heads["mean+linear"], numbers=True)
+    for head in (found, numbers):
+        checkpoint.save(head, tmp_path / "head.safetensors")
+        again = checkpoint.load(tmp_path / "head.safetensors", small, LIMITS)
+        for name in ("temperature", "thresholds", "many", "numbers", "squash"):
+            assert getattr(again, name) == getattr(head, name), name
 
 
 def test_a_file_names_its_tensors_as_the_head_does(
@@ -214,6 +236,12 @@ def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> N
         {"classes": ["x"]},
         {"classes": [1, 2, 3]},
         {"scores": dict.fromkeys(("rows", "accuracy", "low", "high", "majority"), "x")},
+        {"scores": dict.fromkeys(("rows", "accuracy", "low", "high", "majority", "metric"), 1)},
+        {"temperature": "x"},
+        {"temperature": 0.0},
+        {"thresholds": [0.5]},
+        {"thresholds": ["x", "y", "z"]},
+        {"thresholds": 3},
     ],
     ids=lambda values: next(f"{name}={str(value)[:30]}" for name, value in values.items()),
 )

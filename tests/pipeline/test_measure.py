@@ -11,7 +11,7 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.pipeline.measure.measures import Measures, accuracy_interval, measure
+from heads.pipeline.measure.measures import Measures, measure, score_interval
 from heads.pipeline.measure.outcomes import Outcome, Task, same_text
 from heads.pipeline.measure.paired import LEVEL, Comparisons, Difference, compare
 from heads.pipeline.metrics import wilson
@@ -59,16 +59,20 @@ def measured() -> tuple[Measures, Tensor, Tensor]:
 def test_measures_are_those_of_scikit_learn(measured):
     found, targets, logits = measured
     answers, shares = logits.argmax(dim=1), logits.double().softmax(dim=1)
-    assert found.accuracy == pytest.approx(metrics.accuracy_score(targets, answers))
-    assert found.macro_f1 == pytest.approx(metrics.f1_score(targets, answers, average="macro"))
-    assert found.log_loss == pytest.approx(metrics.log_loss(targets, shares, labels=range(4)))
+    assert found.score == pytest.approx(metrics.accuracy_score(targets, answers))
+    assert found.values["macro_f1"] == pytest.approx(
+        metrics.f1_score(targets, answers, average="macro")
+    )
+    assert found.values["log_loss"] == pytest.approx(
+        metrics.log_loss(targets, shares, labels=range(4))
+    )
     brier = metrics.brier_score_loss(targets, shares, labels=range(4), scale_by_half=False)
-    assert found.brier == pytest.approx(brier)
+    assert found.values["brier"] == pytest.approx(brier)
     assert found.confusion.tolist() == metrics.confusion_matrix(targets, answers).tolist()
     recalls = metrics.recall_score(
         targets, answers, labels=[0, 1, 2], average="macro", zero_division=0
     )
-    assert found.balanced_accuracy == pytest.approx(recalls)
+    assert found.values["balanced_accuracy"] == pytest.approx(recalls)
 
 
 def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it():
@@ -76,7 +80,7 @@ def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it
     task = task_of(torch.tensor([0, 1]), 3)
     found = measure(Outcome(name="x", rows=(torch.arange(2),), logits=(logits,)), task)
     assert found.f1 == (pytest.approx(2 / 3), 0.0, None)
-    assert found.macro_f1 == pytest.approx(1 / 3)
+    assert found.values["macro_f1"] == pytest.approx(1 / 3)
 
 
 def test_bins_hold_all_answers_and_equal_confidences_stay_together(measured):
@@ -96,8 +100,8 @@ def test_a_calibrated_head_has_little_calibration_error_and_a_boastful_one_much(
     rows = (torch.arange(20_000),)
     true = measure(Outcome(name="x", rows=rows, logits=(logits,)), task_of(targets, 3))
     loud = measure(Outcome(name="x", rows=rows, logits=(5 * logits,)), task_of(targets, 3))
-    assert true.calibration_error < 0.02 < 0.2 < loud.calibration_error
-    assert true.accuracy == loud.accuracy
+    assert true.values["calibration_error"] < 0.02 < 0.2 < loud.values["calibration_error"]
+    assert true.score == loud.score
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -113,7 +117,11 @@ def test_huge_logits_are_no_harm():
         name="x", rows=(torch.arange(2),), logits=(torch.tensor([[1e30, 0], [0, 1e30]]),)
     )
     found = measure(outcome, task_of(zeros(2)))
-    assert (found.accuracy, found.brier, found.log_loss) == (0.5, 1.0, pytest.approx(5e29))
+    assert (found.score, found.values["brier"], found.values["log_loss"]) == (
+        0.5,
+        1.0,
+        pytest.approx(5e29),
+    )
 
 
 # Intervals
@@ -124,22 +132,22 @@ def test_huge_logits_are_no_harm():
 def test_one_seed_of_distinct_texts_has_wilsons_interval(right, rows):
     right = min(right, rows)
     outcome = answering("x", [row < right for row in range(rows)])
-    assert accuracy_interval(outcome, task_of(zeros(rows))) == pytest.approx(wilson(right, rows))
+    assert score_interval(outcome, task_of(zeros(rows))) == pytest.approx(wilson(right, rows))
 
 
 def test_repeated_texts_widen_the_interval_as_if_they_were_one_row():
     hits = [row % 4 != 0 for row in range(40)]
-    once = accuracy_interval(answering("x", hits), task_of(zeros(40)))
+    once = score_interval(answering("x", hits), task_of(zeros(40)))
     many = answering("x", hits * 5)
     groups = torch.arange(40).repeat(5)
-    assert accuracy_interval(many, task_of(zeros(200), groups=groups)) == pytest.approx(once)
-    low, high = accuracy_interval(many, task_of(zeros(200)))
+    assert score_interval(many, task_of(zeros(200), groups=groups)) == pytest.approx(once)
+    low, high = score_interval(many, task_of(zeros(200)))
     assert high - low < 0.6 * (once[1] - once[0])
 
 
 @pytest.mark.parametrize("right", [True, False])
 def test_an_interval_has_a_width_where_nothing_is_wrong_or_right(right):
-    low, high = accuracy_interval(answering("x", *[[right] * 50] * 3), task_of(zeros(50)))
+    low, high = score_interval(answering("x", *[[right] * 50] * 3), task_of(zeros(50)))
     assert high - low == pytest.approx(wilson(50, 50)[1] - wilson(50, 50)[0])
     assert 0 <= low < high <= 1
 
@@ -147,7 +155,7 @@ def test_an_interval_has_a_width_where_nothing_is_wrong_or_right(right):
 def test_seeds_that_differ_widen_the_interval_the_more_the_fewer_they_are():
     def width(*rights: int) -> float:
         seeds = [[row < right for row in range(100)] for right in rights]
-        low, high = accuracy_interval(answering("x", *seeds), task_of(zeros(100)))
+        low, high = score_interval(answering("x", *seeds), task_of(zeros(100)))
         return high - low
 
     assert width(80, 80, 80) < width(75, 80, 85) < width(60, 80, 100)

@@ -1,15 +1,15 @@
-"""The instant estimates are what their papers define, and the baselines what they say."""
+"""The instant estimates are what their papers define, for every kind of label."""
 
 import math
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sklearn.covariance import LedoitWolf
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.metrics import f1_score
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
-from heads.pipeline.corpus import Corpus, build
-from heads.pipeline.measure.baselines import majority, tfidf, tfidf_strength
 from heads.pipeline.measure.estimates import (
     Estimate,
     agreement,
@@ -73,6 +73,89 @@ def test_neighbours_are_those_of_scikit_learn_without_the_row_itself():
     assert neighbours(features, targets, k=1) == pytest.approx(right / 90)
 
 
+def test_log_me_of_labels_is_the_mean_of_each_label_alone_and_of_numbers_that_of_the_number():
+    features, _ = blobs(60, 5, 3, 1.0)
+    dice = torch.Generator().manual_seed(1)
+    labels = (features[:, :3] + torch.randn(60, 3, generator=dice) > 0.3).float()
+    each = []
+    for label in labels.T:
+        both = log_me(features, label.long())  # the mean of a class and of its complement
+        one = log_me(features, torch.stack([label, 1 - label], dim=1), kind="many")
+        assert one == pytest.approx(both)
+        each.append(log_me(features, label[:, None], kind="many"))
+    assert log_me(features, labels, kind="many") == pytest.approx(sum(each) / 3)
+    assert log_me(features, labels.repeat(1, 2), kind="many") == pytest.approx(sum(each) / 3)
+    nowhere = torch.cat([labels, torch.zeros(60, 1), torch.ones(60, 1)], dim=1)
+    assert log_me(features, nowhere, kind="many") == pytest.approx(sum(each) / 3)
+    number = features[:, 0] + 0.1 * torch.randn(60, generator=dice)
+    units = log_me(features, 100 * number + 7, kind="number")
+    assert units == pytest.approx(log_me(features, number, kind="number"), abs=1e-6)
+    goal = (number - number.mean()).double() / number.double().std(correction=0)
+    found = max(
+        evidence(features.double(), goal, math.exp(a / 4), math.exp(b / 4))
+        for a in range(-12, 13) for b in range(0, 33)
+    )  # fmt: skip
+    assert units == pytest.approx(found / 60, abs=0.02)
+
+
+def test_h_score_of_labels_is_the_mean_of_each_label_and_of_numbers_the_variance_explained():
+    features, targets = blobs(80, 10, 4, 1.0)
+    labels = torch.stack([targets == 0, targets < 2], dim=1)
+    wanted = sum(h_score(features, label.long()) for label in labels.T) / 2
+    assert h_score(features, labels.float(), kind="many") == pytest.approx(wanted)
+    two = (targets < 2).float()
+    assert h_score(features, two, kind="number") == pytest.approx(h_score(features, two.long()))
+    dice = torch.Generator().manual_seed(2)
+    scales = torch.tensor([1.0, 4.0, 16.0])  # far from round: hardly anything is shrunk
+    features = scales * torch.randn(4000, 3, generator=dice)
+    number = (features / scales).sum(dim=1) + torch.randn(4000, generator=dice)
+    assert h_score(features, number, kind="number") == pytest.approx(0.75, abs=0.03)
+
+
+def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
+    features, targets = blobs(90, 6, 3, 0.6)
+    labels = torch.stack([targets == 0, targets != 1, targets == 2], dim=1).float()
+    number = targets + torch.linspace(0, 1, 90)
+    given, means = [], []
+    for row in range(90):
+        others = torch.arange(90) != row
+        votes = KNeighborsRegressor(5, metric="cosine").fit(
+            features[others].numpy(), torch.cat([labels, number[:, None]], dim=1)[others].numpy()
+        )
+        said = votes.predict(features[[row]].numpy())[0]
+        given.append((said[:3] > 0.5).tolist())
+        means.append(float(said[3]))
+    wanted = f1_score(labels, given, average="micro")
+    assert neighbours(features, labels, k=5, kind="many") == pytest.approx(wanted)
+    wanted = spearmanr(number, means).statistic
+    assert neighbours(features, number, k=5, kind="number") == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["many", "number"])
+def test_features_or_labels_without_any_variance_are_no_error_of_other_kinds(kind):
+    targets = torch.ones(30, 2) if kind == "many" else torch.ones(30)
+    nothing = estimate("flat", torch.zeros(30, 4), targets, kind=kind)
+    assert (nothing.log_me, nothing.h_score) == (0.0, 0.0)
+    goal = torch.eye(30)[:, :2] if kind == "many" else torch.arange(30.0)
+    assert math.isfinite(estimate("flat", torch.zeros(30, 4), goal, kind=kind).log_me)
+    same = estimate("flat", torch.eye(30)[:, :4], targets, kind=kind)
+    assert (same.log_me, same.h_score) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["many", "number"])
+def test_every_estimate_of_other_kinds_prefers_features_that_tell_rows_apart(kind):
+    features, targets = blobs(300, 8, 3, 2.0)
+    noise = torch.randn(300, 8, generator=torch.Generator().manual_seed(3))
+    goal = targets.float()
+    if kind == "many":
+        goal = torch.stack([targets == 0, targets > 0], dim=1).float()
+    good = estimate("good", features, goal, kind=kind)
+    poor = estimate("poor", noise, goal, kind=kind)
+    assert good.log_me > poor.log_me
+    assert good.h_score > poor.h_score
+    assert good.neighbours > poor.neighbours
+
+
 def test_every_estimate_prefers_features_that_tell_the_classes_apart():
     good, poor = (
         estimate(name, *blobs(300, 8, 3, apart)) for name, apart in (("good", 2.0), ("poor", 0.2))
@@ -93,8 +176,8 @@ def test_agreement_says_whether_the_first_choice_was_as_good_as_the_best():
         return Estimate(name=name, log_me=values[0], h_score=values[1], neighbours=values[2])
 
     estimates = [made("a", 3, 1, 1), made("b", 2, 2, 3), made("c", 1, 3, 2)]
-    accuracies = {"a": 0.9, "b": 0.89, "c": 0.8}
-    log, h, near = agreement(estimates, accuracies, worse={"c"})
+    scores = {"a": 0.9, "b": 0.89, "c": 0.8}
+    log, h, near = agreement(estimates, scores, worse={"c"})
     assert (log.tau, log.says) == (1.0, "LogME chose `a`, which is also the best after training.")
     assert h.tau == -1.0
     assert h.says == "H-score chose `c`, which is 10.0 points worse than `a`."
@@ -102,63 +185,3 @@ def test_agreement_says_whether_the_first_choice_was_as_good_as_the_best():
         "10 nearest rows chose `b`, which is not distinguishable from the best, `a`."
     )
     assert kendall([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
-
-
-# Baselines
-
-SENTENCES = {"food": "the soup was hot", "sport": "she won the race", "money": "pay the bill now"}
-
-
-@pytest.fixture(scope="module")
-def spoken() -> Corpus:
-    """Ninety texts, of which forty are food."""
-    labels = ["food"] * 40 + ["sport"] * 30 + ["money"] * 20
-    return build("made up", [f"{SENTENCES[label]} {n}" for n, label in enumerate(labels)], labels)
-
-
-def test_the_majority_is_that_of_the_training_rows(spoken):
-    logits = majority(spoken, [0, 41, 42], range(90))
-    assert {spoken.classes[number] for number in logits.argmax(dim=1).tolist()} == {"sport"}
-    assert logits.exp().sum(dim=1).tolist() == pytest.approx([1.0] * 90)
-
-
-def test_counted_words_learn_what_is_there(spoken):
-    train, test = range(0, 90, 2), range(1, 90, 2)
-    strength = tfidf_strength(spoken, train, test)
-    logits = tfidf(spoken, train, test, C=strength)
-    answers = [(number,) for number in logits.argmax(dim=1).tolist()]
-    assert answers == [spoken.targets[row] for row in test]
-    assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
-
-
-def test_rows_of_a_rare_class_count_more_where_the_heads_count_them_so():
-    texts = ["red or blue"] * 30 + ["red or green"] * 6
-    corpus = build(
-        "unequal", [f"{one} {n % 3}" for n, one in enumerate(texts)], ["x"] * 30 + ["y"] * 6
-    )
-    rare = corpus.classes.index("y")
-    plain, weighted = (
-        tfidf(corpus, range(36), range(30, 36), C=0.01, balanced=balanced).softmax(dim=1)[:, rare]
-        for balanced in (False, True)
-    )
-    assert plain.max() < 0.3
-    assert weighted.min() > 0.5
-
-
-def test_a_class_without_training_rows_is_unlikely_but_possible(spoken):
-    logits = tfidf(spoken, range(70), range(70, 90), C=10.0)  # two classes: one sigmoid
-    money = spoken.classes.index("money")
-    assert logits.isfinite().all()
-    assert (logits[:, money] < logits.amax(dim=1)).all()
-    only = tfidf(spoken, range(40), range(90), C=10.0)
-    assert torch.equal(only, majority(spoken, range(40), range(90)))
-
-
-def test_unspaced_letters_signs_and_pairs_are_counted_too():
-    texts = ["我想取消航班因为天气不好而且我很累", "请问附近哪里有好吃的餐厅可以推荐"] * 20
-    corpus = build("unspaced", texts, ["x", "y"] * 20)
-    assert tfidf(corpus, range(20), range(20, 40), C=10.0).argmax(dim=1).tolist() == [0, 1] * 10
-    signs = build("signs", [":)", ":("] * 20, ["x", "y"] * 20)
-    assert tfidf(signs, range(20), range(20, 40), C=10.0).argmax(dim=1).tolist() == [0, 1] * 10
-    pairs = build("pairs", ["same"] * 40, ["x", "y"] * 20, ["dog", "cat"] * 20)
-    assert tfidf(pairs, range(20), range(20, 40), C=10.0).argmax(dim=1).tolist() == [0, 1] * 10

@@ -1,5 +1,6 @@
 """The verdict says what the comparison found and no more, and the learning curve likewise."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -35,7 +36,7 @@ def stage(rows: int, seeds: int = 3, trained: int = 100, **rights: Sequence[int]
     found, comparisons = compared(rows, seeds, **rights)
     return Stage(
         rows=trained,
-        accuracies={name: one.accuracy for name, one in found.items()},
+        scores={name: one.score for name, one in found.items()},
         best=comparisons.best,
         to_best=comparisons.to_best,
     )
@@ -97,6 +98,66 @@ def test_a_single_head_gets_its_accuracy():
     assert says == "`linear` answers 90.0 % right (88.0 % to 91.7 %, 95 %)."
 
 
+# Other scores
+
+
+def of_labels(rows: int, seeds: int = 1, **wrongs: int) -> tuple[dict[str, Measures], Comparisons]:
+    """Cells that give so many rows a wrong label besides the right one."""
+    targets = torch.zeros(rows, 2)
+    targets[:, 0] = 1
+    task = Task(targets=targets, classes=("x", "y"), groups=torch.arange(rows), kind="many")
+    outcomes = []
+    for name, wrong in wrongs.items():
+        logits = 2 * targets - 1
+        logits[:wrong, 1] = 1
+        tested = (torch.arange(rows),) * seeds
+        outcomes.append(Outcome(name=name, rows=tested, logits=(logits,) * seeds))
+    found = {outcome.name: measure(outcome, task) for outcome in outcomes}
+    return found, compare(outcomes, task, reference=outcomes[0].name)
+
+
+def of_numbers(rows: int, **noises: float) -> tuple[dict[str, Measures], Comparisons]:
+    """Cells that are off by so much."""
+    dice = torch.Generator().manual_seed(0)
+    targets = torch.randn(rows, generator=dice)
+    task = Task(targets=targets, classes=("x",), groups=torch.arange(rows), kind="number")
+    outcomes = []
+    for name, noise in noises.items():
+        logits = targets + noise * torch.randn(rows, generator=dice)
+        logits = logits if noise < 99 else torch.zeros(rows)
+        tested = (torch.arange(rows),)
+        outcomes.append(Outcome(name=name, rows=tested, logits=(logits[:, None],)))
+    found = {outcome.name: measure(outcome, task) for outcome in outcomes}
+    return found, compare(outcomes, task, reference=outcomes[0].name)
+
+
+def test_a_single_head_gets_its_score_by_name():
+    (says,) = judge(*of_labels(900, linear=200))
+    assert says.startswith("`linear` reaches a micro-F1 of 90.0 % (8")
+    assert says.endswith(" %, 95 %).")
+    (says,) = judge(*of_numbers(900, linear=0.5))
+    number = r"0\.\d{3}"
+    told = rf"`linear` reaches a Spearman correlation of {number} \({number} to {number}, 95 %\)\."
+    assert re.fullmatch(told, says)
+
+
+def test_points_are_hundredths_of_any_score():
+    (says,) = judge(*of_labels(9000, 3, linear=900, mlp=905))
+    assert says == "`linear` is enough: no head is better by more than 0.1 points (95 %)."
+    says = judge(*of_numbers(1000, linear=0.6, mlp=0.3))[0]
+    assert says.startswith("`mlp` is better than `linear` by 1")
+    assert "points (" in says
+
+
+def test_baselines_are_called_what_they_are_of_each_kind():
+    says = judge(*of_labels(900, linear=300, majority=300))[-1]
+    assert says == ("No head is better than always giving the commonest labels (majority, 85.7 %).")
+    says = judge(*of_numbers(900, linear=0.5, tfidf=0.3))[-1]
+    assert says.startswith("No head is better than TF-IDF + ridge regression (0.9")
+    says = judge(*of_numbers(40, linear=40.0, majority=99.0))[-1]
+    assert "always answering the mean (majority, 0.000)" in says
+
+
 # The learning curve
 
 
@@ -118,12 +179,20 @@ def test_subsets_are_nested_and_keep_every_class_in_proportion(sizes, seed):
 
 def test_the_curve_of_one_head_speaks_of_no_lead():
     one = {"best": "linear", "to_best": ()}
-    few = Stage(rows=250, accuracies={"linear": 0.5}, **one)
-    more = Stage(rows=500, accuracies={"linear": 0.61}, **one)
+    few = Stage(rows=250, scores={"linear": 0.5}, **one)
+    more = Stage(rows=500, scores={"linear": 0.61}, **one)
     assert curve_says([few, more]) == (
         "`linear` is the only head. Its accuracy still grew by 11.0 points from 250 to 500 rows: "
         "more rows may help."
     )
+
+
+def test_the_curve_names_its_score():
+    one = {"best": "linear", "to_best": ()}
+    few = Stage(rows=250, scores={"linear": 0.5}, **one)
+    more = Stage(rows=500, scores={"linear": 0.501}, **one)
+    says = curve_says([few, more], "spearman")
+    assert says.endswith("Its Spearman correlation hardly grew from 250 to 500 rows.")
 
 
 def test_the_curve_says_whether_the_choice_hangs_on_the_rows():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from heads.parts.samples import sample
 from heads.pipeline import onnx, trials
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus
+from heads.pipeline.corpus import Corpus, build
 from heads.pipeline.loading import load
 from heads.pipeline.onnx import OnnxReport, write_onnx
 from heads.pipeline.sampled import corpus_of
@@ -50,14 +51,16 @@ def check(classifier: Classifier, path: Path) -> OnnxReport:
     assert report.difference <= 1e-5
     assert report.texts > 20
     batches = [([text], ()) for text in TEXTS] + [([text], [text]) for text in TEXTS]
-    if not classifier.backbone.reads_padding:
+    if classifier.head.module.is_siamese:
+        batches = [([text], [SECOND[0]]) for text in TEXTS] + [(TEXTS * 3, SECOND * 3)]
+    elif not classifier.backbone.reads_padding:
         batches += [(TEXTS, ()), (TEXTS[:2], SECOND[:2]), (TEXTS * 3, SECOND * 3)]
     for texts, pairs in batches:
         given = {n: one.numpy() for n, one in inputs(classifier, texts, pairs).items()}
         [logits] = session.run(["logits"], given)
         ours = classifier.logits(texts, pairs)
         assert (torch.from_numpy(logits) - ours).abs().max() <= 1e-5
-    assert float(classifier.logits(TEXTS).std(dim=0).max()) > 1e-6
+    assert float(ours.std(dim=0).max()) > 1e-6
     return report
 
 
@@ -82,6 +85,36 @@ def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_pat
     assert sorted(report.inputs) == sorted(CASES[family, recipe])
     assert ("one text at a time" in report.usage) == (family == "gpt2")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear?pair=uv_diff", "mean_content+mlp?pair=prod"])
+def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
+    pairs = build("pairs", TEXTS * 4, [("x", "y")[row % 2] for row in range(36)], SECOND * 4)
+    classifier = trained(recipe, pairs, small)
+    report = check(classifier, tmp_path / "mine.onnx")
+    names = {"input_ids", "attention_mask", "token_type_ids"}
+    names |= {"special_tokens_mask"} if "content" in recipe else set()
+    assert set(report.inputs) == names | {f"{name}_pair" for name in names}
+    assert "the inputs of the second ones end in _pair" in report.notes[0]
+    monkeypatch.chdir(tmp_path)
+    made: dict[str, Any] = {}
+    exec(report.usage, made)
+    ours = classifier.logits(["a text", "another, longer text"], ["a second text", "one more"])
+    assert (torch.from_numpy(made["logits"]) - ours).abs().max() <= 1e-5
+
+
+def test_the_metadata_say_how_logits_are_taken(small, tmp_path):
+    import onnxruntime
+
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(36)]
+    own = trained("mean+linear", build("many", TEXTS * 4, labels), small).head
+    tuned = replace(own, thresholds=(-1.5, 0.25), temperature=2.0)
+    report = write_onnx(Classifier(backbone=small, head=tuned), tmp_path / "mine.onnx")
+    assert any("metadata 'thresholds'" in note for note in report.notes)
+    session = onnxruntime.InferenceSession(report.path, providers=["CPUExecutionProvider"])
+    facts = session.get_modelmeta().custom_metadata_map
+    assert (facts["squash"], json.loads(facts["temperature"])) == ("sigmoid", 2.0)
+    assert json.loads(facts["thresholds"]) == [-1.5, 0.25]
 
 
 ALONE = """
@@ -183,7 +216,7 @@ def test_a_file_that_answers_otherwise_is_not_kept(fine, tmp_path, monkeypatch):
         def forward(self, states: object) -> torch.Tensor:
             return self.inner(states) + 0.01
 
-    def wrong(whole: Whole, example: dict[str, torch.Tensor]) -> object:
+    def wrong(whole: Whole, example: list[dict[str, torch.Tensor]]) -> object:
         setattr(whole, "assembly", Shifted(whole.assembly))  # noqa: B010
         return exported(whole, example)
 

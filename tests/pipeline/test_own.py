@@ -192,6 +192,7 @@ def predicted(
         classes=tuple(classes.split()),
         many=False,
         numbers=False,
+        squash="softmax",
         new=("classifier.weight",) if new else (),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),
@@ -334,6 +335,7 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "answer": list(found.predictions[0].answer),
         "logits": list(found.predictions[0].logits),
         "probabilities": list(found.predictions[0].probabilities),
+        "squash": "softmax",
     }
     assert (trained["name"], trained["random"]) == ("mean+centroid", [])
     assert trained["classes"] == values["classes"] == list(SENTIMENT)

@@ -20,12 +20,12 @@ from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.parts.menu import head, layers, pooling
+from heads.parts.menu import head, layers, pairing, pooling
 from heads.pipeline import portable, tiny
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.corpus import Corpus, build, numbered
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers
 from heads.pipeline.portable import FILES, write_portable
@@ -185,9 +185,86 @@ def test_labels_come_with_their_probabilities(fine, small, tmp_path):
     many = trained("mean+logistic", build("many", TEXTS * 2, labels), small)
     write_portable(many, tmp_path / "many", why=WHY)
     told = loaded(tmp_path / "many")(TEXTS)
-    chosen = answers(many.logits(TEXTS), many=True)
+    chosen = answers(many.logits(TEXTS), "sigmoid")
     assert [tuple(one["label"] for one in row) for row in told] == many.predict(TEXTS)
     assert 0 < int(chosen.sum()) < chosen.numel()
+
+
+PAIRED = build("pairs", TEXTS * 2, [("x", "y")[row % 2] for row in range(36)], SECOND * 2)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *(f"mean+linear?pair={name}" for name in pairing),
+        *("mean_max@cat4+mlp?pair=uv_diff", "cls+bert?pair=diff", "std+linear?pair=uv"),
+        *("mean_content@mean4+ridge?pair=prod", "max+knn?pair=diff_prod", "pooler+linear?pair=uv"),
+    ],
+)
+def test_two_texts_are_read_apart_as_we_read_them(recipe, small, tmp_path):
+    ours = trained(recipe, PAIRED, small)
+    assert write_portable(ours, tmp_path / "mine", why=WHY) <= 1e-6
+    classify = loaded(tmp_path / "mine")
+    wanted = ours.logits(TEXTS, SECOND)
+    assert float(wanted.std(dim=0).max()) > 1e-6, "every pair got the same logits"
+    assert (classify.logits(TEXTS, SECOND) - wanted).abs().max() <= 1e-6
+    assert [one["label"] for one in classify(TEXTS, SECOND)] == [
+        one for [one] in ours.predict(TEXTS, SECOND)
+    ]
+    page = (tmp_path / "mine" / "load.py").read_text("utf-8")
+    assert max(map(len, page.splitlines())) <= 100
+    assert "for pairs, where" not in page
+
+
+def test_a_loader_of_pairs_demands_them(small, tmp_path):
+    write_portable(trained("mean+linear?pair=uv_diff", PAIRED, small), tmp_path / "m", why=WHY)
+    classify = loaded(tmp_path / "m")
+    assert classify([], []) == classify([]) == []
+    assert classify.logits([]).shape == (0, 2)
+    for texts, pairs, sentence in (
+        (["a"], (), "compares two texts: give one second text for each"),
+        (["a", "b"], ["c"], "compares two texts"),
+        ("a text", ["b"], "must be a list"),
+        (["a"], "b", "must be a list"),
+        (["a"], [" "], "A text is empty"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            classify(texts, pairs)
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear?loss=ovr", "mean+logistic?loss=ovr"])
+def test_a_vote_is_a_vote(recipe, rows, small, tmp_path):
+    ours = trained(recipe, rows, small)
+    write_portable(ours, tmp_path / "mine", why=WHY)
+    told = loaded(tmp_path / "mine")(TEXTS)
+    shares = ours.logits(TEXTS).sigmoid()
+    votes = shares / shares.sum(dim=1, keepdim=True)
+    assert [one["score"] for one in told] == pytest.approx(votes.amax(dim=1).tolist(), abs=1e-6)
+    assert [one["label"] for one in told] == [one for [one] in ours.predict(TEXTS)]
+    assert "put to a vote" in (tmp_path / "mine" / "load.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge", "mean+linear?pair=diff_prod"])
+def test_a_number_is_given_as_it_is(recipe, small, tmp_path):
+    scale = numbered("scale", TEXTS * 2, [row % 5 - 1.5 for row in range(36)], SECOND * 2, "stars")
+    ours = trained(recipe, scale, small)
+    write_portable(ours, tmp_path / "mine", why=WHY)
+    told = loaded(tmp_path / "mine")(TEXTS, SECOND)
+    wanted = ours.logits(TEXTS, SECOND)[:, 0].tolist()
+    assert [one["score"] for one in told] == pytest.approx(wanted, abs=1e-6)
+    assert {one["label"] for one in told} == {"stars"}
+    assert "texts in, numbers out" in (tmp_path / "mine" / "load.py").read_text("utf-8")
+
+
+def test_labels_are_given_above_their_thresholds(small, tmp_path):
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(36)]
+    ours = trained("mean+linear", build("many", TEXTS * 2, labels), small)
+    middle = tuple(ours.logits(TEXTS).median(dim=0).values.tolist())
+    tuned = Classifier(backbone=small, head=replace(ours.head, thresholds=middle))
+    assert tuned.predict(TEXTS) != ours.predict(TEXTS)
+    write_portable(tuned, tmp_path / "mine", why=WHY)
+    told = loaded(tmp_path / "mine")(TEXTS)
+    assert [tuple(one["label"] for one in row) for row in told] == tuned.predict(TEXTS)
 
 
 def test_the_loader_refuses_what_we_refuse(fine, tmp_path):

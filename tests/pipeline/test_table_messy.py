@@ -126,11 +126,20 @@ def test_no_header_and_the_label_first(messy: Callable) -> None:
     assert data.findings[0].kind == "header"
 
 
-def test_files_that_are_refused(shared: Path) -> None:
+def test_a_web_page_is_refused(shared: Path) -> None:
     with pytest.raises(DataError, match="is a web page"):
         read(shared / "messy" / "html_page_saved_as.csv", LIMITS)
-    with pytest.raises(DataError, match="161 different numbers"):
-        read(shared / "messy" / "stsb_dev_tabs_named_csv.csv", LIMITS)
+
+
+def test_similarities_without_a_header_are_numbers(messy: Callable) -> None:
+    data, path = messy("stsb_dev")
+    rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
+    even = [row for row in rows if len(row) == 7]
+    assert data.columns == Columns(text="column 6", pair="column 7", label="column 5", number=True)
+    assert data.corpus.numbers == tuple(float(row[4]) for row in even)
+    assert data.spread == (0.0, 1.0, 2.55, 3.6, 5.0)
+    numbers = next(finding for finding in data.findings if finding.kind == "numbers")
+    assert "78 different numbers" in numbers.says
 
 
 def test_real_numbers_can_be_read_past(shared: Path) -> None:
@@ -162,14 +171,57 @@ def test_a_set_is_read_in_no_time(shared: Path, seconds: Callable[[], float]) ->
     assert seconds() < 2  # 0.2 where nothing else runs
 
 
-def test_several_labels_in_a_cell_are_one_class_or_as_asked(shared: Path) -> None:
-    path = shared / "goemotions_ekman" / "test.csv"
+@pytest.mark.parametrize(
+    ("name", "rows", "classes", "without"),
+    [
+        ("goemotions_ekman/train", 43410, 7, 0),
+        ("goemotions_ekman/test", 5427, 7, 0),
+        ("nlupp_banking/train", 1658, 48, 73),
+        ("nlupp_banking/test", 413, 48, 15),
+    ],
+)
+def test_several_labels_in_a_cell_are_found(
+    shared: Path, name: str, rows: int, classes: int, without: int
+) -> None:
+    path = shared / f"{name}.csv"
     data = read(path, LIMITS)
-    assert "several" in {finding.kind for finding in data.findings}
-    assert not data.corpus.many
-    data = read(path, LIMITS, Columns(text="text", label="label", separator="|"))
-    assert (len(data.corpus.classes), data.corpus.many, len(data.corpus)) == (7, True, 5427)
+    with path.open(encoding="utf-8", newline="") as file:
+        cells = [row["label"] for row in csv.DictReader(file)]
+    corpus = data.corpus
+    assert (corpus.kind, len(corpus), len(corpus.classes)) == ("many", rows, classes)
+    assert data.dropped == {}
+    sets = [{corpus.classes[number] for number in target} for target in corpus.targets]
+    assert sets == [set(cell.split("|")) - {""} for cell in cells]
+    assert data.columns == Columns(text="text", label="label", separator="|")
+    said = next(finding for finding in data.findings if finding.kind == "separator")
+    several = sum("|" in cell for cell in cells)
+    assert said.says.startswith(f"{several:,} rows hold several labels, parted by '|'")
+    assert f"{without} rows have none" in said.says or not without
+    assert data.classes == dict(sorted(Counter(label for each in sets for label in each).items()))
+
+
+def test_columns_of_one_file_fit_its_test(shared: Path) -> None:
+    folder = shared / "nlupp_banking"
+    train = read(folder / "train.csv", LIMITS)
+    test = read(folder / "test.csv", LIMITS, train.columns)
+    assert set(test.corpus.classes) <= set(train.corpus.classes)
+    assert test.corpus.many
+    assert "separator" not in {finding.kind for finding in test.findings}
+
+
+def test_several_labels_are_one_class_where_a_user_says_so(shared: Path) -> None:
     path = shared / "nlupp_banking" / "train.csv"
-    assert len(read(path, LIMITS).dropped["no label"]) == 73
-    data = read(path, LIMITS, Columns(text="text", label="label", separator="|"))
-    assert (len(data.corpus), data.dropped, data.corpus.many) == (1658, {}, True)
+    data = read(path, Limits(classes=1000), Columns(text="text", label="label"))
+    assert not data.corpus.many
+    assert "several" in {finding.kind for finding in data.findings}
+    assert len(data.dropped["no label"]) == 73
+
+
+def test_similarities_are_numbers(shared: Path) -> None:
+    data = read(shared / "stsb" / "train.csv", PUBLIC)
+    assert (data.corpus.kind, data.corpus.classes, len(data.corpus)) == ("number", ("label",), 5749)
+    assert set(data.corpus.targets) == {()}
+    assert data.spread == (0.0, 1.5, 3.0, 3.8, 5.0)
+    assert {"case", "tiny", "imbalance", "label_in_text"} & {
+        one.kind for one in data.findings
+    } == set()

@@ -15,15 +15,17 @@ from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
 
 from heads.errors import DataError, LimitError, RecipeError
+from heads.parts.menu import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, build, split
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus, build, in_order, numbered, split
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load
-from heads.pipeline.metrics import answers, probabilities, score, wilson
+from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.training import Progress, Trained, train
 from heads.settings import PUBLIC, Limits, Training
@@ -166,13 +168,13 @@ def test_what_is_plain_to_see_is_learned(small: Backbone) -> None:
 def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
     backbone: Backbone, tiny: Callable[..., Path]
 ) -> None:
-    bert = assemble("cls+bert", backbone, 3, many=False, limits=LIMITS)
+    bert = assemble("cls+bert", backbone, 3, kind="one", limits=LIMITS)
     assert bert.pretrained == ("pooler.dense.weight", "pooler.dense.bias")
     started = bert.head.state_dict()
     for name, weight in backbone.pooler_weights.items():
         assert torch.equal(started[name], weight)
     for recipe in ("cls+roberta", "cls+xlnet", "cls+deberta", "cls_mean+bert", "cls@cat4+bert"):
-        other = assemble(recipe, backbone, 3, many=False, limits=LIMITS)
+        other = assemble(recipe, backbone, 3, kind="one", limits=LIMITS)
         assert other.pretrained == ()
         pooler = backbone.pooler_weights["pooler.dense.weight"]
         assert not any(
@@ -181,7 +183,7 @@ def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
             if weight.shape == pooler.shape
         )
     lacking = load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
-    assert assemble("cls+bert", lacking, 3, many=False, limits=LIMITS).pretrained == ()
+    assert assemble("cls+bert", lacking, 3, kind="one", limits=LIMITS).pretrained == ()
 
 
 def test_training_leaves_the_base_model_as_it_was(small: Backbone, rows: Corpus) -> None:
@@ -213,7 +215,7 @@ def test_scores_are_those_of_the_rows_held_out(small: Backbone, rows: Corpus) ->
     for place, row in enumerate(held):
         goals[place, list(rows.targets[row])] = 1
     for head in trained(["mean+linear", "attention+linear", "mean+knn"], rows, small):
-        assert head.scores == score(logits(head, small, texts), goals, many=False)
+        assert head.scores == score(logits(head, small, texts), goals, "softmax")
 
 
 # Events
@@ -274,6 +276,126 @@ def test_a_head_of_one_label_refuses_several_in_a_sentence(small: Backbone, head
     assert refused.value.hint == "Choose another head, for example linear or logistic."
 
 
+# Numbers
+
+
+@pytest.fixture(scope="module")
+def lengths() -> Corpus:
+    """Texts and how many words they have, times a hundred: many where 'cat' stands often."""
+    texts = ["cat " * count + "dog " * (7 - count) for count in range(8) for _ in range(8)]
+    texts = [f"{text}{letter}" for text, letter in zip(texts, "abcdefgh" * 8, strict=True)]
+    numbers = [100.0 * text.count("cat") + 1000.0 for text in texts]
+    return numbered("lengths", texts, numbers, column="cats")
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["mean+linear", "mean+ridge", "mean+roberta", "attention+linear", "mean+linear?late=true"],
+)
+def test_numbers_are_learned_in_their_own_units(
+    small: Backbone, lengths: Corpus, recipe: str
+) -> None:
+    settings = Training(learning_rate=0.01, epochs=60)
+    (head,) = trained([recipe], lengths, small, settings)
+    assert head.numbers
+    assert head.squash == "none"
+    assert head.classes == ("cats",)
+    _, held = split(lengths, settings.held_out, settings.seed)
+    given = logits(head, small, [lengths.texts[row] for row in held])[:, 0]
+    true = torch.tensor([lengths.numbers[row] for row in held])
+    assert head.scores == fit_of_numbers(given, true)
+    assert (head.scores.metric, head.scores.rows) == ("spearman", len(held))
+    assert head.scores.accuracy > 0.9
+    assert head.scores.low > 0.5
+    # The numbers lie from 1000 to 1700; always their mean is 200 off.
+    assert float((given - true).abs().mean()) < 80
+
+
+def test_a_head_without_a_bias_answers_in_the_same_units(small: Backbone, lengths: Corpus) -> None:
+    (head,) = trained(["mean+gpt2"], lengths, small, Training(learning_rate=0.01, epochs=60))
+    given = logits(head, small, lengths.texts)[:, 0]
+    assert float((given.mean() / 1350 - 1).abs()) < 0.2
+
+
+@pytest.mark.parametrize("recipe", ["mean+knn", "mean+centroid", "mean+cosine", "mean+logistic"])
+def test_a_head_of_classes_refuses_numbers_in_a_sentence(
+    small: Backbone, lengths: Corpus, recipe: str
+) -> None:
+    with pytest.raises(RecipeError, match="answers with classes, and these labels are numbers"):
+        trained([recipe], lengths, small)
+
+
+# Two texts, each by itself
+
+
+@pytest.fixture(scope="module")
+def pairs(rows: Corpus) -> Corpus:
+    """Each text with itself, or with another one: whether they are the same."""
+    other = (*rows.texts[7:], *rows.texts[:7])
+    same = [row % 2 == 0 for row in range(len(rows))]
+    seconds = [one if yes else two for one, two, yes in zip(rows.texts, other, same, strict=True)]
+    return build("pairs", rows.texts, ["same" if yes else "other" for yes in same], seconds)
+
+
+@pytest.mark.parametrize("top", ["linear", "mlp", "ridge", "logistic?loss=ovr"])
+def test_siamese_heads_see_that_two_texts_are_the_same(
+    small: Backbone, pairs: Corpus, top: str
+) -> None:
+    sign = "&" if "?" in top else "?"
+    recipes = [f"mean+{top}{sign}pair=diff", f"mean+{top}"]
+    apart, _ = heads = trained(recipes, pairs, small, Training(learning_rate=0.01))
+    assert apart.scores.accuracy > 0.9
+    assert apart.module.is_siamese
+    assert [str(head.recipe) for head in heads] == [str(resolve(one).recipe) for one in recipes]
+    _, held = split(pairs, 0.25, 0)
+    texts, seconds = ([side[row] for row in held] for side in (pairs.texts, pairs.pairs))
+    goals = torch.zeros(len(held), 2)
+    for place, row in enumerate(held):
+        goals[place, pairs.targets[row][0]] = 1
+    for head in heads:
+        found = Classifier(backbone=small, head=head).logits(texts, seconds)
+        assert head.scores == score(found, goals, head.squash)
+
+
+def test_a_siamese_head_learns_the_same_whatever_stands_beside_it(
+    small: Backbone, pairs: Corpus
+) -> None:
+    recipes = ["mean+mlp?pair=uv", "attention+linear", "cls+linear?pair=uv", "mean+linear"]
+    together = trained(recipes, pairs, small)
+    for recipe, beside in zip(recipes, together, strict=True):
+        (alone,) = trained([recipe], pairs, small)
+        for name, tensor in alone.module.state_dict().items():
+            assert torch.equal(tensor, beside.module.state_dict()[name])
+
+
+# Other losses
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "attention+linear", "mean+logistic"])
+def test_one_versus_the_rest_puts_its_questions_to_a_vote(
+    small: Backbone, rows: Corpus, recipe: str
+) -> None:
+    usual, rest = trained([recipe, f"{recipe}?loss=ovr"], rows, small)
+    assert (usual.squash, rest.squash) == ("softmax", "votes")
+    assert not torch.equal(logits(usual, small, rows.texts), logits(rest, small, rows.texts))
+    found = Classifier(backbone=small, head=rest)
+    shares, raw = found.probabilities(rows.texts), found.logits(rows.texts)
+    torch.testing.assert_close(shares, raw.sigmoid() / raw.sigmoid().sum(dim=1, keepdim=True))
+    best = [(rows.classes[place],) for place in raw.argmax(dim=1).tolist()]
+    assert found.predict(rows.texts) == best
+
+
+def test_ordinal_needs_an_order_and_siamese_two_texts(small: Backbone, rows: Corpus) -> None:
+    with pytest.raises(DataError, match="made up have no order, which loss=ordinal needs"):
+        trained(["mean+linear?loss=ordinal"], rows, small)
+    with pytest.raises(DataError, match="compares two texts, and there is one"):
+        trained(["mean+linear", "mean+linear?pair=uv"], rows, small)
+    ordered = in_order(rows, ["z", "x", "y"])
+    (usual, ordinal) = trained(["mean+linear", "mean+linear?loss=ordinal"], ordered, small)
+    assert ordinal.squash == "softmax"
+    assert not torch.equal(logits(usual, small, rows.texts), logits(ordinal, small, rows.texts))
+
+
 # Refusals
 
 
@@ -303,7 +425,7 @@ def test_the_width_that_a_head_reads_is_limited_too(backbone: Backbone) -> None:
     for recipe in ("flatten+linear?length=4096", "attention+linear?queries=4096"):
         for limits in (LIMITS, PUBLIC):
             with pytest.raises(LimitError, match="would read 1,572,864 numbers a text"):
-                assemble(recipe, backbone, 3, many=False, limits=limits)
+                assemble(recipe, backbone, 3, kind="one", limits=limits)
 
 
 def test_a_layer_or_a_pooler_that_is_not_there_is_refused(
@@ -361,7 +483,7 @@ def test_the_interval_holds_the_share_and_stays_between_0_and_1(
 def test_one_label_is_scored_by_the_largest_logit() -> None:
     found = torch.tensor([[2.0, 1.0, 0.0], [-3.0, -2.0, -1.0], [0.0, 5.0, 1.0], [0.0, 0.0, 9.0]])
     goals = torch.eye(3)[[0, 2, 0, 2]]
-    scores = score(found, goals, many=False)
+    scores = score(found, goals, "softmax")
     assert (scores.rows, scores.accuracy, scores.majority) == (4, 0.75, 0.5)
     assert (scores.low, scores.high) == wilson(3, 4)
 
@@ -369,9 +491,9 @@ def test_one_label_is_scored_by_the_largest_logit() -> None:
 def test_several_labels_are_scored_by_all_of_them() -> None:
     found = torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [-0.1, 0.1], [2.0, -2.0]])
     goals = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    scores = score(found, goals, many=True)
+    scores = score(found, goals, "sigmoid")
     assert (scores.rows, scores.accuracy, scores.majority) == (5, 0.8, 0.6)
-    assert answers(found, many=True).tolist()[2] == [False, False]
+    assert answers(found, "sigmoid").tolist()[2] == [False, False]
 
 
 @settings(deadline=None)
@@ -384,14 +506,20 @@ def test_several_labels_are_scored_by_all_of_them() -> None:
 )
 def test_answers_and_probabilities_agree(numbers: list[list[float]]) -> None:
     found = torch.tensor(numbers)
-    one, several = (probabilities(found, many=many) for many in (False, True))
+    one, several, votes = (
+        probabilities(found, squash) for squash in ("softmax", "sigmoid", "votes")
+    )
     torch.testing.assert_close(one.sum(dim=1), torch.ones(len(found)))
-    assert answers(found, many=False).sum(dim=1).tolist() == [1] * len(found)
-    chosen = one[answers(found, many=False)]
+    assert answers(found, "softmax").sum(dim=1).tolist() == [1] * len(found)
+    chosen = one[answers(found, "softmax")]
     assert torch.equal(chosen, one.amax(dim=1))
-    assert (several[answers(found, many=True)] >= 0.5).all()
+    assert (several[answers(found, "sigmoid")] >= 0.5).all()
+    shares = several.double() / several.double().sum(dim=1, keepdim=True)
+    torch.testing.assert_close(votes.double(), shares, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(votes[answers(found, "votes")], votes.amax(dim=1))
+    assert torch.equal(probabilities(found, "none"), found)
 
 
 def test_widths_are_those_of_the_tiny_model(small: Backbone) -> None:
-    module = assemble("cls_mean+linear", small, 3, many=False, limits=LIMITS)
+    module = assemble("cls_mean+linear", small, 3, kind="one", limits=LIMITS)
     assert module.reader.width == 2 * TINY_WIDTH

@@ -11,6 +11,7 @@ from heads.interfaces.web import (
     explained,
     families,
     leaderboard,
+    look,
     train,
 )
 from heads.interfaces.web.theme import CSS, THEME
@@ -48,12 +49,15 @@ def build() -> gr.Blocks:
                 leaderboard.build(tabs, tab, trained)
             with gr.Tab("Explained", id="explained") as tab:
                 explained.build(tab, asked)
+            with gr.Tab("Look inside", id="look") as tab:
+                look.build(tab, asked, mine)
             with gr.Tab("Catalogue", id="catalogue") as tab:
                 families.build(tab)
             with gr.Tab("Doctor", id="doctor"):
                 doctor.build()
         gr.Markdown(_mode(), elem_classes="quiet")
         typed = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
+        typed += (api.look, api.edit, api.ablate, api.readings)
         for endpoint in typed:
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
         endpoints.build(places)

@@ -43,8 +43,10 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
     for percent, span in zip((True, False), spans, strict=True):
         for place in range(PLACES):
             used = place < len(predictions)
+            # A number has no probability.
+            used = used and not (percent and predictions[place].squash == "none")
             columns.append(gr.update(visible=used))
-            prediction = predictions[place if used else 0]
+            prediction = predictions[place if place < len(predictions) else 0]
             names.append(drawings.chart_name(prediction.name, is_random=bool(prediction.new)))
             figure = figures.bars(
                 prediction.classes,

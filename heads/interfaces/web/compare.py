@@ -11,8 +11,10 @@ from heads.interfaces.web.answers import BLANK, PLACES, answered, chips, shown
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
 from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison, compare
+from heads.pipeline.runs.choosing import SIAMESE
 
 HEADERS = ["recipe", "class", "logit", "probability"]
 CONCURRENCY: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
@@ -41,10 +43,11 @@ class Inputs:
     sample: gr.Dropdown
     recipes: gr.Dropdown
     second: gr.Accordion
+    pairs: gr.Radio
 
     def all(self) -> list[Any]:
-        """In the order of `asked`."""
-        return [self.text, self.pair, self.model, self.sample, self.recipes]
+        """In the order of `_run`."""
+        return [self.text, self.pair, self.model, self.sample, self.recipes, self.pairs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +74,21 @@ def build(page: gr.Blocks) -> Inputs:
     opening = compare(**OPENING.asked)
     with gr.Row():
         with gr.Column(min_width=300):
-            text, pair, second, tries = _sentences()
+            text, pair, pairs, second, tries = _sentences()
             model, data = _base()
         with gr.Column(min_width=300):
             chosen = recipes.build()
     button = gr.Button("Compare", variant="primary", size="lg")
-    inputs = Inputs(text=text, pair=pair, model=model, sample=data, recipes=chosen, second=second)
+    inputs = Inputs(
+        text=text, pair=pair, model=model, sample=data, recipes=chosen, second=second, pairs=pairs
+    )
     outputs = _results(opening)
     take.build(chosen, model, data, pair)
     _wire(page, inputs, outputs, button, tries)
     return inputs
 
 
-def _sentences() -> tuple[gr.Textbox, gr.Textbox, gr.Accordion, gr.Dataset]:
+def _sentences() -> tuple[gr.Textbox, gr.Textbox, gr.Radio, gr.Accordion, gr.Dataset]:
     text = gr.Textbox(label="Sentence", value=OPENING.text, lines=1, max_lines=8, max_length=20_000)
     tries = gr.Dataset(
         label="Try one of these",
@@ -94,12 +99,18 @@ def _sentences() -> tuple[gr.Textbox, gr.Textbox, gr.Accordion, gr.Dataset]:
     with gr.Accordion("Compare with a second sentence", open=False, elem_id="second") as second:
         pair = gr.Textbox(
             label="Second sentence",
-            info="Both are read together; the heads are then those of the sample Sentence pairs.",
+            info="The heads are then those of the sample Sentence pairs.",
             lines=1,
             max_lines=8,
             max_length=20_000,
         )
-    return text, pair, second, tries
+        pairs = gr.Radio(
+            [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)],
+            value=JOINT,
+            label="The two are read",
+            elem_id="pairs",
+        )
+    return text, pair, pairs, second, tries
 
 
 def _base() -> tuple[gr.Dropdown, gr.Dropdown]:
@@ -194,19 +205,26 @@ def _wire(
         **CONCURRENCY,
         **quiet,
     }
-    gr.on([button.click, inputs.text.submit, inputs.pair.submit], **run)
+    gr.on([button.click, inputs.text.submit, inputs.pair.submit, inputs.pairs.input], **run)
     typed = [inputs.text, inputs.pair]
     tries.click(_tried, [tries, inputs.sample], typed, queue=False, **quiet).then(**run)
     picked = [*typed, inputs.second, tries]
     inputs.sample.input(_sampled, inputs.sample, picked, queue=False, **quiet).then(**run)
-    restored = [*typed, inputs.model, inputs.recipes, inputs.second, *target]
+    restored = [*typed, inputs.model, inputs.recipes, inputs.pairs, inputs.second, *target]
     page.load(_opened, None, restored, **CONCURRENCY, **quiet)
 
 
-def _run(text: str, pair: str, model: str, data: str, recipes: list[str]) -> Iterator[list[Any]]:
+def _run(
+    text: str, pair: str, model: str, data: str, recipes: list[str], pairs: str
+) -> Iterator[list[Any]]:
     """Answers the inputs: progress in the place of the verdict, then all the rest."""
     question = Question(
-        text=text, pair=pair or "", model=model or BUNDLED, sample=data, recipes=tuple(recipes)
+        text=text,
+        pair=pair or "",
+        model=model or BUNDLED,
+        sample=data,
+        recipes=tuple(recipes),
+        pairs=pairs or JOINT,
     )
     yield from answered(question)
 
@@ -215,10 +233,11 @@ def _opened(request: gr.Request) -> Iterator[list[Any]]:
     """A page that was opened by a link with a question in it answers that question."""
     fields = dict(request.query_params)
     if not any(fields.get(name) for name in LINK_FIELDS):
-        yield [gr.skip()] * (len(BLANK) + 7)
+        yield [gr.skip()] * (len(BLANK) + 8)
         return
     question = Question.from_query(fields).suited()
-    asked = [question.text, question.pair, question.model, list(question.recipes)]
+    asked: list[Any] = [question.text, question.pair, question.model, list(question.recipes)]
+    asked.append(question.pairs if question.pairs in (JOINT, SIAMESE) else gr.skip())
     menus: list[Any] = [gr.update(open=bool(question.pair)), gr.skip(), gr.skip()]
     if question.sample in SAMPLES:
         menus[1:] = [question.sample, gr.Dataset(samples=chips(question.sample))]

@@ -6,35 +6,42 @@ at once, training runs in a process of its own, one for a visitor, and ends with
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 
 from heads.errors import DataError
+from heads.interfaces.accounts import said
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table import Columns, Data, data_of, guess
+from heads.pipeline.table import Data, data_of, guess, listed
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, limits
 
-Names = tuple[str, str, str, str]  # of the columns: text, label, pair, split
+# Of the columns: text, label, pair and split by name; then what the labels are.
+NAMES = ("text", "label", "pair", "split")
+LABELS = ("labels_are", "label_columns", "order")
+Names = Sequence[Any]  # all seven
 
 
 def build(places: Places) -> None:
     """Adds the endpoints `read` and `train_grid` to the page; nothing of them is to be seen."""
     with gr.Column(visible=False):
         file, test = gr.File(label="file"), gr.File(label="test")
-        names = [gr.Textbox(label=name) for name in ("text", "label", "pair", "split")]
+        names = [gr.Textbox("", label=name) for name in NAMES]
+        labels = [gr.Textbox("", label=name) for name in LABELS]
         recipes, grid = gr.Textbox(label="recipes"), gr.Textbox("small", label="grid")
         model = gr.Textbox(BUNDLED, label="model")
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
+        pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
@@ -43,51 +50,59 @@ def build(places: Places) -> None:
 
         Takes a file of texts and labels, perhaps a second one to be scored, names of columns
         (empty: guessed), recipes separated by spaces (empty: those of the grid, small or
-        full), a base model, seeds, and rows a class (0: all). Streams progress, then answers
-        with the verdict and every cell.
+        full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
+        does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal),
+        each parted by commas. Streams progress, then answers with the verdict and every cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
-    inputs = [file, test, *names, recipes, grid, model, seeds, per_class]
+    inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
-    asks.click(read, [file, *names], answer, api_name="read", **limit)
+    asks.click(read, [file, *names, *labels], answer, api_name="read", **limit)
     trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
 
 
 @guarded
-def read(file: str | None, text: str, label: str, pair: str, split: str) -> dict[str, Any]:
+def read(
+    file: str | None,
+    text: str,
+    label: str,
+    pair: str,
+    split: str,
+    labels_are: str,
+    label_columns: str,
+    order: str,
+) -> dict[str, Any]:
     """Read a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
-    Takes a CSV, TSV, JSONL, JSON or Parquet file and names of columns (empty: guessed).
+    Takes a CSV, TSV, JSONL, JSON or Parquet file and names of columns (empty: guessed); then
+    what the labels are (one, number, columns, or the sign between several; empty: guessed), the
+    0/1 columns, and the order of the classes from low to high, both parted by commas.
     """
-    return _read(file, (text, label, pair, split)).as_json()
+    names = (text, label, pair, split, labels_are, label_columns, order)
+    return _read(file, names).as_json()
 
 
-def _read(file: str | None, names: Names, model: str = BUNDLED) -> Data:
-    """Reads an upload and deletes it."""
+def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
+    """Reads an upload and deletes it; the classes of a test are ordered by the other data."""
     if not file:
         raise DataError("There is no file.", "Send a file of texts and labels.")
     kept = uploads.keep(file, limits())
     try:
         path = uploads.path_of(kept)
-        table, columns = uploads.opened(kept, limits()), None
-        if any(names):
-            found = guess(table)
-            text, label, pair, split = names
-            columns = Columns(
-                text=text or found.text,
-                label=label or found.label,
-                pair=pair or found.pair,
-                split=split or found.split,
-            )
-        found = data_of(table, limits(), columns, name=path.stem)
+        *columns, form, labels, order = (str(name or "") for name in names)
+        asked = said(columns, form, listed(labels), () if is_test else listed(order))
+        table = uploads.opened(kept, limits())
+        found = data_of(table, limits(), guess(table, asked) if asked else None, name=path.stem)
         return with_token_findings(found, load(model, limits=limits()))
     finally:
         shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
 
 
 def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
-    file, test, *names, recipes, grid, model, seeds, per_class = given
+    file, test, text, label, pair, split, recipes, grid, model, *rest = given
+    seeds, per_class, *labels, pairs, losses = rest
+    names = (text, label, pair, split, *labels)
     public = limits().public
     contest = Contest(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
@@ -95,13 +110,13 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)
-        text, label, pair, split = (str(name or "") for name in names)
-        columns: Names = (text, label, pair, split)
         question = Question(
-            data=_read(file, columns, model or BUNDLED),
-            test=_read(test, columns, model or BUNDLED) if test else None,
+            data=_read(file, names, model or BUNDLED),
+            test=_read(test, names, model or BUNDLED, is_test=True) if test else None,
             recipes=(recipes or "").split(),
             grid=grid or "small",
+            pairs=listed(pairs or JOINT),
+            losses=listed(losses or SOFTMAX),
             model=model or BUNDLED,
             contest=contest,
         )

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.errors import HeadsError
-from heads.interfaces.charts import percent
 from heads.interfaces.drawings import joined
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.folder import RunFolder, all_runs, find
 from heads.pipeline.runs.listing import facts_of
 from heads.settings import limits
@@ -53,7 +53,8 @@ def choices(mine: Any) -> list[tuple[str, str]]:
 def _title(facts: dict[str, Any]) -> str:
     when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
     model = facts["model"].rsplit("/", 1)[-1]
-    best = f"best {percent(facts['accuracy'])}" if facts["accuracy"] else facts["state"]
+    score = facts["score"]
+    best = facts["state"] if score is None else f"best {SCORES[facts['metric']].told(score)}"
     return f"{facts['data']}, {model}, {when}, {best}"
 
 
@@ -73,7 +74,7 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
         )
     head = joined(
         Markup("<th>{}</th>").format(name)
-        for name in ("run", "base model", "cells", "best head", "its accuracy", "reference")
+        for name in ("run", "base model", "cells", "best head", "its score", "reference")
     )
     apart = ALIKE if len(protocols - {None}) > 1 else ""
     return Markup(
@@ -85,16 +86,15 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
 def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
     facts = facts_of(run)
     reference = found.get("reference", "")
-    scored = next(
-        (cell["accuracy"] for cell in found.get("cells", []) if cell["recipe"] == reference), None
-    )
+    told = SCORES[facts["metric"]].told
+    scored = [c["score"] for c in found.get("cells", []) if c["recipe"] == reference]
     cells = [
         f"{run.id} (this one)" if is_this else run.id,
         facts["model"],
         f"{facts['cells']} of {facts['planned']}",
         facts["best"] or facts["state"],
-        percent(facts["accuracy"]) if facts["accuracy"] else "",
-        f"{reference} {percent(scored)}" if scored else "",
+        "" if facts["score"] is None else told(facts["score"]),
+        f"{reference} {told(scored[0])}" if scored else "",
     ]
     row = joined(Markup("<td>{}</td>").format(cell) for cell in cells)
     return Markup("<tr>{}</tr>").format(row)

@@ -1,18 +1,18 @@
 """The tab Leaderboard: the verdict of a run, and all that it rests on."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import boards, closer, drawings, report, trends
-from heads.interfaces.boards import MEASURES
+from heads.interfaces import boards, closer, drawings, replies, trends
+from heads.interfaces.measured import MEASURES, figures, headers, offered
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.leaderboard_tools import Tools
 from heads.interfaces.web.saves import as_csv, saves
 from heads.interfaces.web.train import Trained
-from heads.pipeline.runs.cell import Cell
+from heads.pipeline.runs.closeup import closeup
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
@@ -20,15 +20,8 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
-HEADERS = [
-    "recipe", "accuracy %", "from %", "to %", "macro-F1 %", "log loss", "ECE %",
-    "parameters", "seconds", "ms a text", "against the best",
-]  # fmt: skip
-NUMBERS: list[Literal["str", "number"]] = ["number"] * 9
-TYPES: list[Literal["str", "number"]] = ["str", *NUMBERS, "str"]
-WIDTHS: list[str | int] = [
-    f"{width}px" for width in (190, 105, 75, 65, 110, 90, 75, 105, 85, 95, 220)
-]
+LETTER, PADDING = 9, 30  # pixels in a column of the table
+MOST_LETTERS = 36  # of a recipe there
 MOST_TEXTS = 10  # on which the heads disagree
 
 
@@ -42,9 +35,12 @@ class View:
     heat: gr.HTML
     sizes: gr.HTML
     growth: gr.HTML
+    layered: gr.Column
+    layers: gr.HTML
     table: gr.Dataframe
     head: gr.Dropdown
     closer: gr.HTML
+    labels: gr.Button
     apart: gr.HTML
     estimates: gr.HTML
     others: gr.HTML
@@ -67,15 +63,22 @@ def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
         tools = leaderboard_tools.build(run)
         with gr.Row():
             with gr.Column(min_width=300):
-                gr.Markdown("### Accuracy against size")
+                gr.Markdown("### Score against size")
                 sizes = gr.HTML("", elem_id="sizes", padding=False)
             with gr.Column(min_width=300):
                 gr.Markdown("### Would more rows change the choice?")
                 growth = gr.HTML("", elem_id="growth", padding=False)
+        with gr.Column(visible=False) as layered:
+            gr.Markdown("### Layer by layer")
+            layers = gr.HTML("", elem_id="layers", padding=False)
         table = _table(run)
         gr.Markdown("### A closer look at one head")
         head = gr.Dropdown([], label="Head", interactive=True, elem_id="head")
         close = gr.HTML("", elem_id="closer", padding=False)
+        labels = gr.Button(
+            "Save all labels as CSV", size="sm", visible=False, elem_id="save-labels"
+        )
+        saves(labels, _labels_as_csv, [run, head], "labels.csv")
         gr.Markdown("### Where the heads disagree most")
         apart = gr.HTML("", elem_id="disagree", padding=False)
         gr.Markdown("### What could be told before any training")
@@ -84,8 +87,8 @@ def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
         others = gr.HTML("", elem_id="others", padding=False)
     view = View(
         verdict=verdict, results=results, measure=measure, heat=heat, sizes=sizes, growth=growth,
-        table=table, head=head, closer=close, apart=apart, estimates=estimates, others=others,
-        tools=tools,
+        layered=layered, layers=layers, table=table, head=head, closer=close, labels=labels,
+        apart=apart, estimates=estimates, others=others, tools=tools,
     )  # fmt: skip
     _wire(tabs, tab, trained, run, view)
 
@@ -93,8 +96,8 @@ def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
 def _grid() -> tuple[gr.Radio, gr.HTML]:
     gr.Markdown("### Every pooling with every head")
     measure = gr.Radio(
-        [(measure.title, name) for name, measure in MEASURES.items()],
-        value="accuracy",
+        [(one.label, one.name) for one in MEASURES["one"]],
+        value=MEASURES["one"][0].name,
         label="Show",
         elem_id="measure",
     )
@@ -104,12 +107,9 @@ def _grid() -> tuple[gr.Radio, gr.HTML]:
 def _table(run: gr.Dropdown) -> gr.Dataframe:
     gr.Markdown("### All numbers")
     table = gr.Dataframe(
-        headers=HEADERS,
-        datatype=TYPES,
         interactive=False,
         max_height=420,
         show_label=False,
-        column_widths=WIDTHS,
         buttons=["copy", "fullscreen"],
         elem_id="scores",
     )
@@ -164,42 +164,55 @@ def _shown(name: Any, mine: Any) -> list[Any]:
 
 def _drawn(run: RunFolder, board: Leaderboard, mine: Any) -> list[Any]:
     heads = [cell.name for cell in board.cells if not cell.is_baseline]
+    measures, layers = offered(board.cells), trends.layers(board)
+    shown = [(one.label, one.name) for one in measures]
     return [
         boards.verdict(board),
         gr.update(visible=True),
-        "accuracy",
-        boards.heat_of(board.cells, "accuracy"),
+        gr.update(choices=shown, value=measures[0].name),
+        boards.heat_of(board.cells),
         trends.sizes(board),
         trends.growth(board),
-        [_row(cell) for cell in board.cells],
+        gr.update(visible=bool(layers)),
+        layers,
+        _scores(board),
         gr.update(choices=heads, value=board.best),
-        closer.one(board.cell(board.best), board.classes),
-        closer.disagreements(disagreements(run, most=MOST_TEXTS)),
+        closer.one(closeup(board, board.best)),
+        gr.update(visible=board.kind == "many"),
+        replies.disagreements(disagreements(run, most=MOST_TEXTS), board.kind),
         closer.estimates(board),
         kept_runs.same_data(run, mine),
         *leaderboard_tools.offered(run, board),
     ]
 
 
-def _row(cell: Cell) -> list[Any]:
-    own = cell.measures
-    shares = (own.accuracy, own.low, own.high, own.macro_f1)
-    return [
-        boards.BASELINES.get(cell.name, cell.name),
-        *(round(100 * share, 1) for share in shares),
-        round(own.log_loss, 3),
-        round(100 * own.calibration_error, 1),
-        cell.parameters,
-        round(cell.seconds, 1),
-        round(cell.latency_ms, 2) if cell.latency_ms is not None else None,
-        report.apart(cell),
-    ]
+def _scores(board: Leaderboard) -> Any:
+    """The table, whose columns are those of the kind of labels."""
+    names, rows = _figures(board)
+    longest = max(len(row[0]) for row in rows)
+    letters = [min(longest, MOST_LETTERS), *(max(len(name), 5) for name in names[1:-1]), 22]
+    return gr.update(
+        value={"headers": names, "data": rows},
+        headers=names,
+        datatype=["str", *["number"] * (len(names) - 2), "str"],
+        column_widths=[f"{LETTER * width + PADDING}px" for width in letters],
+    )
+
+
+def _figures(board: Leaderboard) -> tuple[list[str], list[list[Any]]]:
+    measures = offered(board.cells)
+    return headers(measures), [figures(cell, measures) for cell in board.cells]
 
 
 @guarded
 def _as_csv(name: Any) -> str:
+    return as_csv(*_figures(leaderboard(kept_runs.opened(name))))
+
+
+@guarded
+def _labels_as_csv(name: Any, head: str) -> str:
     board = leaderboard(kept_runs.opened(name))
-    return as_csv(HEADERS, [_row(cell) for cell in board.cells])
+    return as_csv(*closer.label_figures(board.cell(head).measures.labels))
 
 
 @guarded
@@ -209,5 +222,4 @@ def _measured(name: Any, measure: str) -> Any:
 
 @guarded
 def _closer(name: Any, head: str) -> Any:
-    board = leaderboard(kept_runs.opened(name))
-    return closer.one(board.cell(head), board.classes)
+    return closer.one(closeup(leaderboard(kept_runs.opened(name)), head))

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from heads.errors import LimitError, RecipeError
-from heads.interfaces import closer, drawings
+from heads.interfaces import drawings, replies
 from heads.interfaces.report import report
 from heads.interfaces.web import kept_runs, take
 from heads.interfaces.web.compare import CONCURRENCY
@@ -125,13 +125,14 @@ def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
             raise RecipeError("No head is chosen.", "Choose one.")
         if len(names) > MOST:
             raise LimitError(f"At most {MOST} heads stand side by side.", "Take some away.")
-        found = [classifier(run, head, limits()) for head in names]
-        pairs = [pair or ""] if load(run).corpus.pairs else []
-        chances = {
-            head: one.probabilities([text or ""], pairs)[0].tolist()
-            for head, one in zip(names, found, strict=True)
+        corpus = load(run).corpus
+        second = (pair or "") if corpus.pairs else None
+        told = {
+            head: replies.reply(classifier(run, head, limits()), text or "", second)
+            for head in names
         }
-        return closer.tried(chances, found[0].classes)
+        numbers = corpus.numbers or (0.0,)
+        return replies.tried(told, (min(numbers), max(numbers)))
     except Exception as error:
         return drawings.failure(sentence(error))
 

@@ -5,11 +5,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import RECIPES
 
 OPENING_SAMPLE = "sentiment"
-LINK_FIELDS = ("text", "pair", "model", "sample", "recipes")
+LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class Question:
     model: str = BUNDLED
     sample: str = OPENING_SAMPLE
     recipes: tuple[str, ...] = RECIPES
+    pairs: str = JOINT
 
     @property
     def query(self) -> str:
@@ -31,6 +33,7 @@ class Question:
             "model": self.model,
             "sample": self.sample,
             "recipes": ",".join(self.recipes),
+            "pairs": self.pairs if self.pairs != JOINT else "",
         }
         return "?" + urlencode({name: value for name, value in fields.items() if value})
 
@@ -43,6 +46,7 @@ class Question:
             "model": self.model,
             "sample": self.sample,
             "recipes": self.recipes,
+            "pairs": self.pairs if self.pair.strip() else JOINT,
         }
 
     def suited(self) -> "Question":
@@ -63,6 +67,7 @@ class Question:
             model=given["model"] or BUNDLED,
             sample=sample,
             recipes=tuple(names) or RECIPES,
+            pairs=given["pairs"] or JOINT,
         )
 
 

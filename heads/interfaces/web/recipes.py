@@ -7,10 +7,12 @@ from heads.interfaces import drawings
 from heads.interfaces.web.answers import PLACES
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import OPENING
-from heads.parts.menu import head, layers, menu, pooling, resolve
+from heads.parts.menu import head, layers, loss, menu, pairing, pooling, resolve
+from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
 from heads.pipeline.imported import OWN
 
 LAST = "the last layer"
+JOINT_SAYS = "joint: Both are read as one sequence."
 
 
 def build() -> gr.Dropdown:
@@ -61,17 +63,41 @@ def _workbench(recipes: gr.Dropdown) -> None:
                 interactive=True,
                 min_width=220,
             )
+        joins, learns = _beside()
         add = gr.Button("Add to the recipes", size="sm")
         add.click(
-            _added, [recipes, reads, of, top], recipes, show_progress="hidden",
+            _added, [recipes, reads, of, top, joins, learns], recipes, show_progress="hidden",
             api_visibility="private",
         )  # fmt: skip
 
 
+def _beside() -> tuple[gr.Dropdown, gr.Dropdown]:
+    """What belongs to the whole recipe: how two texts enter, and the loss."""
+    with gr.Row():
+        joins = gr.Dropdown(
+            [(JOINT_SAYS, JOINT), *((f"{p.name}: {p.says}", name) for name, p in pairing.items())],
+            value=JOINT,
+            label="Two texts",
+            info="Each read by itself, and then put together so.",
+            interactive=True,
+            min_width=220,
+        )
+        learns = gr.Dropdown(
+            [(f"{part.name}: {part.says}", name) for name, part in loss.items()],
+            value=SOFTMAX,
+            label="Loss",
+            info="What the head learns, where one class applies.",
+            interactive=True,
+            min_width=220,
+        )
+    return joins, learns
+
+
 @guarded
-def _added(recipes: list[str], reads: str, of: str, top: str) -> list[str]:
+def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns: str) -> list[str]:
     layer = "" if of in ("", LAST) else f"@{of}"
-    recipe = str(resolve(f"{reads}{layer}+{top}").recipe)
+    beside = f"?{PAIR}={joins or JOINT}&{LOSS}={learns or SOFTMAX}"
+    recipe = str(resolve(f"{reads}{layer}+{top}{beside}").recipe)
     if len(recipes) >= PLACES and recipe not in recipes:
         raise LimitError(f"{PLACES} recipes are chosen already.", "Take one of them away first.")
     return list(dict.fromkeys([*recipes, recipe]))

@@ -13,6 +13,7 @@ from heads.interfaces import drawings
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
+from heads.pipeline.calibrated import calibrated as divided
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.export import export, export_onnx
 from heads.pipeline.fitting import training
@@ -78,12 +79,18 @@ def _prepared(
             yield drawings.failure(sentence(error)), hidden
 
 
-def written(classifier: Classifier, form: str, place: Path) -> tuple[Path, list[str]]:
+def written(
+    classifier: Classifier, form: str, place: Path, calibrated: bool = False
+) -> tuple[Path, list[str]]:
     """Writes a head in a form as a zip file; the file, and what to say of it.
+
+    Args:
+        calibrated: Whether its logits are divided by its temperature, as only heads of runs have.
 
     Raises:
         HeadsError: It cannot be written in that form, or would be too large here.
     """
+    classifier = divided(classifier) if calibrated else classifier
     most = limits().export_bytes
     size = classifier.backbone.parameters * 4
     if size > most:

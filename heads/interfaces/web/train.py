@@ -12,7 +12,7 @@ from heads.interfaces import boards, drawings
 from heads.interfaces.web import kept_runs, train_data, train_heads, uploads
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.train_course import Course
-from heads.interfaces.web.train_heads import Plan
+from heads.interfaces.web.train_plan import Plan
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import RunFolder
@@ -23,7 +23,7 @@ from heads.settings import limits
 # Others wait in line and see that they do; how many train at once is for `Places` to say.
 TRAINS: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-DATA_FIELDS = 6  # the first inputs; those of step 2 follow
+DATA_FIELDS = train_data.FIELDS  # the first inputs; those of step 2 follow
 MOST_MINE = 30  # runs that a browser remembers
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 SAYS = (
@@ -121,8 +121,16 @@ def _begun(asked: tuple[Any, ...]) -> RunFolder:
     """Checks the question and writes it into a new run."""
     data = train_data.chosen(*asked[:DATA_FIELDS])
     plan = Plan.of(*asked[DATA_FIELDS:])
-    asks = {"recipes": plan.recipes, "grid": plan.grid, "model": plan.model}
-    return begin(Question(data=data, contest=plan.contest, **asks), limits=limits())
+    question = Question(
+        data=data,
+        recipes=plan.recipes,
+        grid=plan.grid,
+        pairs=plan.pairs,
+        losses=plan.losses,
+        model=plan.model,
+        contest=plan.contest,
+    )
+    return begin(question, limits=limits())
 
 
 def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[list[Any]]:

@@ -8,9 +8,11 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.interfaces import boards, drawings
-from heads.interfaces.boards import MEASURES, Tile, duration
-from heads.interfaces.charts import bars, live, percent
+from heads.interfaces.boards import Tile, duration
+from heads.interfaces.charts import bars, live
+from heads.interfaces.measured import KINDS, MEASURES, ends
 from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 from heads.pipeline.training import Progress
 
 CURVES = 4  # heads whose curves are drawn at once
@@ -23,15 +25,17 @@ class Course:
 
     Attributes:
         recipes: The cells that are planned.
+        metric: What the scores are; events say it.
         says: What is under way.
         share: How far it is (0 to 1).
         done: How many cells are done, baselines too.
         tiles: The cells that are done, as the heat map shows them.
-        curves: Of the last heads, the best validation accuracy after each epoch.
+        curves: Of the last heads, the best validation score after each epoch.
         epochs: The longest course that any head has been planned for.
     """
 
     recipes: Sequence[str]
+    metric: Metric = "accuracy"
     says: str = "Starting"
     share: float = 0.0
     done: int = 0
@@ -42,16 +46,17 @@ class Course:
 
     def hear(self, event: dict[str, Any]) -> None:
         """Takes in an event of the worker."""
+        self.metric = event.get("metric", self.metric)
         if event["event"] == "progress":
             self.says, self.share = event["says"], max(self.share, event["share"])
         elif event["event"] == "trying":
-            self._try(event["recipe"], event["epoch"], event["accuracy"], event["settings"])
+            self._try(event["recipe"], event["epoch"], event["score"], event["settings"])
         elif event["event"] == "cell":
             self._take(event)
 
-    def _try(self, recipe: str, epoch: int, accuracy: float, settings: dict[str, Any]) -> None:
+    def _try(self, recipe: str, epoch: int, score: float, settings: dict[str, Any]) -> None:
         points = self.curves.pop(recipe, {})
-        points[epoch] = max(accuracy, points.get(epoch, 0.0))
+        points[epoch] = max(score, points.get(epoch, score))
         self.curves[recipe] = points  # the last heard of stands last
         while len(self.curves) > CURVES:
             del self.curves[next(iter(self.curves))]
@@ -60,10 +65,9 @@ class Course:
     def _take(self, event: dict[str, Any]) -> None:
         recipe, self.done, planned = event["recipe"], event["done"], event["planned"]
         if recipe not in BASELINES:
-            between = f"{event['low'] * 100:.1f} – {event['high'] * 100:.1f}"
-            self.tiles[recipe] = Tile(
-                value=event["accuracy"], shown=percent(event["accuracy"]), below=between
-            )
+            score, between = event["score"], ends(self.metric, event["low"], event["high"])
+            shown = self._score.told(score)
+            self.tiles[recipe] = Tile(value=score, shown=shown, below=between)
             self.share = BEGUN + (TRAINED - BEGUN) * self.done / max(planned, 1)
             self._times.append((time.monotonic(), self.done))
             left = "; the last one is being trained" if self.done == planned - 1 else ""
@@ -83,20 +87,27 @@ class Course:
         return drawings.progress(Progress(says=self.says, share=self.share))
 
     @property
+    def _score(self) -> ScoreName:
+        return SCORES[self.metric]
+
+    @property
     def heat(self) -> Markup:
         """The heat map, as far as it is filled."""
-        names = boards.in_order(self.recipes)
-        drawn = boards.heat(names, self.tiles, MEASURES["accuracy"], live=True)
-        return Markup("<h4>Accuracy of the heads that are done</h4>{}").format(drawn)
+        names, measure = boards.in_order(self.recipes), MEASURES[KINDS[self.metric]][0]
+        drawn = boards.heat(names, self.tiles, measure, is_live=True)
+        title = f"{self._score.title} of the heads that are done"
+        return Markup("<h4>{}</h4>{}").format(title, drawn)
 
     @property
     def curve(self) -> Markup:
         """The validation curves of the heads heard of last, by name so that colours keep still."""
         if not self.curves:
             return Markup("")
-        curves = dict(sorted(self.curves.items()))
+        curves, name = dict(sorted(self.curves.items())), self._score
         if not self.epochs:  # heads that are solved at once have no course to draw
-            best = [(name, max(points.values())) for name, points in curves.items()]
-            return Markup("<h4>Validation accuracy, solved at once</h4>{}").format(bars(best))
-        drawn = live(curves, self.epochs)
-        return Markup("<h4>Validation accuracy, pass by pass</h4>{}").format(drawn)
+            best = [(recipe, max(points.values())) for recipe, points in curves.items()]
+            drawn = bars(best, shown=[name.told(score) for _, score in best])
+            says = "solved at once"
+        else:
+            drawn, says = live(curves, self.epochs, self.metric), "pass by pass"
+        return Markup("<h4>{}</h4>{}").format(f"{name.title} on development rows, {says}", drawn)

@@ -1,23 +1,22 @@
 """Step 1 of the tab Train: a file or a sample, and which of its columns is what."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from heads.errors import HeadsError
 from heads.interfaces import accounts, drawings
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.train_columns import ALL, column_menu, columns_of, labels_menus, menus_of
 from heads.parts.samples import SAMPLES
-from heads.pipeline.table import Columns, Data, Table, data_of, guess
+from heads.pipeline.table import Columns, Data, Table, data_of, guess, listed
 from heads.settings import limits
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "reads", "concurrency_limit": 2}
-OFFERED = ("sentiment", "intents", "pairs")  # those with one label a row
-NONE = ("none", "")
+FIELDS = 2 + ALL  # that say which data: as many as `chosen` takes
 HEADERS = {"auto": None, "names": True, "row": False}
 HINT = (
     "CSV, TSV, JSONL, JSON or Parquet: a row a text, with a column for its label. "
@@ -32,6 +31,9 @@ class Inputs:
     Attributes:
         held: The random id of the file, or the name of a sample; the file itself lies elsewhere.
         rows: How many rows are used.
+        form: What the labels are.
+        labels: The 0/1 columns, where they are that.
+        order: The classes from low to high, where a row has one.
     """
 
     held: gr.State
@@ -41,10 +43,18 @@ class Inputs:
     pair: gr.Dropdown
     split: gr.Dropdown
     first: gr.Dropdown
+    form: gr.Dropdown
+    labels: gr.Dropdown
+    order: gr.Textbox
 
     def all(self) -> list[Any]:
         """In the order of `chosen`."""
-        return [self.held, self.text, self.label, self.pair, self.split, self.first]
+        return [self.held, self.first, *self.menus()]
+
+    def menus(self) -> list[Any]:
+        """What reading a file sets."""
+        names = [self.text, self.label, self.pair, self.split]
+        return [*names, self.form, self.labels, self.order]
 
 
 def build(page: gr.Blocks) -> Inputs:
@@ -59,36 +69,33 @@ def build(page: gr.Blocks) -> Inputs:
             gr.Markdown("Or start with a sample:")
             with gr.Row():
                 buttons = {
-                    name: gr.Button(SAMPLES[name].title, size="sm", min_width=90)
-                    for name in OFFERED
+                    name: gr.Button(SAMPLES[name].title, size="sm", min_width=150)
+                    for name in SAMPLES
                 }
     view = gr.HTML("", elem_id="account", padding=False)
-    with gr.Row(visible=False, elem_id="columns") as row:
-        menus = [_menu(name) for name in ("Text", "Label", "Second text", "Split")]
-        first = gr.Dropdown(
-            [("find out", "auto"), ("names of columns", "names"), ("a row", "row")],
-            value="auto",
-            label="First line",
-            interactive=True,
-            min_width=130,
-        )
+    with gr.Column(visible=False, elem_id="columns") as area:
+        with gr.Row():
+            text, label, pair, split = map(column_menu, ("Text", "Label", "Second text", "Split"))
+            first = gr.Dropdown(
+                [("find out", "auto"), ("names of columns", "names"), ("a row", "row")],
+                value="auto",
+                label="First line",
+                interactive=True,
+                min_width=130,
+            )
+        form, labels, order = labels_menus()
     inputs = Inputs(
-        held=gr.State(""), rows=gr.State(0), text=menus[0], label=menus[1], pair=menus[2],
-        split=menus[3], first=first,
+        held=gr.State(""), rows=gr.State(0), text=text, label=label, pair=pair, split=split,
+        first=first, form=form, labels=labels, order=order,
     )  # fmt: skip
-    _wire(inputs, file, buttons, view, row)
+    _wire(inputs, file, buttons, view, area)
     return inputs
 
 
-def _menu(label: str) -> gr.Dropdown:
-    return gr.Dropdown([NONE], value="", label=label, interactive=True, min_width=130)
-
-
 def _wire(
-    inputs: Inputs, file: gr.File, buttons: dict[str, gr.Button], view: gr.HTML, row: gr.Row
+    inputs: Inputs, file: gr.File, buttons: dict[str, gr.Button], view: gr.HTML, area: gr.Column
 ) -> None:
-    menus = [inputs.text, inputs.label, inputs.pair, inputs.split]
-    shown = [view, row, inputs.rows, *menus]
+    shown = [view, area, inputs.rows, *inputs.menus()]
     file.upload(
         _uploaded, file, [file, inputs.held, inputs.first, *shown], **QUIET, **READS
     )  # fmt: skip
@@ -98,15 +105,21 @@ def _wire(
             None, [inputs.held, inputs.first, *shown], **QUIET, **READS,
         )  # fmt: skip
     inputs.first.input(_reread, [inputs.held, inputs.first], shown, **QUIET, **READS)
-    for menu in menus:
-        menu.input(_changed, inputs.all(), [view, inputs.rows], **QUIET, **READS)
+    account = [view, inputs.rows]
+    for menu in (inputs.text, inputs.pair, inputs.split, inputs.labels):
+        menu.input(_changed, inputs.all(), account, **QUIET, **READS)
+    inputs.order.blur(_changed, inputs.all(), account, **QUIET, **READS)
+    inputs.order.submit(_changed, inputs.all(), account, **QUIET, **READS)
+    several = [*account, *inputs.menus()]
+    inputs.label.input(_relabelled, inputs.all(), several, **QUIET, **READS)
+    inputs.form.input(_reformed, inputs.all(), several, **QUIET, **READS)
 
 
 def _uploaded(path: str | None) -> Iterator[list[Any]]:
     """Takes a file over at once: nothing of it stays where Gradio put it."""
     try:
         name = uploads.keep(path or "", limits())
-        busy = [drawings.busy("Reading the file"), *[gr.skip()] * 6]
+        busy = [drawings.busy("Reading the file"), *[gr.skip()] * (ALL + 2)]
         yield [None, name, "auto", *busy]
         yield [None, name, "auto", *_guessed(name)]
     except Exception as error:
@@ -126,11 +139,11 @@ def _guessed(name: str, header: bool | None = None) -> list[Any]:
     except Exception as error:
         return _failed(error, table)
     try:
-        data: Data | None = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
+        data: Data | None = data_of(table, limits(), name=uploads.path_of(name).stem)
         view = accounts.account(data)
     except Exception as error:
         data, view = None, _told(error, table, columns)
-    menus = _menus(table, columns)
+    menus = menus_of(table, columns)
     return [view, gr.update(visible=True), len(data.corpus) if data else 0, *menus]
 
 
@@ -141,43 +154,63 @@ def _told(error: Exception, table: Table, columns: Columns) -> Any:
     )
 
 
-def _menus(table: Table, columns: Columns) -> list[Any]:
-    names = [(name, name) for name in table.columns]
-    return [
-        gr.update(choices=names, value=columns.text),
-        gr.update(choices=names, value=columns.label),
-        gr.update(choices=[NONE, *names], value=columns.pair),
-        gr.update(choices=[NONE, *names], value=columns.split),
-    ]
-
-
 def _failed(error: Exception, table: Table | None = None) -> list[Any]:
     view = drawings.failure(sentence(error))
     if table is not None and table.columns:
         empty = Columns(text="", label="")
         view += accounts.preview(table.columns, table.rows[:5], empty)
-    return [view, gr.update(visible=False), 0, *[gr.skip()] * 4]
+    return [view, gr.update(visible=False), 0, *[gr.skip()] * ALL]
 
 
-def _changed(
-    name: str, text: str, label: str, pair: str, split: str, first: str
-) -> tuple[Any, int]:
+def _changed(*asked: Any) -> list[Any]:
     """The account once more, under other columns."""
     try:
-        found = chosen(name, text, label, pair, split, first)
-        return accounts.account(found), len(found.corpus)
-    except HeadsError as error:
-        return drawings.failure(str(error)), 0
+        found = chosen(*asked)
+        return [accounts.account(found), len(found.corpus)]
     except Exception as error:
-        return drawings.failure(sentence(error)), 0
+        return [drawings.failure(sentence(error)), 0]
 
 
-def chosen(name: str, text: str, label: str, pair: str, split: str, first: str) -> Data:
-    """The data as the user confirmed them.
+def _relabelled(*asked: Any) -> list[Any]:
+    """The same where another label column is chosen: what its labels are is guessed anew."""
+    name, first, *names, _, _, _ = asked
+    return _anew(name, first, names, "")
+
+
+def _reformed(*asked: Any) -> list[Any]:
+    """The same where the labels are said to be something else, which may need other columns."""
+    name, first, *names, form, _, _ = asked
+    return _anew(name, first, names, form)
+
+
+def _anew(name: str, first: str, names: Sequence[str | None], form: str) -> list[Any]:
+    """The account, the number of rows, and the menus as a form of labels needs them."""
+    try:
+        table = uploads.opened(name, limits(), HEADERS.get(first))
+        columns = columns_of(table, [one or "" for one in names], form)
+    except Exception as error:
+        return [drawings.failure(sentence(error)), 0, *[gr.skip()] * ALL]
+    menus = menus_of(table, columns, form)
+    try:
+        data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
+        return [accounts.account(data), len(data.corpus), *menus]
+    except Exception as error:
+        return [_told(error, table, columns), 0, *menus]
+
+
+def chosen(*asked: Any) -> Data:
+    """The data as the user confirmed them; takes the values of `Inputs.all`.
 
     Raises:
         HeadsError: There are none, or they cannot be used.
     """
+    name, first, *names, form, labels, order = asked
     table = uploads.opened(name, limits(), HEADERS.get(first))
-    columns = Columns(text=text or "", label=label or "", pair=pair or "", split=split or "")
+    now = accounts.said(
+        [one or "" for one in names], form or "one", tuple(labels or ()), listed(order or "")
+    )
+    columns = Columns(
+        text=now.text, label=now.label, pair=now.pair, split=now.split, labels=now.labels,
+        separator=now.separator or "", number=bool(now.number), order=now.order,
+    )  # fmt: skip
     return data_of(table, limits(), columns, name=uploads.path_of(name).stem)

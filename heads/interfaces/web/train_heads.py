@@ -1,38 +1,42 @@
 """Step 2 of the tab Train: which heads on which base model, and how they are compared."""
 
-import contextlib
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from heads.errors import DataError, HeadsError, RecipeError
 from heads.interfaces import accounts, drawings
 from heads.interfaces.boards import duration
 from heads.interfaces.web import models
 from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.train_plan import (
+    FORM,
+    OWN,
+    PUBLIC_SECONDS,
+    TITLES,
+    Plan,
+    expected_seconds,
+)
 from heads.parts.menu import menu, resolve
 from heads.parts.models import BUNDLED
-from heads.pipeline.grid.units import GRIDS
-from heads.pipeline.runs.folder import all_runs
-from heads.settings import Contest, Limits, limits
+from heads.parts.order import JOINT, SOFTMAX
+from heads.pipeline.grid.units import GRIDS, LAYERS
+from heads.pipeline.objective import ORDINAL, OVR
+from heads.pipeline.runs.choosing import FEATURES, SIAMESE
+from heads.settings import Contest, limits
 
-OWN = "own"
 FIRST = ("mean+linear", "cls+linear", "mean+mlp")
-PUBLIC_SECONDS = 120
 COLUMNS = 3  # of controls side by side
-FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
-TITLES = {
-    "seeds": "How many times",
-    "held_out": "Rows that are scored",
-    "development": "Rows that settings are chosen on",
-    "per_class": "Few rows a class",
-    "class_weights": "Weigh classes alike",
-    "curve": "Learning curve",
-    "budget_seconds": "Time allowed, in seconds",
-    "seed": "Seed",
-}
+WAYS = [
+    ("as one sequence (joint)", JOINT),
+    ("each by itself (siamese)", SIAMESE),
+    ("each by itself, put together in 7 ways", FEATURES),
+]
+LOSSES = [
+    ("softmax", SOFTMAX),
+    ("one versus the rest", OVR),
+    ("ordinal (classes in order)", ORDINAL),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,74 +51,13 @@ class Inputs:
     grid: gr.Radio
     own: gr.Dropdown
     seeds: gr.Slider
+    pairs: gr.CheckboxGroup
+    losses: gr.CheckboxGroup
     form: list[Any]
 
     def all(self) -> list[Any]:
         """In the order of `Plan.of`."""
-        return [self.model, self.grid, self.own, self.seeds, *self.form]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What the inputs of step 2 say.
-
-    Attributes:
-        model: The id of the base model.
-        grid: small or full, where no recipes are named.
-        recipes: The recipes of the user's own choice.
-        contest: How they are compared.
-    """
-
-    model: str
-    grid: str
-    recipes: tuple[str, ...]
-    contest: Contest
-
-    @classmethod
-    def of(cls, model: Any, grid: Any, own: Any, seeds: Any, *form: Any) -> "Plan":
-        """Reads and checks the values of the inputs.
-
-        Raises:
-            RecipeError: Nothing is chosen.
-            DataError: A setting is not within its range.
-        """
-        recipes = tuple(own or ()) if grid == OWN else ()
-        if grid == OWN and not recipes:
-            raise RecipeError("No head is chosen.", "Choose at least two to compare.")
-        values = {field.name: value for field, value in zip(FORM, form, strict=True)}
-        contest = contest_of(values | {"seeds": seeds}, limits())
-        name = "small" if grid == OWN else str(grid)
-        return cls(model=str(model or BUNDLED), grid=name, recipes=recipes, contest=contest)
-
-    @property
-    def heads(self) -> int:
-        """How many heads that are."""
-        poolings, tops = GRIDS.get(self.grid, ((), ()))
-        return len(set(self.recipes)) or len(poolings) * len(tops)
-
-
-def contest_of(values: dict[str, Any], here: Limits) -> Contest:
-    """The settings of a contest, each within the range that it states.
-
-    Raises:
-        DataError: One is not.
-    """
-    checked: dict[str, Any] = {}
-    for field in fields(Contest):
-        value, kind = values[field.name], type(field.default)
-        low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
-        title = TITLES.get(field.name, field.name)
-        if kind is bool:
-            checked[field.name] = value is True
-            continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not low <= value <= high:
-            raise DataError(f"'{title}' must be between {low} and {high:,}.", "Change it.")
-        checked[field.name] = kind(value)
-    if here.public:
-        asked = checked["budget_seconds"] or PUBLIC_SECONDS
-        checked["budget_seconds"] = min(asked, PUBLIC_SECONDS)
-    return Contest(**checked)
+        return [self.model, self.grid, self.own, self.seeds, self.pairs, self.losses, *self.form]
 
 
 def build(rows: gr.State) -> Inputs:
@@ -143,15 +86,44 @@ def build(rows: gr.State) -> Inputs:
                 interactive=True,
                 visible=False,
             )
+    pairs, losses = _ways()
     form = _form()
-    inputs = Inputs(model=model, grid=grid, own=own, seeds=seeds, form=form)
-    says = gr.HTML(_planned(0, BUNDLED, "small", list(FIRST), 3, *_defaults()), padding=False)
+    inputs = Inputs(
+        model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
+    )
+    says = gr.HTML(
+        _planned(0, BUNDLED, "small", list(FIRST), 3, [JOINT], [SOFTMAX], *_defaults()),
+        padding=False,
+    )
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     grid.input(lambda grid: gr.update(visible=grid == OWN), grid, own, queue=False, **quiet)
     asked = [rows, *inputs.all()]
     changes = [grid.input, own.input, seeds.release, seeds.input, model.input, rows.change]
+    changes += [pairs.input, losses.input]
     gr.on(changes, _planned, asked, says, trigger_mode="always_last", **quiet)
     return inputs
+
+
+def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
+    """How two texts enter, and what one class a row is learned by."""
+    with gr.Row():
+        pairs = gr.CheckboxGroup(
+            WAYS,
+            value=[JOINT],
+            label="Two texts a row enter",
+            info="Each way is a cell of its own. Only for data with second texts.",
+            min_width=280,
+            elem_id="ways",
+        )
+        losses = gr.CheckboxGroup(
+            LOSSES,
+            value=[SOFTMAX],
+            label="One class a row is learned by",
+            info="Each loss is a cell of its own. Several labels or numbers decide for themselves.",
+            min_width=280,
+            elem_id="losses",
+        )
+    return pairs, losses
 
 
 def _form() -> list[Any]:
@@ -175,7 +147,7 @@ def _grids() -> list[tuple[str, str]]:
         (f"{title}: {len(GRIDS[name][0]) * len(GRIDS[name][1])} heads", name)
         for title, name in names
     ]
-    return [*counted, ("My own choice", OWN)]
+    return [*counted, ("Layer by layer, one linear layer on each", LAYERS), ("My own choice", OWN)]
 
 
 def _recipes() -> list[str]:
@@ -225,21 +197,3 @@ def _planned(rows: int, *inputs: Any) -> Any:
     if limits().public:
         parts.append(f"After {plan.contest.budget_seconds} seconds what is done is kept.")
     return accounts.remark(" ".join(parts))
-
-
-def expected_seconds(plan: Plan, rows: int) -> float:
-    """How long it may take, going by runs on the same base model here; 0 if there are none.
-
-    Reading grows with the rows, and so does training, with the number of heads besides.
-    """
-    for run in all_runs()[:20]:
-        with contextlib.suppress(HeadsError, KeyError, TypeError):  # a broken run tells nothing
-            facts, end = run.read("run.json"), run.read("end.json") or {}
-            read = (run.read("facts.json") or {}).get("forward_seconds")
-            if facts["model"] != plan.model or end.get("state") != "finished" or not read:
-                continue
-            before = max(facts["account"]["rows"], 1)
-            heads = len(facts["recipes"]) * facts["contest"]["seeds"]
-            learning = max(0.0, end["seconds"] - read) / heads * plan.heads * plan.contest.seeds
-            return (read + learning) * rows / before
-    return 0.0

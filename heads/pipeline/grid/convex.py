@@ -3,10 +3,11 @@
 One matrix of standardised vectors serves every problem. Problems differ in the rows that count,
 in C, and in the gain that every number of the vectors gets once more: 1, or its deviation, which
 is the same as not standardising.
-Legend: k problems, n rows, w width, c classes.
+Legend: k problems, n rows, w width, c outputs.
 
 Source: L-BFGS (Liu and Nocedal 1989), a step that halves until it is good enough (Armijo 1966);
-the objective is scikit-learn's LogisticRegression, C · Σ loss + ½ ‖W‖².
+the objective is scikit-learn's LogisticRegression, C · Σ loss + ½ ‖W‖². With one sigmoid a class
+that is its OneVsRestClassifier; with half the squared error its Ridge, alpha = 1 / C.
 """
 
 from collections.abc import Callable
@@ -15,35 +16,42 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.pipeline.objective import Objective
+
 AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
 MEMORY = 10
 NEAR = 1e-3  # of the first gradient: what is left of it then moves no answer
 HALVINGS = 12
 ENOUGH = 1e-4  # of the slope at which a step must make the objective fall
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
+Function = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problems:
-    """k logistic regressions on the same rows.
+    """k regressions on the same rows.
 
     Attributes:
         vectors: (n, w), standardised; for heads without a bias only scaled.
-        targets: (n,).
+        targets: (n,) or (n, c).
+        objective: What is to be learned of them.
         weights: (n, k), how much each row counts in each problem.
         strength: (k,), C.
         gain: (k, w), what each number of the vectors is multiplied by in each problem.
         bias: Whether there is one; it is never penalised.
-        classes: c.
     """
 
     vectors: Tensor
     targets: Tensor
+    objective: Objective
     weights: Tensor
     strength: Tensor
     gain: Tensor
     bias: bool
-    classes: int
+
+    @property
+    def classes(self) -> int:
+        """c, how many outputs there are."""
+        return self.objective.outputs
 
 
 def solve(
@@ -71,7 +79,7 @@ def solve(
     return found[..., :-1] * problems.gain[:, None], found[..., -1]
 
 
-def _objective(problems: Problems, check: Callable[[], None]) -> Objective:
+def _objective(problems: Problems, check: Callable[[], None]) -> Function:
     """The mean loss and penalty of each problem, and its gradient."""
     k, classes = len(problems.strength), problems.classes
     totals = problems.weights.sum(dim=0)  # (k,)
@@ -96,10 +104,9 @@ def _objective(problems: Problems, check: Callable[[], None]) -> Objective:
         for vectors, targets, counts in parts:
             check()
             logits = (vectors @ folded.T).view(-1, k, classes)  # one product for all problems
-            logs = (logits + bias if problems.bias else logits).log_softmax(dim=-1)
-            own = targets[:, None, None].expand(-1, k, 1)
-            value = value - (logs.gather(2, own).squeeze(2) * counts).sum(dim=0)
-            slopes = logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
+            logits = logits + bias if problems.bias else logits
+            losses, slopes = _slopes(problems.objective, logits, targets)
+            value = value + (losses * counts).sum(dim=0)
             slopes *= counts[..., None]  # (n, k, c)
             raw += slopes.flatten(1).T @ vectors
             if problems.bias:
@@ -110,7 +117,17 @@ def _objective(problems: Problems, check: Callable[[], None]) -> Objective:
     return objective
 
 
-def minimise(objective: Objective, start: Tensor, iterations: int) -> Tensor:
+def _slopes(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of each row in each problem (n, k), and its gradient by the logits (n, k, c)."""
+    if not objective.is_plain:
+        return objective.slopes(logits, targets[:, None])
+    logs = logits.log_softmax(dim=-1)
+    own = targets[:, None, None].expand(-1, logs.shape[1], 1)
+    losses = -logs.gather(2, own).squeeze(2)
+    return losses, logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
+
+
+def minimise(objective: Function, start: Tensor, iterations: int) -> Tensor:
     """Minimises k smooth convex functions at once, (k, p) to (k, p)."""
     point = start
     value, gradient = objective(torch.zeros_like(start))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.stack import Stack
@@ -118,11 +117,10 @@ def _order(rows: Tensor, dice: torch.Generator, length: int) -> Tensor:
 
 
 def _loss(logits: Tensor, lesson: Lesson, batch: Tensor) -> Tensor:
-    """The sum over copies of each one's weighted mean cross-entropy."""
-    targets = lesson.targets[batch].expand(logits.shape[:-1])
-    losses = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
+    """The sum over copies of each one's weighted mean loss."""
+    losses = lesson.objective.rows(logits, lesson.targets[batch])
     weights = lesson.weights[batch]
-    weighted = (losses.view(targets.shape) * weights).sum(-1) / weights.sum(-1)
+    weighted = (losses * weights).sum(-1) / weights.sum(-1)
     return weighted.sum(-1).mean()  # over copies, then over samples of dropout if there are
 
 

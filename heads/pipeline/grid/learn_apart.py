@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
@@ -43,7 +42,7 @@ class Apart:
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
-        return best(tried).settings
+        return best(tried, lesson).settings
 
     def learn(
         self,
@@ -102,7 +101,7 @@ class Apart:
                         continue
                     with dice[place].rolling():
                         logits = module.train()(states)
-                    _loss(logits[..., places, :], lesson.targets[members], counted).backward()
+                    _loss(logits[..., places, :], lesson, members, counted).backward()
                     pending[place] += float((counted > 0).sum())
                     # A step is taken when about as many rows have been seen as a block holds.
                     if pending[place] >= BLOCK / 2 or done % len(blocks) == 0:
@@ -154,11 +153,10 @@ def _step(optimizer: torch.optim.Optimizer, rate: float) -> None:
     optimizer.zero_grad()
 
 
-def _loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """The weighted cross-entropy of the rows of a block that count, over what a block holds."""
-    targets = targets.expand(logits.shape[:-1])
-    losses = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
-    return (losses.view(targets.shape) * weights).sum(-1).mean() / BLOCK
+def _loss(logits: Tensor, lesson: Lesson, rows: Tensor, weights: Tensor) -> Tensor:
+    """The weighted loss of the rows of a block that count, over what a block holds."""
+    losses = lesson.objective.rows(logits, lesson.targets[rows])
+    return (losses * weights).sum(-1).mean() / BLOCK
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.learner import (
     Chosen,
@@ -22,6 +22,7 @@ from heads.pipeline.grid.lesson import Lesson, scaling
 from heads.pipeline.grid.splits import Splits
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
+OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time
 NEIGHBOURS = (0.3, 3.0)  # times the best of those
 SEARCH_STEPS, FINAL_STEPS = 25, 300
 Solution = tuple[Tensor, Tensor]  # weights (k, c, w), biases (k, c)
@@ -41,20 +42,21 @@ class Convex:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         fixed = dict(self.order.recipe.options).get("C")
-        strengths = (float(fixed),) if fixed else STRENGTHS
+        tried = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
+        strengths = (float(fixed),) if fixed else tried
         ways = (True,) if "C" in self.order.head.options else (True, False)
         options = [{"standardise": way, "C": C} for way in ways for C in strengths]
         tried, solved = yield from self._try(lesson, splits, options)
         if fixed:
-            return best(tried).settings
+            return best(tried, lesson).settings
         # And now between the neighbours, beginning at the one that was best.
-        found = best(tried)
+        found = best(tried, lesson)
         at = tried.index(found)
         begin = [one[at].expand(len(NEIGHBOURS), *one[at].shape) for one in solved]
         near = dict(options[at])
         around = [{**near, "C": round(near["C"] * step, 6)} for step in NEIGHBOURS]
         more, _ = yield from self._try(lesson, splits, around, (begin[0], begin[1]))
-        return best([*tried, *more]).settings
+        return best([*tried, *more], lesson).settings
 
     def _try(
         self,
@@ -68,8 +70,8 @@ class Convex:
         vectors = lesson.of(splits.development)
         tried = []
         for option, state in zip(options, states, strict=True):
-            right, loss = judged(_linear(state, vectors), lesson, splits.development)
-            tried.append(Tried(settings=option, epoch=0, accuracy=right, loss=loss))
+            score, loss = judged(_linear(state, vectors), lesson, splits.development)
+            tried.append(Tried(settings=option, epoch=0, score=score, loss=loss))
             yield tried[-1]
         return tried, solved
 
@@ -82,13 +84,21 @@ class Convex:
         seeds: Sequence[int],
     ) -> list[Learned]:
         # Nothing is drawn at random: seeds that learn from the same rows learn the same.
-        alike = all(own is rows[0] or torch.equal(own, rows[0]) for own in rows)
-        different = rows[:1] if alike else rows
-        states, _ = self._solved(lesson, [dict(chosen)] * len(different), different, FINAL_STEPS)
-        states = states * len(rows) if alike else states
+        different: list[Tensor] = []
+        places = []
+        for own in rows:
+            known = (n for n, one in enumerate(different) if own is one or torch.equal(own, one))
+            place = next(known, len(different))
+            different += [own] * (place == len(different))
+            places.append(place)
+        # A second set of rows is most often the first one less a few: begin where that ended.
+        first = different[:1] if len(different) == 2 else different
+        states, solved = self._solved(lesson, [chosen] * len(first), first, FINAL_STEPS)
+        if len(first) < len(different):
+            states += self._solved(lesson, [chosen], different[1:], FINAL_STEPS, solved)[0]
         return [
-            Learned(logits=_linear(state, lesson.of(own)), state=state)
-            for state, own in zip(states, asked, strict=True)
+            Learned(logits=_linear(states[place], lesson.of(own)), state=states[place])
+            for place, own in zip(places, asked, strict=True)
         ]
 
     def _solved(
@@ -114,15 +124,16 @@ class Convex:
             deviation = torch.where(each > 0, 1 / each.clamp_min(1e-12), 0.0)
             whole = 1 / deviation.mean().clamp_min(1e-12)
             gains.append(spread * (each if option["standardise"] else whole))
-        twice = 0.5 if lesson.classes == 2 else 1.0  # C means what it means in scikit-learn
+        # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
+        twice = 0.5 if lesson.classes == 2 and not lesson.objective.by_class else 1.0
         problems = convex.Problems(
             vectors=(lesson.of(union) - scale.shift) * scale.gain,
             targets=lesson.targets[union],
+            objective=lesson.objective,
             weights=weights[union],
             strength=torch.tensor([option["C"] * twice for option in options]),
             gain=torch.stack(gains),
             bias=bias,
-            classes=lesson.classes,
         )
         weight, biases = convex.solve(
             problems, iterations=iterations, check=lesson.check, start=start

@@ -53,7 +53,7 @@ class Descent:
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
-        return best(tried).settings
+        return best(tried, lesson).settings
 
     def learn(
         self,
@@ -124,9 +124,9 @@ def points(
 ) -> Iterator[Tried]:
     """What each choice came to on some rows after an epoch, from its logits (n, c)."""
     for choice, logits in zip(choices, answers, strict=True):
-        right, loss = judged(logits, lesson, rows)
+        score, loss = judged(logits, lesson, rows)
         settings = plain(replace(choice, epochs=epoch))
-        yield Tried(settings=settings, epoch=epoch, accuracy=right, loss=loss)
+        yield Tried(settings=settings, epoch=epoch, score=score, loss=loss)
 
 
 def plain(choice: descent.Choice) -> Chosen:

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
-from heads.parts.menu import Order
+from heads.parts.order import Order
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learner import Chosen, Learned, Tried, best, judged
 from heads.pipeline.grid.lesson import Lesson
@@ -46,10 +45,10 @@ class Solved:
             lesson.check()
             rows, asked = [splits.search], [splits.development]
             logits = self.learn(lesson, option, rows, asked, [0])[0].logits
-            right, loss = judged(logits, lesson, splits.development)
-            tried.append(Tried(settings=option, epoch=0, accuracy=right, loss=loss))
+            score, loss = judged(logits, lesson, splits.development)
+            tried.append(Tried(settings=option, epoch=0, score=score, loss=loss))
             yield tried[-1]
-        return best(tried).settings
+        return best(tried, lesson).settings
 
     def learn(
         self,
@@ -69,9 +68,12 @@ class Solved:
             solve: Any = self.order.head.solve
             options = {**self.order.head_options, **chosen}
             known = inspect.signature(solve).parameters
-            goals = one_hot(lesson.targets[own], lesson.classes).float()
+            goals = lesson.objective.goals(lesson.targets[own])
+            if lesson.objective.kind == "number":
+                goals = (goals + 1) / 2  # a solver's 0 and 1 are −1 and +1
             given = {name: value for name, value in options.items() if name in known}
-            solve(chain, lesson.of(own), goals, many=False, **given)
+            many = lesson.objective.kind == "many"
+            solve(chain, lesson.of(own), goals, many=many, **given)
             logits = []
             for part in lesson.of(others).split(AT_ONCE):
                 lesson.check()

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from heads.parts.blocks import Repeat
 from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
+from heads.pipeline.measure.calibration import thresholds
+from heads.pipeline.metrics import spearman
 from heads.recipe import Value
 
 Chosen = Mapping[str, Value]
@@ -29,13 +30,14 @@ class Tried:
     Attributes:
         settings: What is tried, as plain values.
         epoch: After that many passes; 0 where there are none.
-        accuracy: On the development rows.
-        loss: The mean cross-entropy there.
+        score: On the development rows: the accuracy, the micro-F1 with thresholds chosen
+            there, or Spearman's correlation.
+        loss: The mean loss there.
     """
 
     settings: Chosen
     epoch: int
-    accuracy: float
+    score: float
     loss: float
 
 
@@ -67,17 +69,28 @@ class Learner(Protocol):
 
 
 def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy; weighted as the rows are in learning."""
+    """The score and the mean loss; weighted as the rows are in learning."""
     targets, weights = lesson.targets[rows], lesson.weights[rows]
+    losses, total = lesson.objective.rows(logits, targets), weights.sum()
+    loss = float((losses * weights).sum() / total)
+    if lesson.objective.kind == "number":
+        return spearman(logits[:, 0], targets), loss
+    if lesson.objective.kind == "many":
+        given = logits > thresholds(logits, targets)
+        sizes = given.sum() + targets.sum()
+        return float(2 * (given * targets).sum() / sizes.clamp_min(1)), loss
     right = (logits.argmax(dim=1) == targets).float()
-    losses = cross_entropy(logits, targets, reduction="none")
-    total = weights.sum()
-    return float((right * weights).sum() / total), float((losses * weights).sum() / total)
+    return float((right * weights).sum() / total), loss
 
 
-def best(tried: Sequence[Tried]) -> Tried:
-    """The highest accuracy; of equals the lowest loss."""
-    return max(tried, key=lambda item: (item.accuracy, -item.loss))
+def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:
+    """The highest score, of equals the lowest loss; of numbers the lowest loss.
+
+    A correlation does not see the scale: by it, numbers that hardly leave their mean would do.
+    """
+    if lesson.objective.kind == "number":
+        return min(tried, key=lambda item: item.loss)
+    return max(tried, key=lambda item: (item.score, -item.loss))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What every unit of the grid learns from: vectors, classes and weights of the rows."""
+"""What every unit of the grid learns from: vectors, labels and weights of the rows."""
 
 import threading
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates
 
 
@@ -21,8 +22,8 @@ class Lesson:
     Attributes:
         vectors: (u, w), one a different text; empty where the reading is learned.
         index: (n,), the number of each row's text.
-        targets: (n,), the class of each row.
-        classes: c.
+        targets: (n,), the class of each row, or its number; (n, c) 1 at its labels, else 0.
+        objective: What is to be learned of them.
         weights: (n,), how much each row counts; 1 if all count alike.
         stop: Set when the work is to end.
         states: The states of all tokens, where the reading is learned.
@@ -31,10 +32,15 @@ class Lesson:
     vectors: Tensor
     index: Tensor
     targets: Tensor
-    classes: int
+    objective: Objective
     weights: Tensor
     stop: threading.Event
     states: TokenStates | None = None
+
+    @property
+    def classes(self) -> int:
+        """c, how many outputs a head has."""
+        return self.objective.outputs
 
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""

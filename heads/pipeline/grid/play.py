@@ -13,15 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from heads.errors import HeadsError
-from heads.pipeline.extraction import Features
 from heads.pipeline.grid.learner import Chosen, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson, Stopped, class_weights
 from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.teach import Teaching, teaching, without
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.outcomes import Task
+from heads.pipeline.measure.calibration import thresholds
+from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates
+from heads.pipeline.vectors import Read
 from heads.settings import Contest
 
 Tell = Callable[[object], None]
@@ -45,6 +49,7 @@ class Played:
         chosen: The settings that were best on the development rows.
         tried: All that was tried, in order.
         learned: For each seed the head, with its logits on that seed's test rows.
+        outcome: What it said of those rows; of one class a row, logits for the softmax.
         rows: How many rows each of them learned from.
         seconds: How long it took, on one core.
     """
@@ -53,6 +58,7 @@ class Played:
     chosen: Chosen
     tried: tuple[Tried, ...]
     learned: tuple[Learned, ...]
+    outcome: Outcome
     rows: int
     seconds: float
 
@@ -70,14 +76,14 @@ class Board:
     """What is played on: features, classes and splits, the same for every unit.
 
     Attributes:
-        features: The base model's features of all rows.
+        read: What the base model made of all rows.
         task: The class and the text of each row.
         splits: Who learns from what.
         contest: The settings.
         states: The states of all tokens, where a reading is learned.
     """
 
-    features: Features
+    read: Read
     task: Task
     splits: Splits
     contest: Contest
@@ -87,13 +93,14 @@ class Board:
         """The rows under one reading."""
         targets, classes = self.task.targets, len(self.task.classes)
         weights = torch.ones(len(targets))
-        if self.contest.class_weights:
+        if self.contest.class_weights and self.task.kind == "one":
             weights = class_weights(targets, self.splits.train[0], classes)
+        vectors, index = self.read.vectors(reading)
         return Lesson(
-            vectors=self.features.matrix(reading) if reading else torch.empty(0, 0),
-            index=self.features.index,
+            vectors=vectors,
+            index=index,
             targets=targets,
-            classes=classes,
+            objective=Objective(kind=self.task.kind, outputs=classes),
             weights=weights,
             stop=stop,
             states=None if reading else self.states,
@@ -120,7 +127,8 @@ def unit_job(unit: Unit, board: Board) -> Job:
 
     def work(lesson: Lesson, tell: Tell) -> Played:
         begun, splits = time.perf_counter(), board.splits
-        search, tried = unit.learner.search(lesson, splits), []
+        taught = teaching(unit, lesson, splits, board.contest)
+        search, tried = taught.search(splits), []
         while True:
             try:
                 tried.append(next(search))
@@ -128,17 +136,49 @@ def unit_job(unit: Unit, board: Board) -> Job:
                 chosen: Chosen = end.value
                 break
             tell(Trying(name=unit.name, point=tried[-1]))
-        learned = unit.learner.learn(lesson, chosen, splits.train, splits.test, seeds_of(board))
+        is_held = board.task.kind != "number"
+        learned, outcome = learned_from(taught, chosen, board, splits.train, is_held=is_held)
         return Played(
             unit=unit,
             chosen=chosen,
             tried=tuple(tried),
-            learned=tuple(learned),
+            learned=learned,
+            outcome=outcome,
             rows=len(splits.train[0]),
             seconds=time.perf_counter() - begun,
         )
 
     return Job(name=unit.name, reading=unit.reading, work=work)
+
+
+def learned_from(
+    taught: Teaching, chosen: Chosen, board: Board, train: Sequence[Tensor], *, is_held: bool
+) -> tuple[tuple[Learned, ...], Outcome]:
+    """The heads of all seeds, and what they said of the tested rows.
+
+    Args:
+        train: For each seed the rows that it learns from.
+        is_held: Whether one more learns without the development rows, to answer those: how
+            sure it is on rows that it has not seen, and from which logit it gives a label.
+    """
+    splits, seeds, held = board.splits, seeds_of(board), None
+    rows, asked = list(train), list(splits.test)
+    if is_held:
+        rows, asked = [*rows, without(train[0], splits.development)], [*asked, splits.development]
+        seeds = [*seeds, seeds[0]]
+    found = taught.learn(chosen, rows, asked, seeds)
+    learned = tuple(found[: len(train)])
+    if is_held:
+        held = (taught.competing(found[-1].logits), splits.development)
+    many = board.task.kind == "many"
+    outcome = Outcome(
+        name=taught.unit.name,
+        rows=splits.test,
+        logits=tuple(taught.competing(one.logits) for one in learned),
+        thresholds=thresholds(held[0], board.task.targets[held[1]]) if held and many else None,
+        held=held,
+    )
+    return learned, outcome
 
 
 def seeds_of(board: Board) -> list[int]:

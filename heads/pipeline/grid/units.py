@@ -7,9 +7,11 @@ from functools import partial
 from torch import nn
 
 from heads.errors import LimitError, RecipeError
-from heads.parts.menu import Order, resolve
+from heads.parts.menu import resolve
+from heads.parts.order import Order
 from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Kind
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
@@ -17,11 +19,13 @@ from heads.pipeline.grid.learn_descent import Descent
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Learner, first_of
 from heads.pipeline.grid.stack import can_stack
+from heads.pipeline.notation import last_linear
 from heads.recipe import Recipe
 from heads.settings import Limits
 
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.
 LINEAR = ("linear", "gpt2", "logistic")
+LAYERS = "layers"
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -39,11 +43,15 @@ class Unit:
         order: Its recipe.
         learner: How its head is learned.
         parameters: How many numbers that are.
+        last: The name of its last linear layer, as the learned tensors have it.
+        biased: Whether that layer has a bias.
     """
 
     order: Order
     learner: Learner
     parameters: int
+    last: str
+    biased: bool
 
     @property
     def reading(self) -> str:
@@ -57,14 +65,23 @@ class Unit:
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
-    """The recipes of a grid by name: small or full.
+    """The recipes of a grid by name: small, full, or layers, each layer under one linear layer.
+
+    Args:
+        grid: Behind `layers:` may stand another pooling than mean.
 
     Raises:
         RecipeError: There is no such grid.
     """
+    name, _, reader = grid.partition(":")
+    if name == LAYERS:
+        reader = resolve(f"{reader or 'mean'}+linear").pooling.name
+        return [f"{reader}@{layer}+linear" for layer in range(backbone.layers)] + [
+            f"{reader}+linear"
+        ]
     if grid not in GRIDS:
         raise RecipeError(
-            f"There is no grid called '{grid[:40]}'.", f"There are: {', '.join(GRIDS)}."
+            f"There is no grid called '{grid[:40]}'.", f"There are: {', '.join(GRIDS)}, {LAYERS}."
         )
     readings, tops = GRIDS[grid]
     middle = max(1, backbone.layers // 2)
@@ -73,9 +90,17 @@ def recipes_of(grid: str, backbone: Backbone) -> list[str]:
 
 
 def units(
-    recipes: Sequence[Recipe | str], backbone: Backbone, classes: int, limits: Limits
+    recipes: Sequence[Recipe | str],
+    backbone: Backbone,
+    classes: int,
+    limits: Limits,
+    kind: Kind = "one",
 ) -> list[Unit]:
     """The cells of these recipes, each once, those of one reading side by side.
+
+    Args:
+        classes: How many outputs a head has.
+        kind: Of the labels.
 
     Raises:
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
@@ -89,18 +114,21 @@ def units(
             f"{len(orders)} recipes are chosen; this place trains at most {limits.cells} at once."
         )
         raise LimitError(what, "Take some away.")
-    found = [_unit(order, backbone, classes, limits) for order in orders.values()]
+    found = [_unit(order, backbone, classes, limits, kind) for order in orders.values()]
     readings = list(dict.fromkeys(unit.order.reading for unit in found))
     return sorted(found, key=lambda unit: readings.index(unit.order.reading))
 
 
-def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits) -> Unit:
+def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits, kind: Kind) -> Unit:
     with Dice().rolling():  # its random weights are not used
-        module = assemble(order.recipe, backbone, classes, many=False, limits=limits)
+        module = assemble(order.recipe, backbone, classes, kind=kind, limits=limits)
+    learner, last = _learner(order, backbone, module, classes), last_linear(module.head)
     return Unit(
         order=order,
-        learner=_learner(order, backbone, module, classes),
+        learner=learner,
         parameters=sum(tensor.numel() for tensor in module.parameters()),
+        last=f"head.{last}" if isinstance(learner, Apart) else last,
+        biased=f"{last}.bias" in module.head.state_dict(),
     )
 
 
@@ -109,8 +137,11 @@ def _head(order: Order, backbone: Backbone, width: int, classes: int) -> nn.Sequ
 
 
 def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -> Learner:
-    width = module.reader.width
+    width = module.width
     if order.needs_states or not (order.head.solve or can_stack(module.head)):
+        if order.pair:
+            what = f"{order.head.name} has layers that are learned from one sequence of tokens."
+            raise RecipeError(what, f"Take pair={order.pair} away.")
         return Apart(make=partial(Assembly, order, backbone, classes))
     first = first_of(module.head)
     if order.head.name in LINEAR and "dropout" not in dict(order.recipe.options):

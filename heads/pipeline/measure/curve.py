@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from heads.pipeline.measure.judgement import points
 from heads.pipeline.measure.paired import Difference
+from heads.pipeline.measure.scores import SCORES, Metric
 
 SHARES = (0.25, 0.5, 1.0)
 FLAT = 0.005  # less than half a point from a half to all rows is hardly growth
@@ -18,26 +19,27 @@ class Stage:
 
     Attributes:
         rows: How many training rows.
-        accuracies: Of every cell, by its name.
+        scores: Of every cell, by its name.
         best: The head in the lead.
         to_best: The other cells less that one.
     """
 
     rows: int
-    accuracies: Mapping[str, float]
+    scores: Mapping[str, float]
     best: str
     to_best: tuple[Difference, ...]
 
 
 def subsets(
-    targets: Sequence[int], rows: Sequence[int], *, seed: int, shares: Sequence[float] = SHARES
+    strata: Sequence[int], rows: Sequence[int], *, seed: int, shares: Sequence[float] = SHARES
 ) -> tuple[list[int], ...]:
     """Parts of the training rows, each within the next, every class in proportion.
 
     A class keeps at least one row in every part.
 
     Args:
-        targets: The number of the class of every row of the corpus.
+        strata: For every row of the corpus the number of its class, or of what stands for it
+            (`strata` of the outcomes).
         rows: The training rows.
 
     Returns:
@@ -45,24 +47,24 @@ def subsets(
     """
     shuffled = list(rows)
     random.Random(seed).shuffle(shuffled)
-    sizes = Counter(targets[row] for row in shuffled)
+    sizes = Counter(strata[row] for row in shuffled)
     seen: Counter[int] = Counter()
     place: dict[int, float] = {}
     for row in shuffled:
         # The middle of the row's stretch of its class, from 0 to 1; the first is always in.
-        rank = seen[targets[row]]
-        place[row] = (rank + 0.5) / sizes[targets[row]] if rank else 0.0
-        seen[targets[row]] += 1
+        rank = seen[strata[row]]
+        place[row] = (rank + 0.5) / sizes[strata[row]] if rank else 0.0
+        seen[strata[row]] += 1
     return tuple(sorted(row for row in shuffled if place[row] < share) for share in shares)
 
 
-def curve_says(stages: Sequence[Stage]) -> str:
+def curve_says(stages: Sequence[Stage], metric: Metric = "accuracy") -> str:
     """Whether more rows would change the choice, in a sentence or two; sizes ascend."""
-    return f"{_choice(stages)} {_growth(stages)}".strip()
+    return f"{_choice(stages)} {_growth(stages, SCORES[metric].noun)}".strip()
 
 
 def _choice(stages: Sequence[Stage]) -> str:
-    if len(stages[-1].accuracies) == 1:
+    if len(stages[-1].scores) == 1:
         return f"`{stages[-1].best}` is the only head."
     leaders = [stage.best for stage in stages]
     sizes = [f"{stage.rows:,}" for stage in stages]
@@ -80,15 +82,15 @@ def _choice(stages: Sequence[Stage]) -> str:
     return f"The lead changes ({told}), but not by more than chance: any of them will do."
 
 
-def _growth(stages: Sequence[Stage]) -> str:
+def _growth(stages: Sequence[Stage], score: str) -> str:
     if len(stages) < 2:
         return ""
     before, after = stages[-2], stages[-1]
     best = after.best
-    if best not in before.accuracies:
+    if best not in before.scores:
         return ""
-    gain = after.accuracies[best] - before.accuracies[best]
+    gain = after.scores[best] - before.scores[best]
     sizes = f"from {before.rows:,} to {after.rows:,} rows"
     if gain > FLAT:
-        return f"Its accuracy still grew by {points(gain)} {sizes}: more rows may help."
-    return f"Its accuracy hardly grew {sizes}."
+        return f"Its {score} still grew by {points(gain)} {sizes}: more rows may help."
+    return f"Its {score} hardly grew {sizes}."

@@ -1,6 +1,7 @@
 """Instant estimates: which features suit a task, before any head is trained on them.
 
-Legend: n rows, w width, c classes; `features` (n, w); `targets` (n,), numbers of classes.
+Legend: n rows, w width, c classes; `features` (n, w); `targets` (n,) numbers of classes, (n, c)
+1 at the labels of a row, or (n,) numbers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
+
+from heads.pipeline.corpus import Kind
+from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
 
 MOST_ROWS = 4_000
 WIDE = 1_500  # wider features are judged on as many rows: the work grows with their cube
@@ -22,8 +26,10 @@ class Estimate:
     Attributes:
         name: The pooling and layer that gave the features.
         log_me: Mean log evidence, per row and class, of a Bayesian linear model.
-        h_score: How much of the features' variance lies between the classes.
-        neighbours: Accuracy of the 10 nearest other rows by cosine.
+        h_score: How much of the features' variance lies between the classes; of several labels
+            the mean, of numbers the share of their variance that the features explain.
+        neighbours: What the 10 nearest other rows by cosine reach: the accuracy, micro-F1 or
+            Spearman's correlation of their vote or mean.
     """
 
     name: str
@@ -37,11 +43,11 @@ MEASURES = {"log_me": "LogME", "h_score": "H-score", "neighbours": "10 nearest r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Whether an estimate agreed with the accuracies that training gave.
+    """Whether an estimate agreed with the scores that training gave.
 
     Attributes:
         measure: The name of the estimate.
-        tau: Kendall's tau-b with the accuracies: 1 the same order, 0 none, −1 reversed; None
+        tau: Kendall's tau-b with the scores: 1 the same order, 0 none, −1 reversed; None
             where all are equal.
         first: What the estimate put first.
         best: What training put first.
@@ -55,7 +61,9 @@ class Agreement:
     says: str
 
 
-def estimate(name: str, features: Tensor, targets: Tensor, *, seed: int = 0) -> Estimate:
+def estimate(
+    name: str, features: Tensor, targets: Tensor, *, kind: Kind = "one", seed: int = 0
+) -> Estimate:
     """All three estimates, on at most 4,000 rows (1,500 of wide ones), which the seed draws."""
     dice = torch.Generator().manual_seed(seed)
     most = MOST_ROWS if features.shape[1] <= WIDE else WIDE
@@ -63,22 +71,37 @@ def estimate(name: str, features: Tensor, targets: Tensor, *, seed: int = 0) -> 
     features, targets = features[rows], targets[rows]
     return Estimate(
         name=name,
-        log_me=log_me(features, targets),
-        h_score=h_score(features, targets),
-        neighbours=neighbours(features, targets),
+        log_me=log_me(features, targets, kind=kind),
+        h_score=h_score(features, targets, kind=kind),
+        neighbours=neighbours(features, targets, kind=kind),
     )
 
 
-def log_me(features: Tensor, targets: Tensor) -> float:
+def _goal(targets: Tensor, kind: Kind) -> Tensor:
+    """(n, c), what a linear model is to answer: an indicator of each class that occurs and is not
+    all there is, or the numbers, standardised. Without any, (n, 0).
+    """
+    if kind == "one":
+        return one_hot(targets.unique(return_inverse=True)[1]).double()
+    goal = targets.double().view(len(targets), -1)
+    spread = (goal - goal.mean(dim=0)).square().mean(dim=0).sqrt()
+    goal = goal[:, spread > 0]
+    return (goal - goal.mean(dim=0)) / spread[spread > 0] if kind == "number" else goal
+
+
+def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     """The largest log evidence of a linear model of each class, mean per row and class.
 
-    A class's indicator is the features times normal weights (precision α) plus normal noise
-    (precision β); α and β are set where the evidence is largest.
+    A class's indicator, or the number in units of its spread, is the features times normal
+    weights (precision α) plus normal noise (precision β); α and β are set where the evidence
+    is largest. 0 where there is nothing to tell apart.
 
     Source: You et al. 2021, "LogME", algorithm 1; fixed point as in You et al. 2022 (JMLR).
     """
     features = features.double()
-    goal = one_hot(targets.unique(return_inverse=True)[1]).double()  # classes that occur
+    goal = _goal(targets, kind)
+    if not goal.shape[1]:
+        return 0.0
     rows, width = features.shape
     if width <= rows:
         strengths, axes = torch.linalg.eigh(features.T @ features)
@@ -113,11 +136,13 @@ def log_me(features: Tensor, targets: Tensor) -> float:
     return float(evidence.mean() / rows)
 
 
-def h_score(features: Tensor, targets: Tensor) -> float:
+def h_score(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     """tr(Σ⁻¹ Σ_between): the share of variance between classes, summed over directions.
 
     The covariance Σ is shrunk towards a multiple of the identity, by Ledoit & Wolf's amount,
-    so that it stays sound where rows are few.
+    so that it stays sound where rows are few. For two classes it is the share of their
+    indicator's variance that a linear regression with that Σ explains; so it is taken of
+    numbers, and of several labels as the mean over labels.
 
     Source: Bao et al. 2019 (H-score); Ibrahim et al. 2022 (shrunk); Ledoit & Wolf 2004.
     """
@@ -131,11 +156,14 @@ def h_score(features: Tensor, targets: Tensor) -> float:
     shrinkage = _shrinkage(features, covariance, width)
     eye = torch.eye(features.shape[1], dtype=torch.double)
     shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
-    goal = one_hot(targets.unique(return_inverse=True)[1]).double()
-    sizes = goal.sum(dim=0)
+    goal = _goal(targets, kind)
+    if not goal.shape[1]:
+        return 0.0
+    sizes = goal.sum(dim=0) if kind == "one" else goal.var(dim=0, correction=0) * rows
     means = goal.T @ features / sizes[:, None]
     between = means.T * sizes / rows  # (w, c): Σ_between = between @ means
-    return float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
+    found = float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
+    return found if kind == "one" else found / len(sizes)
 
 
 def _narrow(features: Tensor) -> Tensor:
@@ -157,43 +185,54 @@ def _shrinkage(centred: Tensor, covariance: Tensor, width: int) -> Tensor:
     return (noise.clamp_min(0) / distance).clamp_max(1) if distance > 0 else torch.tensor(0.0)
 
 
-def neighbours(features: Tensor, targets: Tensor, k: int = NEIGHBOURS) -> float:
-    """The share of rows whose k nearest other rows, by cosine, vote for their class.
+def neighbours(
+    features: Tensor, targets: Tensor, k: int = NEIGHBOURS, *, kind: Kind = "one"
+) -> float:
+    """What the k nearest other rows, by cosine, answer: their score.
 
-    Where votes are level, the class whose rows are nearer wins.
+    They vote for their classes, and where votes are level, the class whose rows are nearer
+    wins; for each of their labels, which more than half of the votes must give; or they answer
+    with the mean of their numbers.
     """
     directions = normalize(features.float(), dim=1)
     near = directions @ directions.T
     near.fill_diagonal_(-torch.inf)
     closeness, rows = near.topk(min(k, len(targets) - 1), dim=1)
+    if kind == "number":
+        return float(spearman_parts(targets[rows].double().mean(dim=1), targets).mean())
+    weights = 1 + closeness / (10 * k)
+    if kind == "many":
+        votes = (weights[:, :, None] * targets[rows].float()).sum(dim=1)
+        given = votes > weights.sum(dim=1, keepdim=True) / 2
+        return float(micro_f1_parts(given, targets).mean())
     votes = torch.zeros(len(targets), int(targets.max()) + 1)
-    votes.scatter_add_(1, targets[rows], 1 + closeness / (10 * k))
+    votes.scatter_add_(1, targets[rows], weights)
     return float((votes.argmax(dim=1) == targets).double().mean())
 
 
 def agreement(
-    estimates: Sequence[Estimate], accuracies: Mapping[str, float], worse: Collection[str] = ()
+    estimates: Sequence[Estimate], scores: Mapping[str, float], worse: Collection[str] = ()
 ) -> tuple[Agreement, ...]:
     """Whether the estimates agreed with training, each in a number and a sentence.
 
     Args:
-        accuracies: What training gave with each estimate's features, by its name.
+        scores: What training gave with each estimate's features, by its name.
         worse: The names of features that training has told apart from the best.
     """
-    return tuple(_agreed(measure, estimates, accuracies, worse) for measure in MEASURES)
+    return tuple(_agreed(measure, estimates, scores, worse) for measure in MEASURES)
 
 
 def _agreed(
     measure: str,
     estimates: Sequence[Estimate],
-    accuracies: Mapping[str, float],
+    scores: Mapping[str, float],
     worse: Collection[str],
 ) -> Agreement:
     guessed = {one.name: float(getattr(one, measure)) for one in estimates}
-    first, best = max(guessed, key=guessed.__getitem__), max(guessed, key=accuracies.__getitem__)
-    tau = kendall([*guessed.values()], [accuracies[name] for name in guessed])
+    first, best = max(guessed, key=guessed.__getitem__), max(guessed, key=scores.__getitem__)
+    tau = kendall([*guessed.values()], [scores[name] for name in guessed])
     label = MEASURES[measure]
-    behind = 100 * (accuracies[best] - accuracies[first])
+    behind = 100 * (scores[best] - scores[first])
     if first == best:
         says = f"{label} chose `{first}`, which is also the best after training."
     elif first in worse:

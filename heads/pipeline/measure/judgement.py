@@ -6,6 +6,7 @@ from math import ceil
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
 from heads.pipeline.measure.paired import Comparisons, Difference
+from heads.pipeline.measure.scores import SCORES, Metric
 
 WIDE = 0.02  # an interval that leaves more than two points open settles little
 POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
@@ -23,7 +24,7 @@ def judge(
     Args:
         measures: Of every cell, by its name.
         comparisons: Of the same cells.
-        commonest: The class that the majority baseline answers.
+        commonest: The class that the majority baseline answers, where a row has one.
     """
     first, wide = _first(measures, comparisons)
     sentences = [first, *_baselines(measures, comparisons, commonest)]
@@ -37,21 +38,12 @@ def judge(
 
 
 def points(difference: float) -> str:
-    """A difference of accuracies as a reader would say it.
+    """A difference of scores as a reader would say it: in hundredths.
 
     >>> points(0.0084), points(0.01), points(-0.021)
     ('0.8 points', '1.0 points', '-2.1 points')
     """
     return f"{100 * difference:.1f} points"
-
-
-def percent(share: float) -> str:
-    """A share with one decimal.
-
-    >>> percent(0.70125)
-    '70.1 %'
-    """
-    return f"{100 * share:.1f} %"
 
 
 def _first(
@@ -61,8 +53,9 @@ def _first(
     reference, heads = comparisons.reference, _heads(comparisons.to_reference)
     if not heads:
         own = measures[reference]
-        between = f"{percent(own.low)} to {percent(own.high)}, 95 %"
-        return f"`{reference}` answers {percent(own.accuracy)} right ({between}).", None
+        name = SCORES[own.metric]
+        between = f"{name.told(own.low)} to {name.told(own.high)}, 95 %"
+        return f"`{reference}` {name.reached(own.score)} ({between}).", None
     better = [d for d in heads if d.differs and d.difference > 0]
     if better:
         return _better(max(better, key=lambda d: d.difference), comparisons), None
@@ -112,12 +105,13 @@ def _baselines(
     if not unbeaten:
         return []
     strongest = max(unbeaten, key=lambda d: d.difference)
-    scored = percent(measures[strongest.name].accuracy)
+    own = measures[strongest.name]
+    scored = SCORES[own.metric].told(own.score)
     if strongest.name == MAJORITY:
-        what = f"always answering '{commonest}'" if commonest else "always the same answer"
-        what = f"{what} (majority, {scored})"
+        what = f"{_always(own.metric, commonest)} (majority, {scored})"
     else:
-        what = f"TF-IDF + logistic regression ({scored})"
+        solved = "ridge" if own.metric == "spearman" else "logistic"
+        what = f"TF-IDF + {solved} regression ({scored})"
     if strongest.differs:
         by = f"by {points(strongest.difference)}"
         return [f"No head is better than {what}: it beats the best one, `{strongest.other}`, {by}."]
@@ -127,6 +121,14 @@ def _baselines(
     return [
         f"No head is shown to be better than {what}: the best one leads by {by}, within chance."
     ]
+
+
+def _always(metric: Metric, commonest: str) -> str:
+    if metric == "spearman":
+        return "always answering the mean"
+    if metric == "micro_f1":
+        return "always giving the commonest labels"
+    return f"always answering '{commonest}'" if commonest else "always the same answer"
 
 
 def _more_rows(seen: Difference, rows: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""How well one cell does: accuracy with its interval, F1, probabilities, calibration.
+"""How well one cell does: its score with an interval, and every other measure of its kind.
 
 Every measure is taken in each seed and averaged over seeds; the calibration and the confusion
 take the answers of all seeds together.
@@ -6,31 +6,31 @@ take the answers of all seeds together.
 Legend: n tested rows of one seed, c classes, s seeds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import atanh, inf, tanh
 from statistics import fmean, variance
 
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure.outcomes import Answers, Outcome, Task, by_text, check, right
+from heads.pipeline.measure.calibration import (
+    Calibration,
+    calibration,
+    confidence,
+    decided,
+    log_loss,
+)
+from heads.pipeline.measure.details import Label
+from heads.pipeline.measure.measures_many import details_of_many
+from heads.pipeline.measure.measures_number import details_of_number
+from heads.pipeline.measure.measures_one import details_of_one
+from heads.pipeline.measure.outcomes import Answers, Outcome, Task, by_text, check, parts
+from heads.pipeline.measure.reliability import Bin, calibration_error, reliability
+from heads.pipeline.measure.scores import METRICS, Metric
 
-BINS = 15
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
-    """Answers of like confidence.
-
-    Attributes:
-        rows: How many answers.
-        confidence: The mean probability of the answered class.
-        accuracy: The share of them that is right.
-    """
-
-    rows: int
-    confidence: float
-    accuracy: float
+DETAILS = {"one": details_of_one, "many": details_of_many, "number": details_of_number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,35 +40,34 @@ class Measures:
     Attributes:
         name: The recipe, or the name of a baseline.
         rows: How many rows of the corpus were tested at least once.
-        accuracy: The share answered right, mean over seeds.
+        metric: What the score is; `SCORES` says its name.
+        score: The accuracy, micro-F1 or Spearman's correlation, mean over seeds.
         low: Lower end of its 95 % interval.
         high: Its upper end.
-        accuracies: The accuracy in each seed.
-        balanced_accuracy: Mean recall over the classes that were tested.
-        macro_f1: Mean F1 over the classes that were tested or answered (as in scikit-learn).
-        f1: F1 of each class; None for one that was neither tested nor answered.
-        log_loss: Mean −ln of the probability of the true class.
-        brier: Mean of Σ (probability − truth)² over classes: 0 is best, 2 is worst.
-        calibration_error: Mean |confidence − accuracy| over 15 bins of equally many answers;
-            answers of equal confidence stay in one bin.
-        bins: Those bins, from the least to the most confident.
+        scores: The score in each seed.
+        values: Every measure by name, the score among them, mean over seeds.
+        f1: F1 of each class or label; None for one that was neither tested nor answered.
+        labels: Every label closely, where a row may have any number of them.
+        bins: Answers by confidence, 15 bins of equally many from the least to the most
+            confident; answers of equal confidence stay in one bin. Their mean
+            |confidence − accuracy| is `calibration_error`.
         confusion: (c, c), how often a class (row) was answered with a class (column).
+        calibration: What a temperature does to the confidence; None where it is not known.
     """
 
     name: str
     rows: int
-    accuracy: float
+    metric: Metric
+    score: float
     low: float
     high: float
-    accuracies: tuple[float, ...]
-    balanced_accuracy: float
-    macro_f1: float
-    f1: tuple[float | None, ...]
-    log_loss: float
-    brier: float
-    calibration_error: float
-    bins: tuple[Bin, ...]
-    confusion: Tensor
+    scores: tuple[float, ...]
+    values: Mapping[str, float]
+    f1: tuple[float | None, ...] = ()
+    labels: tuple[Label, ...] = ()
+    bins: tuple[Bin, ...] = ()
+    confusion: Tensor | None = None
+    calibration: Calibration | None = None
 
 
 def measure(outcome: Outcome, task: Task) -> Measures:
@@ -78,62 +77,69 @@ def measure(outcome: Outcome, task: Task) -> Measures:
         RecipeError: A logit is infinite or NaN.
     """
     check(outcome, task)
-    hits = right(outcome, task)
-    accuracies = tuple(float(seed.mean()) for seed in hits)
-    low, high = accuracy_interval(outcome, task)
-    targets = [task.targets[rows] for rows in outcome.rows]
-    logs = [logits.double().log_softmax(dim=1) for logits in outcome.logits]
-    tables = [_confusion(log, target) for log, target in zip(logs, targets, strict=True)]
-    f1s = torch.stack([_f1(table) for table in tables])
-    bins = _bins(torch.cat([log.amax(dim=1).exp() for log in logs]), torch.cat(hits))
+    scores = tuple(float(seed.mean()) for seed in parts(outcome, task))
+    low, high = score_interval(outcome, task)
+    details, metric = DETAILS[task.kind](outcome, task), METRICS[task.kind]
+    values, bins = {metric: fmean(scores), **details.values}, ()
+    if task.kind != "number":
+        bins = reliability(confidence(outcome, task), decided(outcome, task))
+        values |= {
+            "log_loss": log_loss(outcome, task),
+            "calibration_error": calibration_error(bins),
+        }
     return Measures(
         name=outcome.name,
         rows=len(torch.cat(outcome.rows).unique()),
-        accuracy=fmean(accuracies),
+        metric=metric,
+        score=values[metric],
         low=low,
         high=high,
-        accuracies=accuracies,
-        balanced_accuracy=fmean(_recall(table) for table in tables),
-        macro_f1=float(f1s.nanmean(dim=1).mean()),
-        f1=tuple(None if value != value else value for value in f1s.nanmean(dim=0).tolist()),
-        log_loss=fmean(_log_loss(*pair) for pair in zip(logs, targets, strict=True)),
-        brier=fmean(_brier(*pair) for pair in zip(logs, targets, strict=True)),
-        calibration_error=_calibration_error(bins),
+        scores=scores,
+        values=values,
+        f1=details.f1,
+        labels=details.labels,
         bins=bins,
-        confusion=torch.stack(tables).sum(dim=0),
+        confusion=details.confusion,
+        calibration=calibration(outcome, task, bins),
     )
 
 
-def accuracy_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float]:
-    """The 95 % interval of the mean accuracy; for one seed and distinct texts it is Wilson's.
+def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float]:
+    """The 95 % interval of the mean score; of one seed's accuracy on distinct texts, Wilson's.
 
     It is meant for new rows and new repetitions on these data. Its variance has two parts: that
     of the tested texts, where all answers to one text, in all seeds, are one piece of
-    evidence (cluster-robust), and that of the seeds' accuracies over s. Together they turn
+    evidence (cluster-robust), and that of the seeds' scores over s. For a share they turn
     into a number of rows that would be as uncertain, for Wilson's interval, which stays
-    between 0 and 1; few seeds widen it by Student's t (Satterthwaite's degrees of freedom).
+    between 0 and 1; a correlation's are taken on Fisher's scale. Few seeds widen the interval
+    by Student's t (Satterthwaite's degrees of freedom).
 
     With repeated splits, tested rows and training noise count twice in the sum, which errs on
     the wide side. The correction of Nadeau & Bengio for overlapping splits is not added: what
     it stands in for, that a row is tested in several splits, the clusters already count.
 
-    Source: Wilson 1927; Liang & Zeger 1986; Satterthwaite 1946; Korn & Graubard 1998.
+    Source: Wilson 1927; Fisher 1921; Liang & Zeger 1986; Satterthwaite 1946; Korn & Graubard
+    1998.
     """
     from scipy.special import stdtrit
 
-    hits = right(outcome, task)
-    accuracies = [float(seed.mean()) for seed in hits]
-    seeds, share = len(accuracies), fmean(accuracies)
-    parts = by_text(hits, outcome.rows, task).mean(dim=0)
-    weights = by_text([torch.ones_like(seed) for seed in hits], outcome.rows, task).mean(dim=0)
-    of_rows = float((parts - weights * share).square().sum())
-    of_seeds = variance(accuracies) / seeds if seeds > 1 else 0.0
+    found = parts(outcome, task)
+    scores = [float(seed.mean()) for seed in found]
+    seeds, score = len(scores), fmean(scores)
+    by_group = by_text(found, outcome.rows, task).mean(dim=0)
+    weights = by_text([torch.ones_like(seed) for seed in found], outcome.rows, task).mean(dim=0)
+    of_rows = float((by_group - weights * score).square().sum())
+    of_seeds = variance(scores) / seeds if seeds > 1 else 0.0
     both = of_rows + of_seeds
-    freedom = (both / of_seeds) ** 2 * (seeds - 1) if of_seeds else float("inf")
-    most = sum(map(len, outcome.rows))
+    freedom = (both / of_seeds) ** 2 * (seeds - 1) if of_seeds else inf
+    quantile, texts = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)), int((weights > 0).sum())
+    if task.kind == "number":
+        return _fisher(score, both, texts, quantile)
+    # A share of rows is no surer than if all were independent; F1 counts labels, not rows.
+    most = sum(map(len, outcome.rows)) if task.kind == "one" else inf
     # Nothing varies where all is right or all is wrong: then each unique text is one row.
-    rows = min(share * (1 - share) / both, most) if both > 1e-15 else int((weights > 0).sum())
-    return _wilson(share, rows, float(stdtrit(freedom, (1 + CONFIDENCE) / 2)))
+    rows = min(score * (1 - score) / both, most) if both > 1e-15 else texts
+    return _wilson(score, rows, quantile)
 
 
 def _wilson(share: float, rows: float, quantile: float) -> tuple[float, float]:
@@ -143,45 +149,9 @@ def _wilson(share: float, rows: float, quantile: float) -> tuple[float, float]:
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 
-def _confusion(logs: Tensor, targets: Tensor) -> Tensor:
-    classes = logs.shape[1]
-    pairs = targets * classes + logs.argmax(dim=1)
-    return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
-
-
-def _recall(table: Tensor) -> float:
-    tested = table.sum(dim=1)
-    return float((table.diagonal()[tested > 0] / tested[tested > 0]).double().mean())
-
-
-def _f1(table: Tensor) -> Tensor:
-    """(c,), NaN for a class that was neither tested nor answered."""
-    return 2 * table.diagonal().double() / (table.sum(dim=0) + table.sum(dim=1))
-
-
-def _log_loss(logs: Tensor, targets: Tensor) -> float:
-    return -float(logs.gather(1, targets[:, None]).mean())
-
-
-def _brier(logs: Tensor, targets: Tensor) -> float:
-    truth = torch.nn.functional.one_hot(targets, logs.shape[1])
-    return float((logs.exp() - truth).square().sum(dim=1).mean())
-
-
-def _bins(confidences: Tensor, hits: Tensor) -> tuple[Bin, ...]:
-    """Answers in up to 15 bins by the rank of their confidence (Nixon et al. 2019)."""
-    ranks = torch.searchsorted(confidences.sort().values, confidences)  # equal ones rank equal
-    numbers = ranks * BINS // len(ranks)
-    return tuple(
-        Bin(
-            rows=int(chosen.sum()),
-            confidence=float(confidences[chosen].mean()),
-            accuracy=float(hits[chosen].mean()),
-        )
-        for chosen in (numbers == number for number in numbers.unique())
-    )
-
-
-def _calibration_error(bins: tuple[Bin, ...]) -> float:
-    gaps = sum(one.rows * abs(one.confidence - one.accuracy) for one in bins)
-    return gaps / sum(one.rows for one in bins)
+def _fisher(score: float, variance: float, texts: int, quantile: float) -> tuple[float, float]:
+    if variance <= 1e-15 or texts < 4:  # nothing varies: as sure as of a share of as many rows
+        low, high = _wilson((1 + score) / 2, texts, quantile)
+        return 2 * low - 1, 2 * high - 1
+    half = quantile * (variance * texts / (texts - 3)) ** 0.5 / (1 - score**2)
+    return tanh(atanh(score) - half), tanh(atanh(score) + half)

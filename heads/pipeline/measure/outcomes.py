@@ -3,7 +3,8 @@
 A cell is a recipe or a baseline; a seed is one repetition of it: another split, another draw
 of training rows, or another initialisation.
 
-Legend: N rows of the corpus, n tested rows of one seed, c classes, s seeds, g unique texts.
+Legend: N rows of the corpus, n tested rows of one seed, m development rows, c classes, s seeds,
+g unique texts.
 """
 
 from collections.abc import Sequence
@@ -13,26 +14,29 @@ import torch
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.pipeline.corpus import folded
+from heads.pipeline.corpus import Kind, folded
+from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
 
 MAJORITY = "majority"
 TFIDF = "tfidf"
 BASELINES = (MAJORITY, TFIDF)
+STRATA = 10  # numbers are spread over parts by their tenths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answers:
-    """The classes that one cell answered, in every seed: all that a comparison needs.
+    """What one cell answered, in every seed: all that a comparison needs.
 
     Attributes:
         name: The recipe, or the name of a baseline.
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
-        classes: For each seed (n,), the number of the class answered.
+        given: For each seed what was answered: (n,) the number of the class, (n, c) true at
+            the labels given, or (n,) a number.
     """
 
     name: str
     rows: tuple[Tensor, ...]
-    classes: tuple[Tensor, ...]
+    given: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,17 +46,18 @@ class Outcome:
     Attributes:
         name: The recipe, or the name of a baseline.
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
-        logits: For each seed (n, c).
+        logits: For each seed (n, c); (n, 1) where a number is predicted.
+        thresholds: (c,), the logits above which a label is given, where a row may have any
+            number of them; 0 if None.
+        held: Logits (m, c) of rows that the head has not learned from, and the numbers (m,) of
+            those rows: the confidence is scaled by them.
     """
 
     name: str
     rows: tuple[Tensor, ...]
     logits: tuple[Tensor, ...]
-
-    @property
-    def classes(self) -> tuple[Tensor, ...]:
-        """For each seed (n,), the class of the largest logit."""
-        return tuple(logits.argmax(dim=1) for logits in self.logits)
+    thresholds: Tensor | None = None
+    held: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,15 +65,20 @@ class Task:
     """What the cells were asked.
 
     Attributes:
-        targets: (N,), the number of each row's class.
+        targets: (N,) the number of each row's class; (N, c) 1 at each of its labels, else 0;
+            or (N,) its number.
         classes: The names of the classes, in the order of the logits.
         groups: (N,), rows of one and the same text share a number: they are no independent
             evidence. `same_text` makes them.
+        kind: Whether a row has one class, any number of labels, or a number.
+        ordered: Whether the classes stand in an order, from low to high.
     """
 
     targets: Tensor
     classes: tuple[str, ...]
     groups: Tensor
+    kind: Kind = "one"
+    ordered: bool = False
 
 
 def same_text(texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
@@ -91,21 +101,50 @@ def check(outcome: Outcome, task: Task) -> None:
     """
     if not outcome.rows or len(outcome.rows) != len(outcome.logits):
         raise ValueError(f"{outcome.name}: {len(outcome.rows)} seeds, {len(outcome.logits)} logits")
-    for rows, logits in zip(outcome.rows, outcome.logits, strict=True):
-        if not len(rows) or logits.shape != (len(rows), len(task.classes)):
-            raise ValueError(f"{outcome.name}: logits {tuple(logits.shape)} for {len(rows)} rows")
-        broken = int((~logits.isfinite().all(dim=1)).sum())
-        if broken:
-            what = f"{outcome.name} answers {broken:,} of {len(rows):,} rows with no finite number."
-            raise RecipeError(what, "Lower its learning rate, or leave it out.")
+    if task.kind == "many" and task.targets.shape[1:] != (len(task.classes),):
+        raise ValueError(f"{tuple(task.targets.shape)} targets for {len(task.classes)} labels")
+    if outcome.thresholds is not None and outcome.thresholds.shape != (len(task.classes),):
+        raise ValueError(f"{outcome.name}: thresholds {tuple(outcome.thresholds.shape)}")
+    pairs = list(zip(outcome.rows, outcome.logits, strict=True))
+    if outcome.held is not None:
+        pairs.append((outcome.held[1], outcome.held[0]))
+    for rows, logits in pairs:
+        _check_logits(outcome.name, rows, logits, 1 if task.kind == "number" else len(task.classes))
 
 
-def right(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
-    """For each seed (n,), 1 where the class answered is the row's, else 0."""
-    return tuple(
-        (answered == task.targets[rows]).double()
-        for rows, answered in zip(outcome.rows, outcome.classes, strict=True)
-    )
+def _check_logits(name: str, rows: Tensor, logits: Tensor, width: int) -> None:
+    if not len(rows) or logits.shape != (len(rows), width):
+        raise ValueError(f"{name}: logits {tuple(logits.shape)} for {len(rows)} rows")
+    broken = int((~logits.isfinite().all(dim=1)).sum())
+    if broken:
+        what = f"{name} answers {broken:,} of {len(rows):,} rows with no finite number."
+        raise RecipeError(what, "Lower its learning rate, or leave it out.")
+
+
+def answers_of(outcome: Outcome, task: Task) -> Answers:
+    """What a cell answered: the class of the largest logit, the labels above theirs, a number."""
+    if task.kind == "one":
+        given = tuple(logits.argmax(dim=1) for logits in outcome.logits)
+    elif task.kind == "many":
+        bar = torch.zeros(()) if outcome.thresholds is None else outcome.thresholds
+        given = tuple(logits > bar for logits in outcome.logits)
+    else:
+        given = tuple(logits[:, 0] for logits in outcome.logits)
+    return Answers(name=outcome.name, rows=outcome.rows, given=given)
+
+
+def parts(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
+    """For each seed (n,), each row's part of the score, which is their mean.
+
+    A row that is answered right is 1 and else 0; micro-F1 and Spearman's correlation have each
+    row's influence.
+    """
+    answers = answers_of(outcome, task) if isinstance(outcome, Outcome) else outcome
+    pairs = zip(answers.rows, answers.given, strict=True)
+    if task.kind == "one":
+        return tuple((given == task.targets[rows]).double() for rows, given in pairs)
+    part = micro_f1_parts if task.kind == "many" else spearman_parts
+    return tuple(part(given, task.targets[rows]) for rows, given in pairs)
 
 
 def by_text(values: Sequence[Tensor], rows: Sequence[Tensor], task: Task) -> Tensor:
@@ -117,3 +156,19 @@ def by_text(values: Sequence[Tensor], rows: Sequence[Tensor], task: Task) -> Ten
     for part, value, tested in zip(parts, values, rows, strict=True):
         part.index_add_(0, task.groups[tested], value / len(tested))
     return parts
+
+
+def strata(task: Task) -> Tensor:
+    """(N,), rows with the same number are alike: parts of the data get their share of each.
+
+    They are the classes; of several labels a row's rarest (or none of them); of numbers tenths
+    of the rows from low to high.
+    """
+    if task.kind == "one":
+        return task.targets
+    if task.kind == "many":
+        has, sizes = task.targets.bool(), task.targets.sum(dim=0)
+        rarity = torch.where(has, sizes, torch.inf)
+        return torch.where(has.any(dim=1), rarity.argmin(dim=1), len(task.classes))
+    ranks = torch.searchsorted(task.targets.sort().values, task.targets)  # equal ones stay together
+    return ranks * STRATA // len(ranks)

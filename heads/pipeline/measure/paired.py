@@ -10,7 +10,7 @@ from math import erfc
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, by_text, right
+from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, by_text, parts
 
 DRAWS = 1999  # so that (DRAWS + 1) · 5 % is a whole number
 DRAWS_AT_ONCE = 250
@@ -22,12 +22,12 @@ SMALL = 1e-15  # a variance below this is none
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How much more of the rows one cell answers right than another.
+    """How much better one cell scores than another.
 
     Attributes:
         name: The one cell.
         other: The other cell.
-        difference: Accuracy of the one less that of the other: 0.01 is one point.
+        difference: Score of the one less that of the other: 0.01 is one point.
         low: Lower end of its interval; 95 % holds for all intervals of the family at once.
         high: Its upper end.
         p: The chance that some pair of the family differs as clearly if no cells differ.
@@ -49,7 +49,7 @@ class Comparisons:
 
     Attributes:
         reference: The cell that was fixed beforehand.
-        best: The head with the highest accuracy; the reference where it is level.
+        best: The head with the highest score; the reference where it is level.
         seeds: How many seeds were compared: those that all cells have.
         to_reference: Every other cell less the reference.
         to_best: Every other cell less the best; as that was chosen by looking, the family is
@@ -68,13 +68,14 @@ class _Pairs:
     """All pairs of cells, (k, k) each: row less column.
 
     Attributes:
-        differences: Of the mean accuracies.
+        differences: Of the mean scores.
         of_rows: Their variance through the tested texts if nothing differed.
         within: What the tested texts alone make a difference vary by from seed to seed.
         luck: What the luck of a seed adds to that, 0 for one seed.
-        parts: (g, k), each text's part of the accuracy; only texts on which cells differ.
+        parts: (g, k), each text's part of the score; only texts on which cells differ.
         texts: How many unique texts were tested.
         seeds: How many seeds.
+        most: The largest difference there can be.
     """
 
     differences: Tensor
@@ -84,6 +85,7 @@ class _Pairs:
     parts: Tensor
     texts: int
     seeds: int
+    most: float
 
 
 def compare(
@@ -91,14 +93,15 @@ def compare(
 ) -> Comparisons:
     """Compares every cell with the reference and with the best head, row by row.
 
-    Each pair's statistic is the difference over its standard error, which has a part for the
-    tested texts (all rows of one text, in all seeds, are one piece of evidence) and one for
-    the luck of the seeds. What it would be by chance is drawn by giving every text's
-    differences a random sign, the same for all pairs, and every cell new luck, whose spread
-    is estimated anew in each draw. The largest statistic of a family sets the bar for each
-    of its pairs (max-T, single step), so that the chance of any false difference in the
-    family is about 5 % at most. Two texts' worth of disagreement is added to every pair, so
-    that the interval of two cells which never disagree has a width.
+    Rows count by their parts of the score (`parts`). Each pair's statistic is the difference
+    over its standard error, which has a part for the tested texts (all rows of one text, in
+    all seeds, are one piece of evidence) and one for the luck of the seeds. What it would be
+    by chance is drawn by giving every text's differences a random sign, the same for all
+    pairs, and every cell new luck, whose spread is estimated anew in each draw. The largest
+    statistic of a family sets the bar for each of its pairs (max-T, single step), so that the
+    chance of any false difference in the family is about 5 % at most. Two texts' worth of
+    disagreement is added to every pair, so that the interval of two cells which never
+    disagree has a width.
 
     One seed says nothing of luck: then the comparison is of these trained heads only.
 
@@ -137,13 +140,13 @@ def _best(names: Sequence[str], leads: Tensor, home: int) -> int:
 
 def _pairs(outcomes: Sequence[Outcome | Answers], task: Task, seeds: int) -> _Pairs:
     rows = outcomes[0].rows[:seeds]
-    hits = [right(outcome, task)[:seeds] for outcome in outcomes]
-    each = torch.stack([by_text(seed, rows, task) for seed in hits], dim=2)  # (s, g, k)
-    parts = each.mean(dim=0)
+    found = [parts(outcome, task)[:seeds] for outcome in outcomes]
+    each = torch.stack([by_text(seed, rows, task) for seed in found], dim=2)  # (s, g, k)
+    by_group = each.mean(dim=0)
     texts = len(torch.cat([task.groups[tested] for tested in rows]).unique())
-    accuracies = each.sum(dim=1)
-    by_seed = (accuracies[:, :, None] - accuracies[:, None]).permute(1, 2, 0)  # (k, k, s)
-    of_rows, of_each = _squares(parts), sum(map(_squares, each), torch.zeros(()))
+    scores = each.sum(dim=1)
+    by_seed = (scores[:, :, None] - scores[:, None]).permute(1, 2, 0)  # (k, k, s)
+    of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
     between = by_seed.var(dim=2) if seeds > 1 else torch.zeros_like(within)
     return _Pairs(
@@ -151,9 +154,10 @@ def _pairs(outcomes: Sequence[Outcome | Answers], task: Task, seeds: int) -> _Pa
         of_rows=of_rows + 2 / texts**2,
         within=within,
         luck=_luck(between, within, seeds),
-        parts=parts[parts.amax(dim=1) - parts.amin(dim=1) > 1e-12],  # on the rest no two differ
+        parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
         texts=texts,
         seeds=seeds,
+        most=2.0 if task.kind == "number" else 1.0,
     )
 
 
@@ -225,8 +229,8 @@ def _family(
                 name=name,
                 other=names[home],
                 difference=gap,
-                low=max(-1.0, gap - half),
-                high=min(1.0, gap + half),
+                low=max(-pairs.most, gap - half),
+                high=min(pairs.most, gap + half),
                 p=p,
                 differs=abs(gap) > half,
             )
@@ -238,4 +242,4 @@ def _half(bar: float, variance: float, gap: float, texts: int) -> float:
     """Half the interval: every true difference that the statistic would not tell from `gap`."""
     left = 1 - bar**2 / texts
     around = max(variance - gap**2 / texts, 0.0)  # the variance about the difference, not about 0
-    return bar * (around / left) ** 0.5 if left > 0 else 2.0
+    return bar * (around / left) ** 0.5 if left > 0 else 4.0

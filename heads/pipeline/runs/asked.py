@@ -11,10 +11,13 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import PRECISION
-from heads.pipeline.measure.outcomes import Task, same_text
+from heads.pipeline.grid.splits import Splits, split
+from heads.pipeline.measure.outcomes import Task, same_text, strata
+from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.table import Data
 from heads.settings import Contest
@@ -30,7 +33,10 @@ class Question:
         data: The rows.
         test: Rows that are scored; without them some of the data are held out.
         recipes: The heads; without any, those of the grid.
-        grid: small or full.
+        grid: small, full or layers (layers:cls for another pooling).
+        pairs: How two texts enter: joint, siamese, features (all that Sentence-BERT compares),
+            or pairings by name; each gives a cell of its own.
+        losses: softmax, ovr or ordinal, where a row has one class; each gives a cell of its own.
         model: The base model.
         contest: The settings.
     """
@@ -39,6 +45,8 @@ class Question:
     test: Data | None = None
     recipes: Sequence[str] = ()
     grid: str = "small"
+    pairs: Sequence[str] = (JOINT,)
+    losses: Sequence[str] = (SOFTMAX,)
     model: str = BUNDLED
     contest: Contest = field(default_factory=Contest)
 
@@ -69,14 +77,27 @@ class Asked:
 
     @property
     def targets(self) -> Tensor:
-        """(n,), the class of each row."""
-        return torch.tensor([target[0] for target in self.corpus.targets])
+        """(n,), the class of each row, or its number; (n, c) 1 at its labels, else 0."""
+        if self.corpus.kind == "one":
+            return torch.tensor([target[0] for target in self.corpus.targets])
+        goals = goals_of(self.corpus, range(len(self.corpus)))
+        return goals if self.corpus.many else goals[:, 0]
 
     @property
     def task(self) -> Task:
         """What the measures need to know."""
-        groups = same_text(self.corpus.texts, self.corpus.pairs)
-        return Task(targets=self.targets, classes=self.corpus.classes, groups=groups)
+        return Task(
+            targets=self.targets,
+            classes=self.corpus.classes,
+            groups=same_text(self.corpus.texts, self.corpus.pairs),
+            kind=self.corpus.kind,
+            ordered=self.corpus.ordered,
+        )
+
+    @property
+    def splits(self) -> Splits:
+        """Who learns from what."""
+        return split(strata(self.task), self.task.groups, self.corpus.parts, self.contest)
 
 
 def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked:
@@ -90,9 +111,7 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
     """
     data, test = question.data, question.test
     corpus, notes = joined(data.corpus, test.corpus) if test else (data.corpus, [])
-    if corpus.many:
-        what = f"{corpus.name} has several labels a row; a grid needs one."
-        raise DataError(what, "Take the separator away: then each set of labels is one class.")
+    _check_settings(question.contest, corpus)
     account = data.as_json() | ({"test": test.as_json(), "between": notes} if test else {})
     return Asked(
         corpus=corpus,
@@ -106,6 +125,14 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
     )
 
 
+def _check_settings(contest: Contest, corpus: Corpus) -> None:
+    """Refuses settings that mean nothing for numbers."""
+    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(contest, n)]
+    if corpus.kind == "number" and asked:
+        what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
+        raise DataError(what, "Leave it out.")
+
+
 def joined(train: Corpus, test: Corpus) -> tuple[Corpus, list[str]]:
     """Two files as one corpus, whose rows know where they stand, and what one should know of it.
 
@@ -116,7 +143,12 @@ def joined(train: Corpus, test: Corpus) -> tuple[Corpus, list[str]]:
     """
     if bool(train.pairs) != bool(test.pairs):
         raise DataError(f"Only one of {train.name} and {test.name} has second texts.", "Mend one.")
-    other = sorted(set(test.classes) - set(train.classes))
+    # A test whose every row happens to have one label is read as such.
+    if train.kind != test.kind and not (train.many and test.kind == "one"):
+        what = f"The labels of {train.name} and of {test.name} are not of one kind."
+        hint = "Name the same columns for both, and the same separator."
+        raise DataError(what, hint)
+    other = sorted(set(test.classes) - set(train.classes)) if train.kind != "number" else []
     if other:
         what = f"{test.name} has the class '{other[0][:60]}', which {train.name} has not."
         raise DataError(what, "Label both alike.")
@@ -124,11 +156,13 @@ def joined(train: Corpus, test: Corpus) -> tuple[Corpus, list[str]]:
     kept = [row for row, part in enumerate(parts) if part != "test"]
     number = {name: place for place, name in enumerate(train.classes)}
     moved = [tuple(number[test.classes[one]] for one in targets) for targets in test.targets]
+    numbers = (*(train.numbers[row] for row in kept), *test.numbers) if train.numbers else ()
     corpus = replace(
         train,
         texts=(*(train.texts[row] for row in kept), *test.texts),
         pairs=(*(train.pairs[row] for row in kept), *test.pairs) if train.pairs else (),
         targets=(*(train.targets[row] for row in kept), *moved),
+        numbers=numbers,
         lines=(*(train.lines[row] for row in kept), *test.lines) if train.lines else (),
         parts=(*(parts[row] for row in kept), *["test"] * len(test)),
         fingerprint=train.fingerprint + test.fingerprint,
@@ -160,7 +194,7 @@ def save(run: RunFolder, asked: Asked) -> None:
     """
     corpus = asked.corpus
     rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts")}
-    rows["targets"] = [target[0] for target in corpus.targets]
+    rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
     run.write("rows.json", rows)
     run.write(
         "run.json",
@@ -169,6 +203,8 @@ def save(run: RunFolder, asked: Asked) -> None:
             "data": corpus.name,
             "fingerprint": corpus.fingerprint,
             "classes": corpus.classes,
+            "many": corpus.many,
+            "ordered": corpus.ordered,
             "model": asked.model,
             "revision": asked.revision,
             "recipes": asked.recipes,
@@ -195,8 +231,10 @@ def load(run: RunFolder) -> Asked:
             texts=tuple(rows["texts"]),
             pairs=tuple(rows["pairs"]),
             classes=tuple(facts["classes"]),
-            targets=tuple((target,) for target in rows["targets"]),
-            many=False,
+            targets=tuple(tuple(targets) for targets in rows["targets"]),
+            numbers=tuple(rows["numbers"]),
+            many=facts["many"],
+            ordered=facts["ordered"],
             fingerprint=facts["fingerprint"],
             lines=tuple(rows["lines"]),
             parts=tuple(rows["parts"]),

@@ -1,18 +1,19 @@
 """One cell of a leaderboard, and how it is kept."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from heads.errors import DataError
 from heads.pipeline.grid.learner import Chosen, Tried
-from heads.pipeline.measure.measures import Bin, Measures
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome
+from heads.pipeline.measure.calibration import Bin, Calibration, Coverage
+from heads.pipeline.measure.details import Label
+from heads.pipeline.measure.measures import Measures
+from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, answers_of
 from heads.pipeline.measure.paired import Difference
 from heads.pipeline.runs.folder import RunFolder
 
@@ -50,12 +51,18 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """The cell as plain values; shares, not percent."""
-        own = asdict(self.measures) | {"confusion": self.measures.confusion.tolist()}
+        own = _plain(self.measures)
+        table = self.measures.confusion
         return {
             "recipe": self.name,
             "baseline": self.is_baseline,
-            **{name: own[name] for name in own if name not in ("name", "bins")},
+            **{name: own[name] for name in ("metric", "rows", "score", "low", "high", "scores")},
+            **own["values"],
+            "f1": own["f1"],
+            "labels": own["labels"],
+            "confusion": None if table is None else table.tolist(),
             "reliability": own["bins"],
+            "calibration": own["calibration"],
             "parameters": self.parameters,
             "train_seconds": self.seconds,
             "latency_ms": self.latency_ms,
@@ -65,23 +72,36 @@ class Cell:
         }
 
 
-def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome) -> None:
+def _plain(measures: Measures) -> dict[str, Any]:
+    """All measures but the confusion as plain values."""
+    values = asdict(replace(measures, confusion=None, values=dict(measures.values)))
+    del values["confusion"]
+    return values
+
+
+def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) -> None:
     """Writes a cell and its answers; the JSON last, so that it vouches for the rest.
 
     Raises:
         DataError: The disk does not take it.
     """
-    tensors: dict[str, Tensor] = {"confusion": cell.measures.confusion.int()}
-    for seed, (rows, logits) in enumerate(zip(outcome.rows, outcome.logits, strict=True)):
-        sure = logits.double().softmax(dim=1).amax(dim=1)
-        tensors |= {
-            f"rows.{seed}": rows.int(),
-            f"classes.{seed}": logits.argmax(dim=1).int(),
-            f"confidence.{seed}": sure.float(),
-        }
+    answers, tensors = answers_of(outcome, task), dict[str, Tensor]()
+    for seed, (rows, given) in enumerate(zip(answers.rows, answers.given, strict=True)):
+        tensors |= {f"rows.{seed}": rows.int(), f"given.{seed}": given.contiguous()}
+        if task.kind == "one":
+            sure = outcome.logits[seed].double().softmax(dim=1).amax(dim=1)
+            tensors[f"confidence.{seed}"] = sure.float()
+    if cell.measures.confusion is not None:
+        tensors["confusion"] = cell.measures.confusion.int()
     run.put(f"cells/{number:03}.safetensors", lambda place: save_file(tensors, place))
-    values = cell.as_json() | {"tried": [asdict(point) for point in cell.tried]}
-    del values["confusion"], values["to_reference"], values["to_best"]
+    values = {
+        "recipe": cell.name,
+        "measures": _plain(cell.measures),
+        "parameters": cell.parameters,
+        "seconds": cell.seconds,
+        "chosen": dict(cell.chosen),
+        "tried": [asdict(point) for point in cell.tried],
+    }
     run.write(f"cells/{number:03}.json", values)
     (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
 
@@ -96,21 +116,12 @@ def kept(run: RunFolder, number: int) -> Cell | None:
     if values is None:
         return None
     try:
-        confusion = _tensors(run, number)["confusion"].long()
-        bins = tuple(Bin(**one) for one in values["reliability"])
-        plain = {name: values[name] for name in _PLAIN}
+        table = _tensors(run, number).get("confusion")
         return Cell(
             name=values["recipe"],
-            measures=Measures(
-                name=values["recipe"],
-                accuracies=tuple(values["accuracies"]),
-                f1=tuple(values["f1"]),
-                bins=bins,
-                confusion=confusion,
-                **plain,
-            ),
+            measures=_measures(values["measures"], None if table is None else table.long()),
             parameters=values["parameters"],
-            seconds=values["train_seconds"],
+            seconds=values["seconds"],
             chosen=values["chosen"],
             tried=tuple(Tried(**point) for point in values["tried"]),
             latency_ms=(run.read("latency.json") or {}).get(values["recipe"]),
@@ -120,10 +131,21 @@ def kept(run: RunFolder, number: int) -> Cell | None:
         raise DataError(what, "Delete the run and train again.") from error
 
 
-_PLAIN = (
-    "rows", "accuracy", "low", "high", "balanced_accuracy", "macro_f1", "log_loss", "brier",
-    "calibration_error",
-)  # fmt: skip
+def _measures(values: dict[str, Any], confusion: Tensor | None) -> Measures:
+    """Measures from plain values, as `_plain` gave them."""
+    scaled = values["calibration"]
+    if scaled is not None:
+        bins = tuple(Bin(**one) for one in scaled["bins"])
+        coverage = tuple(Coverage(**one) for one in scaled["coverage"])
+        scaled = Calibration(**scaled | {"bins": bins, "coverage": coverage})
+    read = {
+        "scores": tuple(values["scores"]),
+        "f1": tuple(values["f1"]),
+        "labels": tuple(Label(**one) for one in values["labels"]),
+        "bins": tuple(Bin(**one) for one in values["bins"]),
+        "calibration": scaled,
+    }
+    return Measures(**values | read, confusion=confusion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,8 +153,9 @@ class Said:
     """What a cell answered on the rows tested, and how sure it was.
 
     Attributes:
-        answers: Rows and classes of every seed.
-        confidence: For each seed (n,), the probability of the class answered.
+        answers: Rows and answers of every seed.
+        confidence: For each seed (n,), the probability of the class answered; none, where rows
+            have any number of labels, or a number.
     """
 
     answers: Answers
@@ -152,9 +175,11 @@ def said(run: RunFolder, number: int, name: str) -> Said:
             answers=Answers(
                 name=name,
                 rows=tuple(tensors[f"rows.{seed}"].long() for seed in seeds),
-                classes=tuple(tensors[f"classes.{seed}"].long() for seed in seeds),
+                given=tuple(tensors[f"given.{seed}"] for seed in seeds),
             ),
-            confidence=tuple(tensors[f"confidence.{seed}"] for seed in seeds),
+            confidence=tuple(
+                tensors[key] for seed in seeds if (key := f"confidence.{seed}") in tensors
+            ),
         )
     except (KeyError, OSError, SafetensorError) as error:
         what = f"The run {run.id} is broken: the answers of {name} cannot be read."
@@ -163,8 +188,3 @@ def said(run: RunFolder, number: int, name: str) -> Said:
 
 def _tensors(run: RunFolder, number: int) -> dict[str, Tensor]:
     return load_file(run.path / f"cells/{number:03}.safetensors")
-
-
-def commonest(targets: Tensor, rows: Tensor) -> int:
-    """The class that most of some rows have."""
-    return int(torch.bincount(targets[rows]).argmax())

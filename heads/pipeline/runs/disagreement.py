@@ -4,6 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
+from heads.pipeline.corpus import Corpus
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.folder import RunFolder
@@ -18,15 +22,17 @@ class Disagreement:
         text: The text.
         pair: The second text, or nothing.
         label: Its class.
-        answers: For each head the class that it answers and how sure it is (0 to 1).
-        share: The share of heads that do not give the commonest answer.
+        answers: For each head what it answers and how sure it is (0 to 1); of several labels,
+            and of numbers, it does not say.
+        share: The share of heads that do not give the commonest answer; of numbers, how far
+            their answers scatter (standard deviation).
     """
 
     line: int
     text: str
     pair: str
     label: str
-    answers: tuple[tuple[str, str, float], ...]
+    answers: tuple[tuple[str, str, float | None], ...]
     share: float
 
 
@@ -49,26 +55,60 @@ def disagreements(
     ]
     if len(heads) < 2:
         return ()
-    corpus, rows = asked.corpus, heads[0][1].answers.rows[0].tolist()
-    answers = [one.answers.classes[0].tolist() for _, one in heads]
-    sure = [one.confidence[0].tolist() for _, one in heads]
-    found = []
-    for place in range(len(rows)):
-        commonest = Counter(each[place] for each in answers).most_common(1)[0][1]
-        if commonest < len(heads):
-            doubt = 1 - commonest / len(heads)
-            found.append((-doubt, -sum(each[place] for each in sure), place))
+    rows = heads[0][1].answers.rows[0].tolist()
+    given = [one.answers.given[0] for _, one in heads]
+    sure = [one.confidence[0].tolist() if one.confidence else None for _, one in heads]
+    ranked = _scattered(given) if asked.corpus.kind == "number" else _parted(given, sure)
+    told = [[_said(asked.corpus, answer) for answer in own] for own in given]
     return tuple(
         Disagreement(
-            line=corpus.lines[rows[place]] if corpus.lines else 0,
-            text=corpus.texts[rows[place]],
-            pair=corpus.pairs[rows[place]] if corpus.pairs else "",
-            label=corpus.classes[corpus.targets[rows[place]][0]],
+            line=asked.corpus.lines[rows[place]] if asked.corpus.lines else 0,
+            text=asked.corpus.texts[rows[place]],
+            pair=asked.corpus.pairs[rows[place]] if asked.corpus.pairs else "",
+            label=label_of(asked.corpus, rows[place]),
             answers=tuple(
-                (name, corpus.classes[own[place]], confidence[place])
-                for (name, _), own, confidence in zip(heads, answers, sure, strict=True)
+                (name, own[place], confidence[place] if confidence else None)
+                for (name, _), own, confidence in zip(heads, told, sure, strict=True)
             ),
-            share=-doubt,
+            share=share,
         )
-        for doubt, _, place in sorted(found)[:most]
+        for share, place in ranked[:most]
     )
+
+
+def _scattered(given: Sequence[Tensor]) -> list[tuple[float, int]]:
+    """How far the numbers scatter on each row, the widest first."""
+    spread = torch.stack(list(given)).std(dim=0)
+    return [(float(spread[place]), place) for place in spread.argsort(descending=True).tolist()]
+
+
+def _parted(given: Sequence[Tensor], sure: Sequence[list[float] | None]) -> list[tuple[float, int]]:
+    """The share of heads beside the commonest answer, where there are any, the most first."""
+    answers = [[tuple(one) if isinstance(one, list) else one for one in g.tolist()] for g in given]
+    found = []
+    for place in range(len(answers[0])):
+        commonest = Counter(each[place] for each in answers).most_common(1)[0][1]
+        if commonest < len(answers):
+            certainty = sum(each[place] for each in sure if each)
+            found.append((commonest / len(answers) - 1, -certainty, place))
+    return [(-doubt, place) for doubt, _, place in sorted(found)]
+
+
+def _said(corpus: Corpus, answer: Tensor) -> str:
+    """An answer as one reads it."""
+    if corpus.kind == "number":
+        return f"{float(answer):.3g}"
+    if corpus.kind == "one":
+        return corpus.classes[int(answer)]
+    return _joined(corpus, answer.nonzero().flatten().tolist())
+
+
+def label_of(corpus: Corpus, row: int) -> str:
+    """What a row is labelled with, as one reads it."""
+    if corpus.kind == "number":
+        return f"{corpus.numbers[row]:.3g}"
+    return _joined(corpus, corpus.targets[row])
+
+
+def _joined(corpus: Corpus, numbers: Sequence[int]) -> str:
+    return ", ".join(corpus.classes[number] for number in numbers) or "(none)"

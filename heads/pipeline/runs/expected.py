@@ -55,15 +55,18 @@ def expected(
         rows = min(rows, contest.per_class * len(corpus.classes))
     work = sum(_work(cell, rows, len(corpus.classes), contest) for cell in cells)
     pace = _pace(backbone.width) * EFFICIENCY * max(1, torch.get_num_threads())
-    return Expected(reading=_reading(corpus, backbone), training=work / pace)
+    siamese = [bool(cell.order.pair) for cell in cells]
+    reading = 0.0 if all(siamese) else _reading(corpus.texts, corpus.pairs, backbone)
+    if any(siamese):
+        reading += _reading((*corpus.texts, *corpus.pairs), (), backbone)
+    return Expected(reading=reading, training=work / pace)
 
 
-def _reading(corpus: Corpus, backbone: Backbone) -> float:
+def _reading(texts: Sequence[str], pairs: Sequence[str], backbone: Backbone) -> float:
     """Seconds for all different texts, from those of some."""
-    pairs = corpus.pairs or ("",) * len(corpus)
-    unique = list(dict.fromkeys(zip(corpus.texts, pairs, strict=True)))
+    unique = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
     some = unique[:: max(1, len(unique) // TEXTS)][:TEXTS]
-    encoded = backbone.encode([a for a, _ in some], [b for _, b in some] if corpus.pairs else [])
+    encoded = backbone.encode([a for a, _ in some], [b for _, b in some] if pairs else [])
     backbone.states(encoded[:4])  # what is slow only once
     begun = time.perf_counter()
     for _ in backbone.passes(encoded):
@@ -78,9 +81,11 @@ def _work(cell: Unit, rows: int, classes: int, contest: Contest) -> float:
     search = min(rows, MOST_SEARCH)
     if isinstance(cell.learner, Convex):
         tried = (2 * len(STRENGTHS) + len(NEIGHBOURS)) * SEARCH_STEPS * search
-        return 4 * cell.parameters * (tried + contest.seeds * FINAL_STEPS * FINAL_SHARE * rows)
+        return (
+            4 * cell.parameters * (tried + (contest.seeds + 1) * FINAL_STEPS * FINAL_SHARE * rows)
+        )
     epochs = descent.plan(rows).epochs
-    return 6 * cell.parameters * epochs * (len(TRIED) * search + contest.seeds * rows)
+    return 6 * cell.parameters * epochs * (len(TRIED) * search + (contest.seeds + 1) * rows)
 
 
 def _pace(width: int) -> float:

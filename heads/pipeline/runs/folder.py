@@ -33,7 +33,7 @@ from heads.errors import DataError
 from heads.pipeline.disk import write
 from heads.settings import runs_folder
 
-VERSION = 1
+VERSION = 2
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
 PATIENCE = 0.5  # seconds
 HINT = "List them with: heads runs"

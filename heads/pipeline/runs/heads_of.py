@@ -1,5 +1,6 @@
 """The heads of a run: kept as files, and put back onto their base model."""
 
+import contextlib
 import time
 from collections.abc import Mapping
 from statistics import median
@@ -23,6 +24,7 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import kept
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.seen import seen
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 
@@ -55,6 +57,7 @@ def _trained(
     whole = not played.unit.reading  # its reading is learned as well
     (module if whole else module.head).load_state_dict(played.learned[0].state)
     settings: Mapping[str, Any] = played.chosen
+    thresholds = played.outcome.thresholds
     known = {
         name: settings[name]
         for name in ("learning_rate", "weight_decay", "epochs")
@@ -64,15 +67,19 @@ def _trained(
         recipe=recipe,
         model=asked.model,
         classes=asked.corpus.classes,
-        many=False,
+        many=asked.corpus.many,
+        numbers=asked.corpus.kind == "number",
+        temperature=measures.calibration.temperature if measures.calibration else 1.0,
+        thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
         rows=played.rows,
         scores=Scores(
             rows=measures.rows,
-            accuracy=measures.accuracy,
+            accuracy=measures.score,
             low=measures.low,
             high=measures.high,
             majority=_majority(run, asked),
+            metric=measures.metric,
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
@@ -81,9 +88,9 @@ def _trained(
 
 
 def _majority(run: RunFolder, asked: Asked) -> float:
-    """The accuracy of the baseline that always gives the commonest class."""
+    """The score of the baseline that knows no text."""
     cell = kept(run, len(asked.recipes) + BASELINES.index(MAJORITY))
-    return cell.measures.accuracy if cell else 0.0
+    return cell.measures.score if cell else 0.0
 
 
 def _with_options(recipe: Recipe, played: Played) -> Recipe:
@@ -151,18 +158,18 @@ def latencies(run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits) 
     """For each head what reading and head add to the base model for one text, in ms."""
     row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
     pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
-    states = backbone.states(backbone.encode([asked.corpus.texts[row]], pair))
-    found = {}
+    modules = {}
     for name in asked.recipes:
-        try:
-            module = head_of(run, asked, name, backbone, limits).module
-        except DataError:
-            continue
+        with contextlib.suppress(DataError):
+            modules[name] = head_of(run, asked, name, backbone, limits).module
+    given = seen(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
+    found = {}
+    for name, module in modules.items():
         times = []
         with torch.inference_mode():
             for _ in range(ROUNDS):
                 begun = time.perf_counter()
-                module(states)
+                given.logits(module)
                 times.append((time.perf_counter() - begun) * 1000)
         found[name] = median(times)
     return found

@@ -5,19 +5,21 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heads.parts.menu import resolve
+from heads.parts.order import PAIR, Order
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.grid.splits import split
+from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Agreement, Estimate, agreement
 from heads.pipeline.measure.judgement import judge
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
+from heads.pipeline.measure.scores import METRICS, SCORES, Metric
 from heads.pipeline.runs.asked import load
-from heads.pipeline.runs.cell import Cell, commonest, kept, said
+from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import classifier
-from heads.pipeline.runs.wording import notes, protocol, reference_of, so_far
+from heads.pipeline.runs.wording import commonest, notes, protocol, reference_of, so_far
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
@@ -35,9 +37,11 @@ class Leaderboard:
         model: The base model.
         revision: Which version of it.
         classes: The names of the classes, in the order of every table.
+        kind: Of the labels: "one", "many" or "number".
+        metric: What the score is: "accuracy", "micro_f1" or "spearman".
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
-        cells: Heads by accuracy, the highest first; then the baselines.
+        cells: Heads by score, the highest first; then the baselines.
         planned: How many cells the run has in all.
         best: The head that leads; the reference, where no head leads it.
         reference: The cell that all are compared with.
@@ -58,6 +62,8 @@ class Leaderboard:
     model: str
     revision: str
     classes: tuple[str, ...]
+    kind: Kind
+    metric: Metric
     rows: int
     protocol: str
     cells: tuple[Cell, ...]
@@ -76,8 +82,11 @@ class Leaderboard:
     state: str
 
     def __repr__(self) -> str:
-        accuracy = f" {self.cell(self.best).measures.accuracy:.1%}" if self.best else ""
-        return f"<Leaderboard {self.run}: {len(self.cells)} cells, best {self.best}{accuracy}>"
+        best = "no head done"
+        if self.best:
+            score = SCORES[self.metric].told(self.cell(self.best).measures.score)
+            best = f"best {self.best} {score}"
+        return f"<Leaderboard {self.run}: {len(self.cells)} cells, {best}>"
 
     @property
     def run(self) -> str:
@@ -98,7 +107,7 @@ class Leaderboard:
         Raises:
             KeyError: There is none.
         """
-        return next(cell for cell in self.cells if cell.name == name)
+        return {cell.name: cell for cell in self.cells}[name]
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
@@ -123,15 +132,13 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         DataError: The run is broken.
     """
     asked = load(run)
-    names, task = [*asked.recipes, *BASELINES], asked.task
-    splits = split(task.targets, task.groups, asked.corpus.parts, asked.contest)
-    found = {name: kept(run, number) for number, name in enumerate(names)}
-    cells = {name: cell for name, cell in found.items() if cell}
+    names = [*asked.recipes, *BASELINES]
+    cells = {name: cell for number, name in enumerate(names) if (cell := kept(run, number))}
     reference, comparisons, verdict = reference_of(list(cells)), None, NOTHING
     if reference:
         answers = [said(run, names.index(name), name).answers for name in cells]
-        comparisons = compare(answers, task, reference=reference, seed=asked.contest.seed)
-        usual = asked.corpus.classes[commonest(task.targets, splits.train[0])]
+        comparisons = compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
+        usual = commonest(asked, asked.splits.train[0])
         judged = judge(_measures(cells), comparisons, commonest=usual)
         verdict = so_far(judged, cells.values(), asked)
         cells = _compared(cells, comparisons)
@@ -144,15 +151,17 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         model=asked.model,
         revision=asked.revision,
         classes=asked.corpus.classes,
+        kind=asked.corpus.kind,
+        metric=METRICS[asked.corpus.kind],
         rows=len(asked.corpus),
-        protocol=protocol(splits, asked),
+        protocol=protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
         planned=len(names),
         best=comparisons.best if comparisons else "",
         reference=reference,
         verdict=verdict,
         curve=tuple(curve),
-        curve_says=curve_says([_stage(stage) for stage in curve]) if len(curve) > 1 else "",
+        curve_says=_curve_says(curve, asked.corpus.kind),
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
         notes=notes(run, asked, facts),
@@ -177,7 +186,7 @@ def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, 
 
 
 def _ranked(cells: Any) -> tuple[Cell, ...]:
-    return tuple(sorted(cells, key=lambda cell: (cell.is_baseline, -cell.measures.accuracy)))
+    return tuple(sorted(cells, key=lambda cell: (cell.is_baseline, -cell.measures.score)))
 
 
 def _agreements(
@@ -188,11 +197,11 @@ def _agreements(
     for name, cell in cells.items():
         if not cell.is_baseline:
             order = resolve(name)
-            heads.setdefault(order.reading, {})[name.partition("+")[2]] = cell
+            heads.setdefault(order.reading, {})[_top(order)] = cell
     # Readings are compared under the same heads only.
     common = set.intersection(*map(set, heads.values())) if heads else set()
     leaders = {
-        reading: max((own[head] for head in sorted(common)), key=lambda c: c.measures.accuracy)
+        reading: max((own[head] for head in sorted(common)), key=lambda c: c.measures.score)
         for reading, own in heads.items()
         if common
     }
@@ -204,16 +213,27 @@ def _agreements(
         for reading, cell in leaders.items()
         if cell.to_best is not None and cell.to_best.differs
     ]
-    accuracies = {reading: cell.measures.accuracy for reading, cell in leaders.items()}
-    return agreement(told, accuracies, worse)
+    scores = {reading: cell.measures.score for reading, cell in leaders.items()}
+    return agreement(told, scores, worse)
+
+
+def _top(order: Order) -> str:
+    """A recipe less its reading: what is the same head behind another one."""
+    own = {*order.pooling.options, PAIR}
+    kept = tuple(option for option in order.recipe.options if option[0] not in own)
+    return str(replace(order.recipe, pooling="", layers="", options=kept))
+
+
+def _curve_says(curve: Sequence[Mapping[str, Any]], kind: Kind) -> str:
+    return curve_says([_stage(stage) for stage in curve], METRICS[kind]) if len(curve) > 1 else ""
 
 
 def _stage(values: Mapping[str, Any]) -> Stage:
-    """A stage of the curve as `curve_says` takes it: it asks for accuracies and differences."""
+    """A stage of the curve as `curve_says` takes it: it asks for scores and differences."""
     to_best = tuple(Difference(**one) for one in values["to_best"])
     return Stage(
         rows=values["rows"],
-        accuracies={name: one["accuracy"] for name, one in values["accuracies"].items()},
+        scores={name: one["score"] for name, one in values["scores"].items()},
         best=values["best"],
         to_best=to_best,
     )

@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, Job, Tell, play, seeds_of
+from heads.pipeline.grid.play import Board, Job, Tell, learned_from, play, seeds_of
+from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
-from heads.pipeline.measure.measures import accuracy_interval
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome
+from heads.pipeline.measure.measures import score_interval
+from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, strata
+from heads.pipeline.measure.outcomes import parts as of_rows
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, kept, said
@@ -63,18 +66,18 @@ def learning_curve(
 
 
 def leaders(found: Mapping[str, Cell]) -> list[str]:
-    """The cells of highest accuracy, and the reference."""
-    ranked = sorted(found, key=lambda name: -found[name].measures.accuracy)
+    """The cells of highest score, and the reference."""
+    ranked = sorted(found, key=lambda name: -found[name].measures.score)
     names = [name for name in ranked if name not in BASELINES][:LEADERS]
     return list(dict.fromkeys([*names, reference_of(list(found))]))
 
 
 def _parts(board: Board) -> dict[float, list[Tensor]]:
     """For each share the rows of every seed, each share within the next."""
-    targets, parts = board.task.targets.tolist(), {share: [] for share in SHARES}
+    alike, parts = strata(board.task).tolist(), {share: [] for share in SHARES}
     for rows, seed in zip(board.splits.train, seeds_of(board), strict=True):
         same = board.splits.is_fixed and parts[SHARES[0]]
-        nested = None if same else subsets(targets, rows.tolist(), seed=seed)
+        nested = None if same else subsets(alike, rows.tolist(), seed=seed)
         for place, share in enumerate(SHARES):
             parts[share].append(torch.tensor(nested[place]) if nested else parts[share][0])
     return parts
@@ -83,10 +86,10 @@ def _parts(board: Board) -> dict[float, list[Tensor]]:
 def _learn(
     unit: Unit, chosen: Any, share: float, rows: list[Tensor], board: Board, lesson: Lesson, _: Tell
 ) -> _Again:
-    test = board.splits.test
-    learned = unit.learner.learn(lesson, chosen, rows, test, seeds_of(board))
-    logits = tuple(one.logits for one in learned)
-    return _Again(share=share, outcome=Outcome(name=unit.name, rows=test, logits=logits))
+    taught = teaching(unit, lesson, board.splits, board.contest)
+    is_held = board.task.kind == "many"  # whose labels need thresholds
+    outcome = learned_from(taught, chosen, board, rows, is_held=is_held)[1]
+    return _Again(share=share, outcome=outcome)
 
 
 def _name(answers: Outcome | Answers) -> str:
@@ -101,17 +104,14 @@ def _stage(
 ) -> dict[str, Any]:
     reference = reference_of([one.name for one in answers])
     compared = compare(answers, board.task, reference=reference, seed=board.contest.seed)
-    accuracies = {}
+    scores = {}
     for one in answers:
-        low, high = accuracy_interval(one, board.task)
-        mean = sum(
-            float((classes == board.task.targets[rows]).float().mean())
-            for rows, classes in zip(one.rows, one.classes, strict=True)
-        ) / len(one.rows)
-        accuracies[one.name] = {"accuracy": mean, "low": low, "high": high}
+        low, high = score_interval(one, board.task)
+        mean = fmean(float(seed.mean()) for seed in of_rows(one, board.task))
+        scores[one.name] = {"score": mean, "low": low, "high": high}
     return {
         "rows": len(parts[share][0]),
-        "accuracies": accuracies,
+        "scores": scores,
         "best": compared.best,
         "to_best": [asdict(difference) for difference in compared.to_best],
     }

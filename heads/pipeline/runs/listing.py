@@ -22,14 +22,15 @@ def facts_of(run: RunFolder) -> dict[str, Any]:
 
 
 def _highest(run: RunFolder) -> Mapping[str, Any]:
-    """The head of highest accuracy among the cells that are done."""
+    """The head of highest score among the cells that are done."""
     found = []
     for path in (run.path / "cells").glob("*.json"):
         if path.stem.isdecimal():
             with contextlib.suppress(DataError):
                 found.append(run.read(f"cells/{path.name}") or {})
     heads = [cell for cell in found if cell.get("recipe") not in (None, *BASELINES)]
-    return max(heads, key=lambda cell: cell.get("accuracy", 0.0), default={})
+    best = max(heads, key=lambda cell: cell["measures"]["score"], default={})
+    return best | {name: best["measures"][name] for name in ("score", "metric") if best}
 
 
 def _told(
@@ -51,6 +52,7 @@ def _told(
         "planned": len(facts.get("recipes", [])) + len(BASELINES),
         "state": state,
         "best": best,
-        "accuracy": of_best.get("accuracy"),
+        "score": of_best.get("score"),
+        "metric": of_best.get("metric", "accuracy"),
         "verdict": found.get("verdict", ""),
     }

@@ -4,20 +4,25 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from torch import Tensor
+
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.extraction import Features, extract
+from heads.pipeline.extraction import extract
 from heads.pipeline.grid.play import Board
+from heads.pipeline.grid.teach import without
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.baselines import majority, tfidf, tfidf_strength
+from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, Outcome
+from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF, Outcome
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.tokens import token_findings
 from heads.pipeline.training import Progress
+from heads.pipeline.vectors import Features, Read
+from heads.recipe import Value
 from heads.settings import Limits
 
 
@@ -32,40 +37,51 @@ class Done:
 
 def featured(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], backbone: Backbone
-) -> Generator[Progress, None, Features]:
-    """The base model's features for all cells, and what reading the texts let one know."""
-    readings = {cell.reading: cell.order for cell in cells if cell.reading}
+) -> Generator[Progress, None, Read]:
+    """The base model's features for all cells, and what reading the texts let one know.
+
+    Pairs are read as one sequence, or each text by itself, or both, as the cells ask.
+    """
     corpus = asked.corpus
-    for event in extract(list(readings.values()), corpus.texts, corpus.pairs, backbone):
+    siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
+    fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
+    sides = {order.side.reading: order.side for order in siamese.values()}
+    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
+    joint = alone = None
+    if ways > bool(siamese):
+        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone)
+        joint = yield from _read(reading, 0.0, 0.4 / ways)
+    if siamese:
+        reading = extract(list(sides.values()), (*corpus.texts, *corpus.pairs), (), backbone)
+        alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
+    read = Read(joint=joint, alone=alone, siamese=siamese)
+    if run.read("facts.json") is None:  # a resumed run finds the texts read already
+        found = token_findings(*read.counts(), corpus, backbone)
+        facts = {"forward_seconds": read.seconds, "notes": [one.says for one in found]}
+        run.write("facts.json", facts)
+    return read
+
+
+def _read(
+    events: Iterator[Progress | Features], start: float, share: float
+) -> Generator[Progress, None, Features]:
+    """Passes the progress of a reading on; its features."""
+    for event in events:
         if isinstance(event, Features):
-            if run.read("facts.json") is None:  # a resumed run finds the texts read already
-                facts = {
-                    "forward_seconds": event.seconds,
-                    "notes": _token_notes(event, asked, backbone),
-                }
-                run.write("facts.json", facts)
             return event
-        yield Progress(says=event.says, share=event.share * 0.4)
+        yield Progress(says=event.says, share=start + event.share * share)
     raise AssertionError("reading ends in features")
 
 
-def _token_notes(features: Features, asked: Asked, backbone: Backbone) -> list[str]:
-    tokens, whole, unknown = (
-        counts[features.index] for counts in (features.tokens, features.whole, features.unknown)
-    )
-    found = token_findings(tokens, whole, unknown, asked.corpus, backbone)
-    return [one.says for one in found]
-
-
 def stated(
-    asked: Asked, cells: Sequence[Unit], features: Features, backbone: Backbone, limits: Limits
+    asked: Asked, cells: Sequence[Unit], read: Read, backbone: Backbone, limits: Limits
 ) -> Generator[Progress, None, TokenStates | None]:
     """The states of all tokens of the different texts, where a cell is learned from them."""
     orders = [cell.order for cell in cells if not cell.reading]
     if not orders:
         return None
     first: dict[int, int] = {}
-    for row, text in enumerate(features.index.tolist()):
+    for row, text in enumerate(read.vectors("")[1].tolist()):
         first.setdefault(text, row)
     rows = [first[text] for text in range(len(first))]
     texts = [asked.corpus.texts[row] for row in rows]
@@ -83,45 +99,67 @@ def estimated(
     rows, found = board.splits.train[0], []
     for reading in dict.fromkeys(cell.reading for cell in cells if cell.reading):
         yield Progress(says=f"Estimating {reading} before any training", share=0.41)
-        vectors = board.features.matrix(reading)[board.features.index[rows]]
-        found.append(
-            asdict(estimate(reading, vectors, board.task.targets[rows], seed=asked.contest.seed))
-        )
+        matrix, index = board.read.vectors(reading)
+        vectors = matrix[index[rows]]
+        goals, kind = board.task.targets[rows], board.task.kind
+        one = estimate(reading, vectors, goals, kind=kind, seed=asked.contest.seed)
+        found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
 
 
 def baselines(run: RunFolder, asked: Asked, board: Board) -> Iterator[Progress | Done]:
-    """The majority class, and TF-IDF with logistic regression, on the same rows."""
-    splits, planned = board.splits, len(asked.recipes) + len(BASELINES)
-    balanced = asked.contest.class_weights
+    """The commonest answer, and TF-IDF with a linear model, on the same rows."""
+    planned = len(asked.recipes) + len(BASELINES)
     for place, name in enumerate(BASELINES):
         number = len(asked.recipes) + place
         if kept(run, number):
             continue
-        begun, strength, logits = time.perf_counter(), 0.0, []
-        if name != MAJORITY:
-            yield Progress(says="Training TF-IDF + logistic regression", share=0.42)
-            search, development = splits.search.tolist(), splits.development.tolist()
-            strength = tfidf_strength(asked.corpus, search, development, balanced=balanced)
-        for train, test in zip(splits.train, splits.test, strict=True):
-            if logits and splits.is_fixed:  # nothing is drawn at random
-                logits.append(logits[0])
-            elif name == MAJORITY:
-                logits.append(majority(asked.corpus, train.tolist(), test.tolist()))
-            else:
-                rows = train.tolist(), test.tolist()
-                logits.append(tfidf(asked.corpus, *rows, C=strength, balanced=balanced))
-                yield Progress(says="Training TF-IDF + logistic regression", share=0.43)
-        outcome = Outcome(name=name, rows=splits.test, logits=tuple(logits))
+        begun = time.perf_counter()
+        if name == MAJORITY:
+            outcome, chosen = _commonest(asked, board), {}
+        else:
+            outcome, chosen = yield from _counted_words(asked, board)
         cell = Cell(
             name=name,
             measures=measure(outcome, board.task),
             parameters=0,
             seconds=time.perf_counter() - begun,
-            chosen={"C": strength} if strength else {},
+            chosen=chosen,
         )
-        keep(run, number, cell, outcome)
+        keep(run, number, cell, outcome, board.task)
         yield Done(cell=cell, done=counted(run, asked), planned=planned)
+
+
+def _commonest(asked: Asked, board: Board) -> Outcome:
+    splits = board.splits
+    found = [
+        majority(asked.corpus, train.tolist(), test.tolist())
+        for train, test in zip(splits.train, splits.test, strict=True)
+    ]
+    logits = tuple(one.logits for one in found)
+    bar = found[0].thresholds
+    return Outcome(name=MAJORITY, rows=splits.test, logits=logits, thresholds=bar)
+
+
+def _counted_words(
+    asked: Asked, board: Board
+) -> Generator[Progress, None, tuple[Outcome, dict[str, Value]]]:
+    splits, balanced, logits = board.splits, asked.contest.class_weights, list[Tensor]()
+    yield Progress(says="Training TF-IDF + a linear model", share=0.42)
+    rows = splits.search.tolist(), splits.development.tolist()
+    C, bar = tfidf_strength(asked.corpus, *rows, balanced=balanced), None
+    if board.task.kind == "many":
+        rows = without(splits.train[0], splits.development).tolist(), rows[1]
+        bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
+    for train, test in zip(splits.train, splits.test, strict=True):
+        if logits and splits.is_fixed:  # nothing is drawn at random
+            logits.append(logits[0])
+            continue
+        rows = train.tolist(), test.tolist()
+        logits.append(tfidf(asked.corpus, *rows, C=C, balanced=balanced))
+        yield Progress(says="Training TF-IDF + a linear model", share=0.43)
+    outcome = Outcome(name=TFIDF, rows=splits.test, logits=tuple(logits), thresholds=bar)
+    return outcome, {"C": C}
 
 
 def counted(run: RunFolder, asked: Asked) -> int:

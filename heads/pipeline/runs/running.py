@@ -17,14 +17,14 @@ import torch
 from heads.errors import RecipeError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.play import Board, Failed, Played, Trying, play, unit_job
-from heads.pipeline.grid.splits import split
-from heads.pipeline.grid.units import recipes_of, units
+from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import BASELINES, Outcome
+from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.cell import Cell, keep, kept
+from heads.pipeline.runs.choosing import chosen_recipes
 from heads.pipeline.runs.expected import Expected, expected
 from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
@@ -48,16 +48,22 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
         HeadsError: Anything that does not fit, in one sentence.
     """
     backbone = load(question.model, limits=limits)
-    chosen = list(question.recipes) or recipes_of(question.grid, backbone)
-    cells = units(chosen, backbone, len(question.data.corpus.classes), limits)
+    chosen = chosen_recipes(question, backbone)
+    corpus = question.data.corpus
+    cells = units(chosen, backbone, len(corpus.classes), limits, corpus.kind)
     allowed = replace(question, contest=_bounded(question.contest, limits))
     asked = ask(allowed, backbone, [cell.name for cell in cells])
-    task = asked.task
-    split(task.targets, task.groups, asked.corpus.parts, asked.contest)
+    _ = asked.splits  # which says it where there are too few rows
     check_states([c.order for c in cells if not c.reading], asked.corpus, backbone, limits)
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     kept_question.save(run, asked)
     return run
+
+
+def cells_of(asked: Asked, backbone: Backbone, limits: Limits) -> list[Unit]:
+    """The cells of a run."""
+    corpus = asked.corpus
+    return units(asked.recipes, backbone, len(corpus.classes), limits, corpus.kind)
 
 
 def _bounded(contest: Contest, limits: Limits) -> Contest:
@@ -76,7 +82,7 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     """
     asked = kept_question.load(run)
     backbone = load(asked.model, limits=limits)
-    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
+    cells = cells_of(asked, backbone, limits)
     return expected(asked.corpus, cells, asked.contest, backbone)
 
 
@@ -165,14 +171,13 @@ class _Clock:
 def _worked(
     run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits
 ) -> Iterator[Progress | Trying | Done]:
-    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits)
-    features = yield from featured(run, asked, cells, backbone)
-    states = yield from stated(asked, cells, features, backbone, limits)
-    task = asked.task
+    cells = cells_of(asked, backbone, limits)
+    read = yield from featured(run, asked, cells, backbone)
+    states = yield from stated(asked, cells, read, backbone, limits)
     board = Board(
-        features=features,
-        task=task,
-        splits=split(task.targets, task.groups, asked.corpus.parts, asked.contest),
+        read=read,
+        task=asked.task,
+        splits=asked.splits,
         contest=asked.contest,
         states=states,
     )
@@ -205,10 +210,8 @@ def _kept_cell(
     One that answers with no numbers does not stop the others.
     """
     name, number = played.unit.name, asked.recipes.index(played.unit.name)
-    logits = tuple(learned.logits for learned in played.learned)
-    outcome = Outcome(name=name, rows=board.splits.test, logits=logits)
     try:
-        measures = measure(outcome, board.task)
+        measures = measure(played.outcome, board.task)
     except RecipeError as error:
         return _failed(run, asked, name, str(error))
     cell = Cell(
@@ -220,7 +223,7 @@ def _kept_cell(
         tried=played.tried,
     )
     keep_head(run, number, played, asked, cell.measures, backbone)
-    keep(run, number, cell, outcome)
+    keep(run, number, cell, played.outcome, board.task)
     planned = len(asked.recipes) + len(BASELINES)
     return Done(cell=cell, done=counted(run, asked), planned=planned)
 

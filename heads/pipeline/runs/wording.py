@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.asked import Asked
@@ -17,6 +20,13 @@ def reference_of(names: Sequence[str]) -> str:
     heads = [name for name in names if name not in BASELINES]
     linear = [name for name in heads if name.endswith("+linear")]
     return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
+
+
+def commonest(asked: Asked, rows: Tensor) -> str:
+    """The class that most of some rows have; nothing, where it is not one class a row."""
+    if asked.corpus.kind != "one":
+        return ""
+    return asked.corpus.classes[int(torch.bincount(asked.targets[rows]).argmax())]
 
 
 def protocol(splits: Splits, asked: Asked) -> str:

@@ -20,6 +20,7 @@ from heads.pipeline.backbone import TOKENS_A_BATCH
 from heads.pipeline.card import base_name, formulas
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
+from heads.pipeline.standalone.answering import answer_of, compared, passing, use
 from heads.pipeline.standalone.constructors import INDENT, call, constructor
 from heads.pipeline.standalone.reading import (
     CALLED,
@@ -32,7 +33,7 @@ from heads.pipeline.standalone.reading import (
 from heads.pipeline.standalone.sources import Sources, globals_of, package_of
 from heads.settings import limits as limits_here
 
-TAKEN = {*CALLED.values(), "self", "weights", "vectors", "Head", "Classifier", "load"}
+TAKEN = {*CALLED.values(), "self", "u", "v", "weights", "vectors", "Head", "Classifier", "load"}
 IMPORTS = {
     "json": ("json", ""),
     "unicodedata": ("unicodedata", ""),
@@ -68,12 +69,11 @@ def source(classifier: Classifier) -> str:
 
 
 def _start(classifier: Classifier, sources: Sources) -> str:
-    label = '{"label": …, "score": …}'
     packages = {package_of(module) for module, _ in sources.imports.values()}
     return template.START.substitute(
         title=_quoted(f"{classifier.recipe} on {base_name(classifier.backbone)}"),
-        shape=f"[[{label}, …], …]" if classifier.head.many else f"[{label}, …]",
-        squash=_squash(classifier),
+        out=_out(classifier),
+        use=use(classifier),
         version=__version__,
         packages=", ".join(sorted(packages - {*sys.stdlib_module_names})),
     )
@@ -99,13 +99,14 @@ def _head(classifier: Classifier, sources: Sources) -> str:
         chain=constructor(classifier.head.module.head, sources, depth=2),
         inputs=", ".join(inputs),
         forward=_block(_forward(classifier, sources), 2),
+        compared=compared(classifier, sources),
     )
 
 
 def _forward(classifier: Classifier, sources: Sources) -> list[str]:
-    """From what is read of the base model to logits."""
-    reader = classifier.head.module.reader
-    order, lines = reader.order, []
+    """From what is read of the base model to logits; of pairs read apart, to one text's vector."""
+    module = classifier.head.module
+    reader, order, lines = module.reader, module.reader.order, []
     if order.layers:
         made = 'self.reader["layers"]' if order.layers.learned else sources.add(order.layers.make)
         lines.append(f"states = {made}({arguments(order.layers.asks)})")
@@ -116,7 +117,7 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     read = f"{made}({arguments(order.pooling.asks)}{options})"
     answer = reader._answer(classifier.backbone.states(classifier.backbone.encode([SENTENCE])))[0]
     if not isinstance(answer, Tensor):
-        return [*lines, f"vectors = {read}.vectors  # (n, w)", "return self.head(vectors)"]
+        return [*lines, *_ended(f"{read}.vectors", module.is_siamese)]
     cast = "" if answer.dtype == torch.float32 else ".to(states.dtype)"
     shape, weights = (
         ("(n, t)", "weights[:, None]") if answer.dim() == 2 else ("(n, k, t)", "weights")
@@ -125,7 +126,14 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     if order.late:
         lines.append("logits = self.head(states)  # (n, t, c), of every token")
         return [*lines, f"return ({weights} @ logits).squeeze(1)"]
-    return [*lines, f"vectors = ({weights} @ states).flatten(1)", "return self.head(vectors)"]
+    return [*lines, *_ended(f"({weights} @ states).flatten(1)", module.is_siamese)]
+
+
+def _ended(vectors: str, apart: bool) -> list[str]:
+    """The end of what the head does with one text: its vector, or logits."""
+    if apart:
+        return [f"return {vectors}  # (n, w)"]
+    return [f"vectors = {vectors}  # (n, w)", "return self.head(vectors)"]
 
 
 def _loader(classifier: Classifier, base: str) -> str:
@@ -146,11 +154,13 @@ def _loader(classifier: Classifier, base: str) -> str:
         base=base,
         attention=backbone.model.config._attn_implementation,
         arguments="".join(given),
-        answer=template.MANY if classifier.head.many else template.ONE,
-        squash=_squash(classifier),
+        out=_out(classifier),
+        thresholds=template.THRESHOLDS if classifier.head.thresholds else "",
+        answer=answer_of(classifier),
+        size="w" if classifier.head.module.is_siamese else "c",
         most=TOKENS_A_BATCH,
         same=template.SAME if backbone.reads_padding else "",
-        joined="" if backbone.separates else template.JOINED,
+        **passing(classifier, "" if backbone.separates else template.JOINED),
         tokens=backbone.tokens,
         special=template.SPECIAL if content else "",
         names=_tuple(kept),
@@ -178,8 +188,8 @@ def _block(lines: Sequence[str], depth: int) -> str:
     return indent("\n".join(lines), INDENT * depth)
 
 
-def _squash(classifier: Classifier) -> str:
-    return "sigmoid" if classifier.head.many else "softmax"
+def _out(classifier: Classifier) -> str:
+    return "numbers" if classifier.head.squash == "none" else "labels"
 
 
 def _quoted(text: str) -> str:

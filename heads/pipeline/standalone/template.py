@@ -3,18 +3,25 @@
 from string import Template
 
 START = Template('''\
-"""$title: texts in, labels out.
+"""$title: texts in, $out out.
 
     from load import load
 
     classify = load()
-    classify(["a text", "another text"])  # $shape
-    classify.logits(["a text"])  # (n, c), before the $squash
-    classify(["a text"], ["a second text"])  # for pairs, where it was trained on them
+$use
 
 Written by Head to Head $version. It needs $packages.
 Legend: n texts, t tokens, d width of a token's state, c classes.
 """''')
+
+USE = Template("""\
+    classify(["a text", "another text"])  # $shape
+    classify.logits(["a text"])  # (n, c), $logits
+    classify(["a text"], ["a second text"])  # for pairs, where it was trained on them""")
+
+USE_APART = Template("""\
+    classify(["a text"], ["a second text"])  # $shape
+    classify.logits(["a text"], ["a second text"])  # (n, c), $logits""")
 
 HEAD = Template('''\
 class Head(nn.Module):
@@ -25,11 +32,17 @@ class Head(nn.Module):
 $reader        self.head = $chain
 
     def forward(self, $inputs) -> Tensor:
-$forward''')
+$forward$compared''')
+
+COMPARED = Template('''
+
+    def compared(self, u: Tensor, v: Tensor) -> Tensor:
+        """What was read of first and second texts, (n, w) each, to logits."""
+        return self.head($pairing(u, v))''')
 
 LOADER = Template('''\
 class Classifier:
-    """The base model and the head on it: texts in, labels out."""
+    """The base model and the head on it: texts in, $out out."""
 
     def __init__(self, folder: Path) -> None:
         facts = json.loads((folder / "head.json").read_text("utf-8"))
@@ -42,39 +55,28 @@ class Classifier:
         ).eval()
         self.head = Head().eval()
         self.head.load_state_dict(load_file(folder / "head.safetensors"))
-
+$thresholds
 $answer
 
     @torch.no_grad()
-    def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-        """One number a text and class, before the $squash, (n, c)."""
-        rows = self.encode(texts, pairs)
-        logits = torch.zeros(len(rows), len(self.classes))
+$begin
         left = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
         while left:  # the longest first, in batches of like length
             longest = len(rows[left[0]]["input_ids"])
             batch = left[: $most // longest or 1]
 $same            left = left[len(batch) :]
-            logits[batch] = self.read([rows[row] for row in batch])
-        return logits
+            $found[batch] = self.read([rows[row] for row in batch])
+        return $found
 
-    def encode(self, texts: Sequence[str], pairs: Sequence[str]) -> list[dict[str, list[int]]]:
-        """Cuts texts into tokens: rows of numbers for each text."""
-        if isinstance(texts, str) or isinstance(pairs, str):
-            raise ValueError("The texts must be a list: write [text] for a single one.")
-        if pairs and len(pairs) != len(texts):
-            raise ValueError("Give one second text for each text, or none.")
-        if not texts:
-            return []
-        given = [[cleaned(text) for text in side] for side in (texts, pairs) if side]
-$joined        settings = {"truncation": True, "max_length": $tokens$special}
+$cut
+        settings = {"truncation": True, "max_length": $tokens$special}
         cut = self.tokenizer(*given, **settings)
         names = ($names)
         rows = [{name: cut[name][row] for name in names} for row in range(len(texts))]
 $stubborn        return rows
 
     def read(self, rows: Sequence[dict[str, list[int]]]) -> Tensor:
-        """Rows of tokens to logits, (n, c)."""
+        """Rows of tokens to $found, (n, $size)."""
         inputs = {
 $fillings
         }
@@ -102,39 +104,92 @@ def load(folder: str | Path = Path(__file__).parent) -> Classifier:
     return Classifier(Path(folder))
 ''')
 
-ONE = '''\
+ONE = Template('''\
     def __call__(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The likeliest label of each text, and its probability."""
-        scores = self.logits(texts, pairs).softmax(dim=1)
+        scores = $probabilities
         return [
             {"label": self.classes[int(row.argmax())], "score": float(row.amax())}
             for row in scores
-        ]'''
+        ]''')
 
-MANY = '''\
+MANY = Template('''\
     def __call__(
         self, texts: Sequence[str], pairs: Sequence[str] = ()
     ) -> list[list[dict[str, Any]]]:
         """The labels that apply to each text, any number of them, and their probabilities."""
-        scores = self.logits(texts, pairs).sigmoid().tolist()
+        logits = self.logits(texts, pairs)
+        scores, given = logits.sigmoid().tolist(), (logits > $threshold).tolist()
         return [
             [
                 {"label": label, "score": score}
-                for label, score in zip(self.classes, row, strict=True)
-                if score > 0.5
+                for label, score, applies in zip(self.classes, *row, strict=True)
+                if applies
             ]
-            for row in scores
+            for row in zip(scores, given, strict=True)
+        ]''')
+
+NUMBERS = '''\
+    def __call__(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """The number of each text, as its score."""
+        return [
+            {"label": label, "score": number}
+            for row in self.logits(texts, pairs).tolist()
+            for label, number in zip(self.classes, row, strict=True)
         ]'''
+
+THRESHOLDS = """\
+        # The logits above which labels apply, found on texts that it was not trained on.
+        self.thresholds = torch.tensor(facts["thresholds"])
+"""
+
+BEGIN = Template('''\
+    def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
+        """$logits, (n, c)."""
+        rows = self.encode(texts, pairs)
+        logits = torch.zeros(len(rows), len(self.classes))''')
+
+BEGIN_APART = Template('''\
+    def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
+        """$logits, (n, c)."""
+        if not isinstance(texts, str) and len(texts) != len(pairs):
+            raise ValueError("It compares two texts: give one second text for each text.")
+        return self.head.compared(self.vectors(texts), self.vectors(pairs))
+
+    @torch.no_grad()
+    def vectors(self, texts: Sequence[str]) -> Tensor:
+        """What is read of each text by itself, (n, w)."""
+        rows = self.encode(texts)
+        vectors = torch.zeros(len(rows), $width)''')
+
+CUT = Template('''\
+    def encode(self, texts: Sequence[str], pairs: Sequence[str]) -> list[dict[str, list[int]]]:
+        """Cuts texts into tokens: rows of numbers for each text."""
+        if isinstance(texts, str) or isinstance(pairs, str):
+            raise ValueError("The texts must be a list: write [text] for a single one.")
+        if pairs and len(pairs) != len(texts):
+            raise ValueError("Give one second text for each text, or none.")
+        if not texts:
+            return []
+        given = [[cleaned(text) for text in side] for side in (texts, pairs) if side]$joined''')
+
+CUT_APART = '''\
+    def encode(self, texts: Sequence[str]) -> list[dict[str, list[int]]]:
+        """Cuts texts into tokens: rows of numbers for each text."""
+        if isinstance(texts, str):
+            raise ValueError("The texts must be a list: write [text] for a single one.")
+        if not texts:
+            return []
+        given = [[cleaned(text) for text in texts]]'''
 
 SAME = """\
             # This base model reads padding: only texts of one length go together.
             batch = [row for row in batch if len(rows[row]["input_ids"]) == longest]
 """
 
-JOINED = """\
+JOINED = """
         if pairs:  # the tokenizer puts nothing of its own between two texts
-            given = [[f"{a}\\n{b}" for a, b in zip(*given, strict=True)]]
-"""
+            given = [[f"{a}\\n{b}" for a, b in zip(*given, strict=True)]]"""
 
 SPECIAL = ', "return_special_tokens_mask": True'
 

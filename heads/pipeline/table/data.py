@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from heads.errors import DataError
-from heads.pipeline.corpus import Corpus, build
+from heads.pipeline.corpus import Corpus, build, in_order, numbered
 from heads.pipeline.table.guess import guess
-from heads.pipeline.table.labels import check_classes, check_labels, label_findings, shorten
+from heads.pipeline.table.labels import check_labels, check_numbers, label_findings, shorten
 from heads.pipeline.table.opening import open_table
 from heads.pipeline.table.rows import Rows, account, check_columns, collect
 from heads.pipeline.table.sheet import MOST_LINES, Columns, Finding, Table, count
-from heads.pipeline.table.texts import class_counts, text_findings
+from heads.pipeline.table.telling import kind_findings, rows_of_classes, spread_of, told
+from heads.pipeline.table.texts import text_findings
 from heads.settings import Limits
 
 _HEAD_ROWS = 5
@@ -32,7 +33,8 @@ class Data:
         names: The names of all columns.
         rows_in: Rows of the file: those used and those dropped.
         dropped: Rows left out: reason -> lines.
-        classes: Rows of each class.
+        classes: Rows of each class; nothing where labels are numbers.
+        spread: The least number, the quartiles and the greatest, where labels are numbers.
         notes: Plain sentences on how the file was read.
         findings: Warnings, those on the file first.
         head: The first rows as read, cells cut to 300 characters.
@@ -47,13 +49,20 @@ class Data:
     rows_in: int
     dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
+    spread: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     head: tuple[tuple[str, ...], ...] = ()
     unit: str = "line"
 
+    @property
+    def says(self) -> str:
+        """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, parted by |"."""
+        return told(self.corpus, self.columns)
+
     def as_json(self) -> dict[str, Any]:
         """All of it but the texts, as JSON can hold it."""
+        columns = asdict(self.columns)
         return {
             "name": self.corpus.name,
             "rows_in": self.rows_in,
@@ -62,11 +71,14 @@ class Data:
                 reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
                 for reason, lines in self.dropped.items()
             },
-            "columns": asdict(self.columns),
+            "columns": columns | {key: list(columns[key]) for key in ("labels", "order")},
             "guessed": self.guessed,
             "has_header": self.has_header,
             "unit": self.unit,
+            "kind": self.corpus.kind,
+            "ordered": self.corpus.ordered,
             "classes": dict(self.classes),
+            "spread": list(self.spread),
             "notes": list(self.notes),
             "warnings": [
                 {"kind": each.kind, "says": each.says, "lines": list(each.lines)}
@@ -112,27 +124,27 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     chosen = columns or guess(table)
     check_columns(table, chosen)
     rows = collect(table, chosen, limits)
-    findings = [*table.findings, *account(rows, table)]
     if not rows.texts:
         raise _none_left(rows, table)
-    if not chosen.separator:
-        findings += shorten(rows, table.name, limits)
-        check_labels(rows.labels, table.name, limits)
-        findings += label_findings(rows)
-    classes = class_counts(rows.labels, chosen.separator)
-    check_classes(len(classes), table.name, limits)
-    findings += text_findings(rows)
-    parts = rows.parts if len(set(rows.parts)) >= _PARTS else []
-    corpus = build(name or table.name, rows.texts, rows.labels, rows.pairs, chosen.separator, parts)
+    about_labels = _check(rows, chosen, table, limits)
+    corpus = _corpus(rows, chosen, name or table.name)
+    findings = [
+        *table.findings,
+        *account(rows, table),
+        *kind_findings(rows, corpus, chosen, guessed=columns is None),
+        *about_labels,
+        *text_findings(rows),
+    ]
     return Data(
-        corpus=replace(corpus, lines=tuple(rows.lines)),
+        corpus=corpus,
         columns=chosen,
         guessed=columns is None,
         has_header=table.has_header,
         names=table.columns,
         rows_in=len(rows.lines) + sum(map(len, rows.dropped.values())),
         dropped={reason: tuple(lines) for reason, lines in rows.dropped.items()},
-        classes=classes,
+        classes=rows_of_classes(rows, corpus),
+        spread=spread_of(corpus.numbers),
         notes=table.notes,
         findings=tuple(findings),
         head=tuple(
@@ -140,6 +152,33 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         ),
         unit=table.unit,
     )
+
+
+def _check(rows: Rows, columns: Columns, table: Table, limits: Limits) -> list[Finding]:
+    """Refuses labels that nothing can be learned from, and warns of odd ones."""
+    if columns.number:
+        check_numbers(rows.numbers, table.name)
+        return []
+    cut, many = shorten(rows, table.name, limits), _has_many(rows, columns)
+    check_labels(rows, table.name, limits, many=many)
+    return [*cut, *label_findings(rows, many=many)]
+
+
+def _has_many(rows: Rows, columns: Columns) -> bool:
+    """Whether rows have any number of labels; a separator that no cell holds makes it one."""
+    return bool(columns.labels) or any(len(labels) != 1 for labels in rows.sets)
+
+
+def _corpus(rows: Rows, columns: Columns, name: str) -> Corpus:
+    parts = rows.parts if len(set(rows.parts)) >= _PARTS else []
+    if columns.number:
+        corpus = numbered(name, rows.texts, rows.numbers, rows.pairs, columns.label, parts)
+    else:
+        sets = rows.sets if _has_many(rows, columns) else [label for (label,) in rows.sets]
+        corpus = build(name, rows.texts, sets, rows.pairs, "", parts)
+    if columns.order:
+        corpus = in_order(corpus, columns.order)
+    return replace(corpus, lines=tuple(rows.lines))
 
 
 def _none_left(rows: Rows, table: Table) -> DataError:

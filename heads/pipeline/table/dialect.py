@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from heads.pipeline.corpus import NUMBER
 from heads.pipeline.table.names import is_known
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 _HINT = re.compile(r'"?sep=(.)"?\r?\n', re.I)  # Excel writes and reads this first line
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
 _SAMPLE_ROWS = 400
 _SAMPLE_LINES = 2_000
 _HEADER_ROWS = 2_000
@@ -33,7 +33,7 @@ def is_number(cell: str) -> bool:
     >>> is_number("-1.5e3"), is_number("007"), is_number("1,5"), is_number("")
     (True, True, False, False)
     """
-    return _NUMBER.fullmatch(cell) is not None
+    return NUMBER.fullmatch(cell) is not None
 
 
 def choose_delimiter(text: str) -> tuple[str, int]:

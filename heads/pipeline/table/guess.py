@@ -1,18 +1,33 @@
-"""Which column holds the texts and which the labels: by their names, then by what is in them."""
+"""Which column holds the texts and which the labels: by their names, then by what is in them.
+
+What the labels are (one a row, several, a number) is told from their cells.
+"""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heads.errors import DataError
 from heads.pipeline.table.dialect import is_number
-from heads.pipeline.table.names import ABOUT, LABELS, PAIRS, PARTS, SPLITS, TEXTS, plain, words
-from heads.pipeline.table.sheet import Columns, Table, short
+from heads.pipeline.table.kinds import cells_of, find_separator, flag_columns, is_measured
+from heads.pipeline.table.names import (
+    ABOUT,
+    LABELS,
+    PAIRS,
+    PARTS,
+    SPLITS,
+    SURELY,
+    TEXTS,
+    plain,
+    words,
+)
+from heads.pipeline.table.sheet import Columns, Said, Table, short
 
 _SAMPLE = 2_000
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 # A column of words is taken for the labels rather than one of as many numbers, or somewhat fewer.
 _NUMBERS_COUNT = 5
+_MANY_FLAGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +54,42 @@ class _Seen:
         return self.filled > 0 and self.distinct <= max(2, self.filled // 2)
 
 
-def guess(table: Table) -> Columns:
+def guess(table: Table, said: Said | None = None) -> Columns:
     """Guesses which column is what; the user confirms or changes it.
+
+    Args:
+        said: What the user said already: it is taken as it stands.
 
     Raises:
         DataError: There are fewer than two columns to choose from.
     """
+    said = said or Said()
+    found, flags = _by_column(table)
+    named = {key: getattr(said, key) for key in ("text", "label", "pair", "split")}
+    found = replace(found, **{key: name for key, name in named.items() if name})
+    is_plain = not (said.label or said.separator or said.number or said.order)
+    labels = said.labels or (flags if is_plain and said.separator is None else ())
+    if labels:
+        used = (found.text, found.pair, found.split)
+        kept = tuple(name for name in labels if name in said.labels or name not in used)
+        return replace(found, label="", labels=kept, number=bool(said.number), order=said.order)
+    return _by_cells(table, found, said)
+
+
+def _by_cells(table: Table, columns: Columns, said: Said) -> Columns:
+    """What the cells of the label column are: numbers, several labels, or one."""
+    number, separator = said.number, said.separator
+    if columns.label in table.columns and not said.order:
+        cells = cells_of(table, columns.label)
+        if number is None:
+            number = not separator and is_measured(cells)
+        if separator is None:
+            separator = "" if number else find_separator(cells)
+    return replace(columns, number=bool(number), separator=separator or "", order=said.order)
+
+
+def _by_column(table: Table) -> tuple[Columns, tuple[str, ...]]:
+    """The columns by name and look; and the 0/1 columns that are the labels, if any are."""
     names = [name for name in table.columns if name not in table.unnamed]
     split = _split(table, names)
     free = [name for name in names if name != split]
@@ -61,8 +106,19 @@ def guess(table: Table) -> Columns:
     left = [name for name in free if name not in (text, pair)]
     if not left:
         raise _too_few(table.name, free)
+    flags = _flags(table, left, label)
     label = label or _label(left, seen, paired=bool(pair))
-    return Columns(text=text, label=label, pair=pair, split=split)
+    if label not in flags and (len(flags) < _MANY_FLAGS or len(flags) * 2 <= len(left)):
+        flags = ()  # they are only something else about the texts
+    return Columns(text=text, label=label, pair=pair, split=split), flags
+
+
+def _flags(table: Table, names: Sequence[str], label: str) -> tuple[str, ...]:
+    """The 0/1 columns, unless a column called like a label is none of them."""
+    if not table.has_header or plain(label) in SURELY:
+        return ()
+    flags = flag_columns(table, [name for name in names if not ABOUT & set(words(name))])
+    return () if label and label not in flags else flags
 
 
 def _too_few(name: str, columns: Sequence[str]) -> DataError:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 from heads.errors import DataError, LimitError
 from heads.pipeline.table.dialect import is_number
+from heads.pipeline.table.kinds import SEPARATORS, is_measured
 from heads.pipeline.table.rows import Rows
 from heads.pipeline.table.sheet import Finding, count, short
 from heads.settings import Limits
 
-SEPARATORS = "|;,"
 _FEW_ROWS = 5
 _LOPSIDED = 0.8
-_MOST_NUMBERS = 20
+_FEW_LABELS = 20
+_FEWEST_NUMBERS = 10
 # Letters of other scripts that look like Latin ones (from Unicode's table of confusables).
 _TWINS = str.maketrans(
     "аеорсухіјѕԁһԛԝӏАВЕКМНОРСТХІЈЅԌԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧαονριѵɡıǀ",
@@ -24,6 +25,11 @@ _TWINS = str.maketrans(
 _UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
+def counted(rows: Rows) -> Counter[str]:
+    """How many rows have each label, in the order in which the labels come."""
+    return Counter(label for labels in rows.sets for label in labels)
+
+
 def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
     """Cuts labels that are too long, where they stay different.
 
@@ -31,64 +37,66 @@ def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
         DataError: Two of them are the same when cut.
     """
     most = limits.label_characters
-    long = [row for row, label in enumerate(rows.labels) if len(label) > most]
+    short_of = {label: label[:most].rstrip() for label in counted(rows)}
+    long = [row for row, labels in enumerate(rows.sets) if any(len(each) > most for each in labels)]
     if not long:
         return []
-    before = len(set(rows.labels))
-    longest = max(len(rows.labels[row]) for row in long)
-    rows.labels[:] = [label[:most].rstrip() for label in rows.labels]
+    longest = max(map(len, short_of))
+    rows.sets[:] = [tuple(short_of[label] for label in labels) for labels in rows.sets]
     told = f"{count(len(long), 'label')} longer than {most} characters (up to {longest:,})"
-    if len(set(rows.labels)) < before:
+    if len(set(short_of.values())) < len(short_of):
         what = f"{name} has {told}: {rows.where(long)}."
         raise DataError(what, "Shorten them, or choose the column that holds the labels.")
     return [rows.found("long_labels", f"Cut {told}: {rows.where(long)}.", long)]
 
 
-def check_labels(labels: Sequence[str], name: str, limits: Limits) -> None:
+def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
     """Refuses what cannot be classes.
 
     Raises:
-        DataError: Fewer than two, real numbers, or one for each row.
+        DataError: Fewer than two; or, of one label a row, real numbers, or one for each row.
         LimitError: Too many.
     """
-    counts = Counter(labels)
+    counts = counted(rows)
     if len(counts) == 1:
-        what = f"{name} needs at least 2 classes; found only '{short(labels[0])}'."
+        what = f"{name} needs at least 2 classes; found only '{short(next(iter(counts)))}'."
         raise DataError(what, "Add rows of another class.")
-    _refuse_numbers(counts, len(labels), name)
-    check_classes(len(counts), name, limits)
-    if len(counts) == len(labels) and len(labels) > _MOST_NUMBERS:
+    if not many and is_measured(counts):
+        every = len(counts) == len(rows.sets)
+        so = "every row has its own number" if every else f"{len(counts):,} different numbers"
+        what = f"The labels of {name} are real numbers ({so}), not classes."
+        hint = "Choose to predict the number, or turn the numbers into a few classes."
+        raise DataError(what, hint)
+    if len(counts) > limits.classes:
+        what = f"{name} has {len(counts):,} classes; this place allows {limits.classes:,}."
+        raise LimitError(what, "Choose the column that holds the labels, or keep fewer classes.")
+    if not many and len(counts) == len(rows.sets) > _FEW_LABELS:
         what = f"Every row of {name} has a label of its own."
-        raise DataError(what, "Choose the column that holds the labels.")
+        more = ", or choose to predict the number" if all(map(is_number, counts)) else ""
+        raise DataError(what, f"Choose the column that holds the labels{more}.")
 
 
-def check_classes(number: int, name: str, limits: Limits) -> None:
-    """Refuses more classes than this place allows.
+def check_numbers(numbers: Sequence[float], name: str) -> None:
+    """Refuses numbers from which nothing can be learned.
 
     Raises:
-        LimitError: There are too many.
+        DataError: There are fewer than ten, or all are the same.
     """
-    if number > limits.classes:
-        what = f"{name} has {number:,} classes; this place allows {limits.classes:,}."
-        raise LimitError(what, "Choose the column that holds the labels, or keep fewer classes.")
+    if len(numbers) < _FEWEST_NUMBERS:
+        what = f"{name} has {count(len(numbers), 'row')} with a number; at least 10 are needed."
+        raise DataError(what, "Add rows, or choose the column that holds the labels.")
+    if len(set(numbers)) == 1:
+        what = f"All numbers of {name} are {numbers[0]:g}; nothing can be learned from them."
+        raise DataError(what, "Add rows with other numbers, or choose another column.")
 
 
-def _refuse_numbers(counts: Counter[str], rows: int, name: str) -> None:
-    """Refuses labels that measure something, such as 0.844422."""
-    measured = all(map(is_number, counts)) and any(
-        re.search(r"\.\d*[1-9]", each) for each in counts
-    )
-    if measured and (len(counts) > _MOST_NUMBERS or len(counts) * 2 > rows):
-        every = len(counts) == rows
-        so = "every row has its own number" if every else f"{len(counts):,} different numbers"
-        what = f"The labels of {name} are real numbers ({so}); this app predicts classes."
-        raise DataError(what, "Turn the numbers into a few classes, such as low and high.")
-
-
-def label_findings(rows: Rows) -> list[Finding]:
-    """Warnings on the labels of single-label rows, in the order in which to read them."""
-    counts = Counter(rows.labels)
-    first = {label: row for row, label in reversed(list(enumerate(rows.labels)))}
+def label_findings(rows: Rows, *, many: bool) -> list[Finding]:
+    """Warnings on the labels, in the order in which to read them."""
+    counts = counted(rows)
+    first: dict[str, int] = {}
+    for row, labels in enumerate(rows.sets):
+        for label in labels:
+            first.setdefault(label, row)
     by_kind: list[tuple[str, str, list[str]]] = []
     for group in _alike(counts, str.casefold):
         says = f"The labels {_quoted(group)} differ only by case"
@@ -102,14 +110,16 @@ def label_findings(rows: Rows) -> list[Finding]:
         places = [first[label] for label in group]
         says += f" ({rows.where(places)}); write them alike if they are one."
         found.append(rows.found(kind, says, places))
-    unseen = [first[label] for label in sorted(counts) if _UNSEEN.search(label)]
+    unseen = [label for label in sorted(counts) if _UNSEEN.search(label)]
     if unseen:
+        places = [first[label] for label in unseen]
         says = (
             f"{count(len(unseen), 'label')} with invisible marks, for example "
-            f"'{short(rows.labels[unseen[0]])}': {rows.where(unseen)}. Remove the marks."
+            f"'{short(unseen[0])}': {rows.where(places)}. Remove the marks."
         )
-        found.append(rows.found("invisible", says, unseen))
-    return found + _several(counts, first, rows) + _sizes(counts, first, rows)
+        found.append(rows.found("invisible", says, places))
+    several = [] if many else _several(counts, first, rows)
+    return found + several + _sizes(counts, first, rows, many=many)
 
 
 def _alike(labels: Iterable[str], fold: Callable[[str], str]) -> list[list[str]]:
@@ -151,21 +161,26 @@ def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Fi
     return []
 
 
-def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Finding]:
+def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: bool) -> list[Finding]:
     found = []
-    total = counts.total()
+    total = len(rows.sets)
     small = sorted((label for label in counts if counts[label] < _FEW_ROWS), key=counts.__getitem__)
     if small:
+        things = ("label has", "labels have") if many else ("class has", "classes have")
         says = (
-            f"{count(len(small), 'class has', 'classes have')} fewer than {_FEW_ROWS} rows: "
+            f"{count(len(small), *things)} fewer than {_FEW_ROWS} rows: "
             f"{_quoted(small)}. Too few to learn or to score; add rows or leave them out."
         )
         found.append(rows.found("tiny", says, [first[label] for label in small]))
     label, most = counts.most_common(1)[0]
     if most > _LOPSIDED * total:
+        instead = (
+            "macro-F1, not micro-F1" if many else "macro-F1 and balanced accuracy, not accuracy"
+        )
+        does = "applies to" if many else "makes up"
         says = (
-            f"'{short(label)}' makes up {100 * most / total:.1f} % of the rows "
-            f"({most:,} of {total:,}); compare macro-F1 and balanced accuracy, not accuracy."
+            f"'{short(label)}' {does} {100 * most / total:.1f} % of the rows "
+            f"({most:,} of {total:,}); compare {instead}."
         )
         found.append(rows.found("imbalance", says))
     return found

@@ -15,7 +15,11 @@ LABELS = (
     "category", "categories", "sentiment", "intent", "emotion", "topic", "target", "targets",
     "polarity", "stance", "entailmentjudgment", "entailmentlabel", "isduplicate", "annotation",
     "tag", "tags", "genre", "y", "type", "rating", "stars", "quality", "score", "output", "answer",
+    "similarity", "relatedness",
 )  # fmt: skip
+# Called so, a column of 0 and 1 is the label, whatever others there are; one called "quality"
+# may as well be one label of several.
+SURELY = LABELS[: LABELS.index("category")]
 PAIRS = (
     ("texta", "textb"), ("text1", "text2"), ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"), ("premise", "hypothesis"), ("question1", "question2"),

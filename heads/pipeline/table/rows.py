@@ -1,12 +1,12 @@
 """The cells of the chosen columns to clean texts and labels, and an account of every row."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heads.errors import DataError, did_you_mean
 from heads.pipeline.corpus import CONTROLS, gate
 from heads.pipeline.table.cells import unguard_cell
+from heads.pipeline.table.marks import Marks, marks
 from heads.pipeline.table.names import PARTS
 from heads.pipeline.table.sheet import (
     MOST_LINES,
@@ -20,7 +20,7 @@ from heads.pipeline.table.sheet import (
 )
 from heads.settings import Limits
 
-NO_TEXT, NO_PAIR, NO_LABEL = "no text", "no second text", "no label"
+NO_TEXT, NO_PAIR = "no text", "no second text"
 
 
 @dataclass(kw_only=True)
@@ -28,6 +28,8 @@ class Rows:
     """What is kept of a table, column by column, and what is not.
 
     Attributes:
+        sets: The labels of each row: one, or any number; none where rows have numbers.
+        numbers: The number of each row, where it is to be predicted.
         dropped: Rows left out: reason -> lines.
         cut: Lines with a text that was cut to the limit.
         controls: Lines with a text from which control characters were removed.
@@ -38,7 +40,8 @@ class Rows:
 
     texts: list[str] = field(default_factory=list)
     pairs: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
+    sets: list[tuple[str, ...]] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     dropped: dict[str, list[int]] = field(default_factory=dict)
@@ -61,9 +64,12 @@ def check_columns(table: Table, columns: Columns) -> None:
     """Checks that the chosen columns are there, different, and no lists.
 
     Raises:
-        DataError: One is not.
+        DataError: One is not, or they say two things of the labels.
     """
-    for name in (columns.text, columns.label, *columns.used):
+    if not columns.text or not (columns.label or columns.labels):
+        what = f"No column of {'labels' if columns.text else 'texts'} is chosen."
+        raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
+    for name in columns.used:
         if name not in table.columns:
             what = f"{table.name} has no column '{short(name)}'."
             raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
@@ -74,47 +80,56 @@ def check_columns(table: Table, columns: Columns) -> None:
     if len(set(columns.used)) < len(columns.used):
         what = "The same column is chosen twice."
         raise DataError(what, "Choose one column for each of text, label and split.")
+    if sum(map(bool, (columns.number, columns.labels, columns.separator))) > 1:
+        what = "A separator, 0/1 columns and a number say different things of the labels."
+        raise DataError(what, "Choose one of them.")
+    if columns.label and columns.labels:
+        what = "A label column is chosen, and 0/1 columns as well."
+        raise DataError(what, "Choose one or the other.")
 
 
 def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
     """Cleans the chosen cells of every row, and keeps account of rows that cannot be used.
 
     Raises:
-        DataError: A cell of the split column says something else than train, validation, test.
+        DataError: A cell of the split column says something else than train, validation, test,
+            or one of a 0/1 column something else than these.
     """
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
     found = Rows(dropped=dropped, unit=table.unit)
     wanted = [columns.text, columns.pair] if columns.pair else [columns.text]
     places = [table.columns.index(name) for name in wanted]
-    label_at = table.columns.index(columns.label)
+    others = [table.columns.index(name) for name in columns.used if name not in wanted]
     split_at = table.columns.index(columns.split) if columns.split else -1
-    spill = _spill(table, places[-1], (label_at, split_at))
-    labels: dict[str, str] = {}
+    spill, read = _spill(table, places[-1], others), marks(table, columns)
     for line, row in zip(table.lines, table.rows, strict=True):
         cells = [row[at] for at in places]
         if spill and any(row[at] for at in spill):
             cells[-1] = _joined(cells[-1], row, spill)
             found.spilled.append(line)
-        raw = row[label_at]
-        if raw not in labels:
-            labels[raw] = clean_label(unguard_cell(raw) if table.spelled else raw)
         texts = _clean(cells, line, table, limits, found)
-        reason = _missing(texts, labels[raw], bool(columns.separator))
+        reason = _missing(texts) or _add_labels(row, line, read, found)
         if reason:
             found.dropped.setdefault(reason, []).append(line)
             continue
         found.texts.append(texts[0])
         found.pairs.extend(texts[1:])
-        found.labels.append(labels[raw])
         found.lines.append(line)
         if split_at >= 0:
             found.parts.append(_part(row[split_at], line, table, columns.split))
     return found
 
 
-def clean_label(cell: str) -> str:
-    """A label without control characters and without spaces around it; its case is kept."""
-    return " ".join(CONTROLS.sub("", unicodedata.normalize("NFC", cell)).split())
+def _add_labels(row: Sequence[str], line: int, read: Marks, found: Rows) -> str:
+    """Notes the labels of a row, or its number; says why, where it has none."""
+    said = read(row, line)
+    if isinstance(said, str):
+        return said
+    if isinstance(said, tuple):
+        found.sets.append(said)
+    else:
+        found.numbers.append(said)
+    return ""
 
 
 def _clean(cells: Sequence[str], line: int, table: Table, limits: Limits, found: Rows) -> list[str]:
@@ -137,13 +152,11 @@ def _clean(cells: Sequence[str], line: int, table: Table, limits: Limits, found:
     return texts
 
 
-def _missing(texts: Sequence[str], label: str, many: bool) -> str:
-    """Why a row cannot be used, or "" where it can; rows with many labels may have none."""
+def _missing(texts: Sequence[str]) -> str:
+    """Which text a row lacks, or "" where it lacks none."""
     if not texts[0]:
         return NO_TEXT
-    if not texts[-1]:
-        return NO_PAIR
-    return "" if label or many else NO_LABEL
+    return "" if texts[-1] else NO_PAIR
 
 
 def _spill(table: Table, last_text: int, others: Sequence[int]) -> list[int]:

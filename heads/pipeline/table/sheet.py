@@ -17,6 +17,9 @@ class Columns:
         pair: The column of the second texts.
         split: The column that says which rows are for training and which for testing.
         separator: Labels in one cell are split at it; "" means one label a cell.
+        labels: Columns of 0 and 1, one for each label; `label` is "" then.
+        number: Whether the label is a number that is to be predicted.
+        order: The classes from low to high, where they have an order.
     """
 
     text: str
@@ -24,11 +27,43 @@ class Columns:
     pair: str = ""
     split: str = ""
     separator: str = ""
+    labels: tuple[str, ...] = ()
+    number: bool = False
+    order: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[str, ...]:
         """The names of the columns that are read."""
-        return tuple(name for name in (self.text, self.pair, self.label, self.split) if name)
+        names = (self.text, self.pair, self.label, *self.labels, self.split)
+        return tuple(name for name in names if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What the user said of the columns; the rest is guessed.
+
+    Attributes:
+        text: The column of the texts, as the next three by name; "" where nothing was said.
+        label: The column of the labels.
+        pair: The column of the second texts.
+        split: The column of train, validation and test.
+        separator: The sign between labels, "" for none; None where nothing was said.
+        labels: The columns of 0 and 1.
+        number: Whether the label is a number to predict; None where nothing was said.
+        order: The classes from low to high.
+    """
+
+    text: str = ""
+    label: str = ""
+    pair: str = ""
+    split: str = ""
+    separator: str | None = None
+    labels: tuple[str, ...] = ()
+    number: bool | None = None
+    order: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != Said()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

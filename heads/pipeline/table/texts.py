@@ -48,11 +48,13 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
             again,
         )
     ]
-    torn = [group for group in twins if len({rows.labels[row] for row in group}) > 1]
+    said = rows.numbers or rows.sets
+    torn = [group for group in twins if len({said[row] for row in group}) > 1]
     if torn:
         places = sorted(row for group in torn for row in group)
+        what = "numbers" if rows.numbers else "labels"
         says = (
-            f"{count(len(torn), 'text has', 'texts have')} different labels in different rows: "
+            f"{count(len(torn), 'text has', 'texts have')} different {what} in different rows: "
             f"{rows.where(places)}. Decide for one."
         )
         found.append(rows.found("conflict", says, places))
@@ -97,16 +99,18 @@ def _near(keys: Sequence[str], rows: Rows) -> list[Finding]:
 
 def _leaks(rows: Rows) -> list[Finding]:
     """Labels that stand in the texts they are to be found from."""
+    if rows.numbers:
+        return []
     texts = [text.casefold() for text in rows.texts]
     for row, pair in enumerate(rows.pairs):
         texts[row] += "\n" + pair.casefold()
-    labels = [label.casefold() for label in rows.labels]
-    same = [row for row, text in enumerate(texts) if text == labels[row]]
+    sets = [tuple(label.casefold() for label in labels) for labels in rows.sets]
+    same = [row for row, text in enumerate(texts) if text in sets[row]]
     if len(same) > _LEAK * len(texts):
         says = f"The text equals the label in {_percent(len(same), len(texts))} of the rows."
         hint = "Choose other columns, or nothing is learned."
         return [rows.found("label_is_text", f"{says} {hint}", same)]
-    inside = _inside(texts, labels)
+    inside = _inside(texts, sets)
     if len(inside) <= _LEAK * len(texts):
         return []
     says = (
@@ -116,32 +120,24 @@ def _leaks(rows: Rows) -> list[Finding]:
     return [rows.found("label_in_text", says, inside)]
 
 
-def _inside(texts: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """Rows whose text holds their label, where that is more than the word's being common."""
+def _inside(texts: Sequence[str], sets: Sequence[tuple[str, ...]]) -> list[int]:
+    """Rows whose text holds all their labels, where that is more than the words' being common."""
     of_class: dict[str, list[int]] = defaultdict(list)
-    for row, label in enumerate(labels):
-        of_class[label].append(row)
-    found = []
+    for row, labels in enumerate(sets):
+        for label in labels:
+            of_class[label].append(row)
+    held: Counter[int] = Counter()
     for label, own in of_class.items():
         holds = re.compile(rf"(?<!\w){re.escape(label)}(?!\w)").search
         having = [row for row in own if label in texts[row] and holds(texts[row])]
         if len(having) <= _LEAK * len(own):
             continue
-        others = list(islice((row for row, other in enumerate(labels) if other != label), _OTHERS))
+        others = list(islice((row for row, each in enumerate(sets) if label not in each), _OTHERS))
         common = sum(holds(texts[row]) is not None for row in others) / max(len(others), 1)
         if len(having) / len(own) - common > _CONTRAST:
-            found += having
-    return sorted(found)
+            held.update(having)
+    return sorted(row for row, labels in held.items() if labels == len(set(sets[row])))
 
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %"
-
-
-def class_counts(labels: Sequence[str], separator: str) -> dict[str, int]:
-    """How many rows each class has, in the order of the classes."""
-    counts: Counter[str] = Counter()
-    for label in labels:
-        parts = label.split(separator) if separator else [label]
-        counts.update({part.strip() for part in parts} - {""})
-    return dict(sorted(counts.items()))

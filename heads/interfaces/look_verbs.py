@@ -1,0 +1,215 @@
+"""The commands that look inside trained heads: look, edit, ablate, readings."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from heads.errors import DataError
+from heads.interfaces.shell import Parser
+from heads.interfaces.verbs import print_json
+
+NUMBERS = "the class whose logit is taken apart; of each head its answer, if not given"
+
+
+def add(verbs: Any, asking: Parser) -> None:
+    """Adds the commands.
+
+    Args:
+        asking: The flags of commands that ask about a sentence: pair, model, sample, json.
+    """
+    common = Parser(add_help=False, parents=[asking])
+    common.add_argument("text", help="the sentence, or - to read it from standard input")
+    common.add_argument(
+        "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
+    )
+    common.add_argument(
+        "--run", dest="run_name", default="", metavar="RUN", help="take the heads of this run"
+    )
+    verb = verbs.add_parser("look", parents=[common], help="which tokens move a head's answer")
+    verb.add_argument("--label", default="", metavar="CLASS", help=NUMBERS)
+    verb.add_argument(
+        "--nearest", type=int, default=3, metavar="N", help="training examples shown; 0: none (3)"
+    )
+    verb.set_defaults(run=look)
+
+    verb = verbs.add_parser("edit", parents=[common], help="which heads flip if a word changes")
+    verb.add_argument("edited", nargs="+", help="the sentence with something changed")
+    verb.set_defaults(run=edit)
+
+    verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
+    verb.add_argument(
+        "--without",
+        default="",
+        metavar="LAYER",
+        help="a layer's name, or dense, activation, norm, scale; all in turn, if not given",
+    )
+    verb.set_defaults(run=ablate)
+
+    verb = verbs.add_parser(
+        "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
+    )
+    verb.add_argument(
+        "--temperature", type=float, default=2.0, metavar="T", help="from 0.1 to 10 (2)"
+    )
+    verb.set_defaults(run=readings)
+
+
+def look(asked: Namespace) -> None:
+    """Shows the tokens' scores under each head, and the nearest training examples."""
+    from heads.pipeline.look.asking import attribute, nearest
+
+    text, question = _question(asked)
+    found = attribute(text, asked.pair, **question, label=asked.label)
+    near = nearest(text, asked.pair, **question, most=asked.nearest) if asked.nearest else ()
+    if asked.json:
+        print_json(
+            {
+                "attributions": [one.as_json() for one in found],
+                "nearest": [one.as_json() for one in near],
+            }
+        )
+    else:
+        _show_scores(found)
+        _show_neighbours(near)
+
+
+def edit(asked: Namespace) -> None:
+    """Shows what each head says of a sentence and of its edits."""
+    from heads.pipeline.look.asking import flips
+
+    text, question = _question(asked)
+    found = flips(text, asked.edited, asked.pair, **question)
+    if asked.json:
+        print_json(found.as_json())
+        return
+    from heads.interfaces import terminal
+
+    rows = [(found.original.text, found.original), *((one.change, one) for one in found.edits)]
+    terminal.show(found.summary)
+    terminal.listing(
+        ("", *(one.name for one in found.original.said)),
+        [
+            (
+                change,
+                *(
+                    f"{_sure(said)}{' (flips)' if turned else ''}"
+                    for said, turned in zip(one.said, one.flips, strict=True)
+                ),
+            )
+            for change, one in rows
+        ],
+    )
+
+
+def ablate(asked: Namespace) -> None:
+    """Shows what heads say with and without a layer."""
+    from heads.pipeline.look.asking import ablate as without
+
+    text, question = _question(asked)
+    found = without(text, asked.pair, **question, without=asked.without)
+    if asked.json:
+        print_json([one.as_json() for one in found])
+        return
+    from heads.interfaces import terminal
+
+    if not found:
+        terminal.show("These heads have one layer that does anything, and it gives the logits.")
+    for one in found:
+        terminal.show(one.says)
+        after = one.after
+        if after is None:
+            continue
+        classes = zip(one.before.classes, one.before.logits, after.logits, strict=True)
+        terminal.listing(
+            ("logit of", "whole", f"without {one.layer} ({one.does})"),
+            [(name, f"{whole:+.3f}", f"{bare:+.3f}") for name, whole, bare in classes],
+        )
+
+
+def readings(asked: Namespace) -> None:
+    """Shows logits read as softmax, as sigmoid, and at a temperature."""
+    from heads.pipeline.look.asking import readings as read
+
+    text, question = _question(asked)
+    found = read(text, asked.pair, **question, temperature=asked.temperature)
+    if asked.json:
+        print_json([one.as_json() for one in found])
+        return
+    from heads.interfaces import terminal
+    from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE
+
+    for one in found:
+        if one.said.squash == "none":
+            terminal.show(f"{one.said.name} says {one.said.spoken}: a number, no probability.")
+            continue
+        terminal.show(f"{one.said.name} says {one.said.spoken}.")
+        columns = (one.said.classes, one.said.logits, one.softmax, one.sigmoid, one.tempered)
+        terminal.listing(
+            ("class", "logit", "softmax", "sigmoid", f"at temperature {one.temperature:g}"),
+            [
+                (name, f"{logit:+.3f}", *(f"{share:.1%}" for share in shares))
+                for name, logit, *shares in zip(*columns, strict=True)
+            ],
+        )
+    terminal.show(SOFTMAX, SIGMOID, TEMPERATURE)
+
+
+def _question(asked: Namespace) -> tuple[str, dict[str, Any]]:
+    """The sentence, and which heads are asked about it."""
+    if asked.run_name and asked.sample:
+        raise DataError("A run has its own data.", "Leave out --sample, or --run.")
+    text = sys.stdin.read() if asked.text == "-" else asked.text
+    return text, {
+        "recipes": asked.recipe or (),
+        "model": asked.model,
+        "sample": asked.sample,
+        "run": asked.run_name,
+    }
+
+
+def _sure(said: Any) -> str:
+    return said.spoken if said.chance is None else f"{said.spoken} {said.chance:.0%}"
+
+
+def _show_scores(found: Sequence[Any]) -> None:
+    """A token a row, a head a column; heads that read other tokens have a table of their own."""
+    from rich.text import Text
+
+    from heads.interfaces import terminal
+
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for one in found:
+        groups.setdefault(tuple(token.text for token in one.tokens), []).append(one)
+    for words, heads in groups.items():
+        table = terminal.table_of("token", *(f"{one.name}: {one.label}" for one in heads))
+        for place, word in enumerate(words):
+            scores = (_score(one, one.tokens[place].score) for one in heads)
+            table.add_row(Text(word), *(Text(told, style=style) for told, style in scores))
+        terminal.show(table)
+    for one in found:
+        terminal.show(one.says)
+
+
+def _score(one: Any, score: float) -> tuple[str, str]:
+    if one.why_not:
+        return "", ""
+    return f"{score:+.3f}", "green" if score > 0 else "red" if score < 0 else "dim"
+
+
+def _show_neighbours(found: Iterable[Any]) -> None:
+    from heads.interfaces import terminal
+
+    for one in found:
+        terminal.show(one.says)
+        terminal.listing(
+            ("similarity", "label", "training example"),
+            [
+                (
+                    f"{near.similarity:.3f}",
+                    ", ".join(near.labels) or "none",
+                    " ↔ ".join(filter(None, (near.text, near.pair))),
+                )
+                for near in one.neighbours
+            ],
+        )

@@ -1,0 +1,167 @@
+"""What the tab "Look inside" shows: from what its inputs say to the values of its outputs."""
+
+import math
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import gradio as gr
+
+from heads.errors import LimitError, RecipeError
+from heads.interfaces import drawings, looks
+from heads.interfaces.web import kept_runs
+from heads.interfaces.web.guards import sentence, throttled
+from heads.parts.models import BUNDLED
+from heads.parts.samples import SAMPLES
+from heads.pipeline.look.asking import ablating, answered, searching
+from heads.pipeline.look.attributing import attributions
+from heads.pipeline.look.chosen import Chosen, Heads, choosing
+from heads.pipeline.look.edits import flipped, suggested
+from heads.pipeline.look.saying import Said, reading
+from heads.pipeline.runs.asked import load
+from heads.pipeline.sampled import corpus_of
+from heads.pipeline.training import Progress
+from heads.settings import limits
+
+MOST = 4
+RUN, SAMPLE = "run:", "sample:"
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the inputs of the tab say, in their order."""
+
+    trained_on: str
+    recipes: Sequence[str]
+    text: str
+    pair: str
+    model: str
+    label: str
+
+    @property
+    def chosen(self) -> Chosen:
+        """Which heads are asked.
+
+        Raises:
+            RecipeError: None is.
+            LimitError: More than fit side by side.
+        """
+        if not self.recipes:
+            raise RecipeError("No head is chosen.", "Choose one.")
+        if len(self.recipes) > MOST:
+            raise LimitError(f"At most {MOST} heads stand side by side.", "Take some away.")
+        kind, _, name = (self.trained_on or "").partition(":")
+        if kind == "run":
+            return Chosen(recipes=self.recipes, run=kept_runs.opened(name).id)
+        return Chosen(recipes=self.recipes, model=self.model or BUNDLED, sample=name)
+
+    @property
+    def second(self) -> str:
+        """The second sentence, where what the heads were trained on has one."""
+        return self.pair or "" if has_pairs(self.trained_on) else ""
+
+
+def choices(mine: Any) -> list[tuple[str, str]]:
+    """What heads may be trained on: the samples, and the runs that a visitor may see."""
+    samples = [(f"Sample: {item.title}", SAMPLE + name) for name, item in SAMPLES.items()]
+    return samples + [(f"Run: {title}", RUN + name) for title, name in kept_runs.choices(mine)]
+
+
+def has_pairs(trained_on: str) -> bool:
+    """Whether rows hold two sentences."""
+    kind, _, name = (trained_on or "").partition(":")
+    if kind == "run":
+        return bool(load(kept_runs.opened(name)).corpus.pairs)
+    return name in SAMPLES and SAMPLES[name].pair
+
+
+def classes_of(trained_on: str) -> tuple[str, ...]:
+    """The names of the classes."""
+    kind, _, name = (trained_on or "").partition(":")
+    if kind == "run":
+        return load(kept_runs.opened(name)).corpus.classes
+    return corpus_of(SAMPLES[name], limits()).classes if name in SAMPLES else ()
+
+
+def heads_of(trained_on: str) -> list[str]:
+    """The heads of a run; of a sample, nothing: any recipe can be trained on it."""
+    kind, _, name = (trained_on or "").partition(":")
+    return list(load(kept_runs.opened(name)).recipes) if kind == "run" else []
+
+
+# Every output with nothing in it: status, details, tokens, reads, near, read, tempered, layers,
+# what was said, edits, and their answers.
+BLANK: list[Any] = ["", gr.update(visible=False), *[""] * 6, [], gr.skip(), ""]
+
+
+def shown(asked: Asked) -> Iterator[list[Any]]:
+    """The values of the outputs, in the order of `BLANK`, as they come to be known."""
+    try:
+        heads = None
+        for event in throttled(choosing(asked.chosen, asked.second, limits())):
+            if isinstance(event, Heads):
+                heads = event
+            else:
+                yield _busy(event)
+        assert heads is not None
+        yield from _looked(asked, heads)
+    except Exception as error:
+        yield [drawings.failure(sentence(error)), *BLANK[1:]]
+
+
+def _looked(asked: Asked, heads: Heads) -> Iterator[list[Any]]:
+    yield _busy(Progress(says="Following every token through the base model", share=0.1))
+    found = attributions(heads.classifiers, asked.text, asked.second, asked.label)
+    said = answered(heads.classifiers, asked.text, asked.second)
+    read = [reading(one) for one in said]
+    values: list[Any] = [
+        *(drawings.busy("Looking for the nearest training examples"), gr.update(visible=True)),
+        *(looks.attributions(found), looks.reads(found), ""),
+        *(looks.readings(read), looks.temperature(read), ""),
+        *(list(said), "\n".join(suggested(asked.text)), ""),
+    ]
+    yield [*values]
+    values[4] = looks.neighbours(
+        (yield from _with_progress(searching(heads, asked.text, asked.second)))
+    )
+    values[7] = looks.ablations(
+        (yield from _with_progress(ablating(heads, asked.text, asked.second)))
+    )
+    values[0] = looks.verdict(said)
+    yield values
+
+
+def _with_progress(
+    events: Generator[Progress, None, Found],
+) -> Generator[list[Any], None, Found]:
+    """Shows the progress of some work, and hands its result on."""
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as done:
+            return done.value
+        yield _busy(event)
+
+
+def _busy(event: Progress) -> list[Any]:
+    return [drawings.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
+
+
+def edited(asked: Asked, lines: str) -> Any:
+    """What the heads say of edits, one a line."""
+    try:
+        heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
+        edits = [line for line in (lines or "").splitlines() if line.strip()]
+        return looks.flips(flipped(heads[-1].classifiers, asked.text, edits, asked.second))
+    except Exception as error:
+        return drawings.failure(sentence(error))
+
+
+def warmed(said: Sequence[Said], power: float) -> Any:
+    """The same logits at another temperature, ten to that power; no head is asked again."""
+    try:
+        temperature = min(10.0, max(0.1, 10 ** float(power))) if math.isfinite(power) else 1.0
+        return looks.temperature([reading(one, temperature) for one in said or ()])
+    except Exception as error:
+        return drawings.failure(sentence(error))

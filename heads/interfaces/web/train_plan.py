@@ -1,0 +1,127 @@
+"""What step 2 of the tab Train says: which heads, in which ways, compared how."""
+
+import contextlib
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from heads.errors import DataError, HeadsError, RecipeError
+from heads.parts.menu import pairing
+from heads.parts.models import BUNDLED
+from heads.parts.order import JOINT, SOFTMAX
+from heads.pipeline.grid.units import GRIDS
+from heads.pipeline.runs.choosing import FEATURES
+from heads.pipeline.runs.folder import all_runs
+from heads.settings import Contest, Limits, limits
+
+OWN = "own"
+PUBLIC_SECONDS = 120
+FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
+TITLES = {
+    "seeds": "How many times",
+    "held_out": "Rows that are scored",
+    "development": "Rows that settings are chosen on",
+    "per_class": "Few rows a class",
+    "class_weights": "Weigh classes alike",
+    "focal": "Focal loss",
+    "smoothing": "Label smoothing",
+    "curve": "Learning curve",
+    "budget_seconds": "Time allowed, in seconds",
+    "seed": "Seed",
+}
+LAYERS_USUAL = 7  # of small base models, embeddings included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the inputs of step 2 say.
+
+    Attributes:
+        model: The id of the base model.
+        grid: small or full, where no recipes are named.
+        recipes: The recipes of the user's own choice.
+        pairs: How two texts enter.
+        losses: What one class a row is learned by.
+        contest: How they are compared.
+    """
+
+    model: str
+    grid: str
+    recipes: tuple[str, ...]
+    pairs: tuple[str, ...]
+    losses: tuple[str, ...]
+    contest: Contest
+
+    @classmethod
+    def of(cls, model: Any, grid: Any, own: Any, seeds: Any, *rest: Any) -> "Plan":
+        """Reads and checks the values of the inputs.
+
+        Raises:
+            RecipeError: Nothing is chosen.
+            DataError: A setting is not within its range.
+        """
+        recipes = tuple(own or ()) if grid == OWN else ()
+        if grid == OWN and not recipes:
+            raise RecipeError("No head is chosen.", "Choose at least two to compare.")
+        pairs, losses, *form = rest
+        values = {field.name: value for field, value in zip(FORM, form, strict=True)}
+        contest = contest_of(values | {"seeds": seeds}, limits())
+        name = "small" if grid == OWN else str(grid)
+        return cls(
+            model=str(model or BUNDLED),
+            grid=name,
+            recipes=recipes,
+            pairs=tuple(pairs or (JOINT,)),
+            losses=tuple(losses or (SOFTMAX,)),
+            contest=contest,
+        )
+
+    @property
+    def heads(self) -> int:
+        """How many heads that are, or about how many: of layers, as many as usual models have."""
+        poolings, tops = GRIDS.get(self.grid, ((), ()))
+        each = len(set(self.recipes)) or len(poolings) * len(tops) or LAYERS_USUAL
+        ways = sum(len(pairing) if way == FEATURES else 1 for way in self.pairs)
+        return each * ways * len(self.losses)
+
+
+def contest_of(values: dict[str, Any], here: Limits) -> Contest:
+    """The settings of a contest, each within the range that it states.
+
+    Raises:
+        DataError: One is not.
+    """
+    checked: dict[str, Any] = {}
+    for field in fields(Contest):
+        value, kind = values[field.name], type(field.default)
+        low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
+        title = TITLES.get(field.name, field.name)
+        if kind is bool:
+            checked[field.name] = value is True
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or not low <= value <= high:
+            raise DataError(f"'{title}' must be between {low} and {high:,}.", "Change it.")
+        checked[field.name] = kind(value)
+    if here.public:
+        asked = checked["budget_seconds"] or PUBLIC_SECONDS
+        checked["budget_seconds"] = min(asked, PUBLIC_SECONDS)
+    return Contest(**checked)
+
+
+def expected_seconds(plan: Plan, rows: int) -> float:
+    """How long it may take, going by runs on the same base model here; 0 if there are none.
+
+    Reading grows with the rows, and so does training, with the number of heads besides.
+    """
+    for run in all_runs()[:20]:
+        with contextlib.suppress(HeadsError, KeyError, TypeError):  # a broken run tells nothing
+            facts, end = run.read("run.json"), run.read("end.json") or {}
+            read = (run.read("facts.json") or {}).get("forward_seconds")
+            if facts["model"] != plan.model or end.get("state") != "finished" or not read:
+                continue
+            before = max(facts["account"]["rows"], 1)
+            heads = len(facts["recipes"]) * facts["contest"]["seeds"]
+            learning = max(0.0, end["seconds"] - read) / heads * plan.heads * plan.contest.seeds
+            return (read + learning) * rows / before
+    return 0.0

@@ -1,0 +1,67 @@
+"""What a head is asked to learn: logits and goals to one loss a row.
+
+Legend: `logits` (…, c), `goals` (…, c), what the squashed logits should be, between 0 and 1;
+`focal` γ, by which rows that are right already count less (0: all alike).
+
+Where labels are one class a text, a recipe may name the loss; elsewhere the labels decide.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from heads.parts.registry import loss
+
+
+@loss
+def softmax(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+    """One class a text: the classes compete, and their probabilities sum to 1.
+
+    Formula: −Σ qₖ (1 − pₖ)^γ ln pₖ, p = softmax(z)
+    Source: cross-entropy; with γ the focal loss (Lin et al. 2017, arXiv 1708.02002).
+    """
+    logs = logits.log_softmax(dim=-1)
+    if focal:
+        logs = (1 - logs.exp()).clamp_min(1e-6) ** focal * logs
+    return -(goals * logs).sum(dim=-1)
+
+
+@loss
+def ovr(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+    """One versus the rest: a yes-or-no question for each class, answered by itself.
+
+    Formula: −Σ [qₖ (1 − pₖ)^γ ln pₖ + (1 − qₖ) pₖ^γ ln(1 − pₖ)], p = sigmoid(z)
+    Source: one-versus-rest (Rifkin and Klautau 2004); scikit-learn's OneVsRestClassifier.
+    """
+    yes, no = logsigmoid(logits), logsigmoid(-logits)
+    if focal:
+        chance = logits.sigmoid()
+        yes = (1 - chance).clamp_min(1e-6) ** focal * yes
+        no = chance.clamp_min(1e-6) ** focal * no
+    return -(goals * yes + (1 - goals) * no).sum(dim=-1)
+
+
+@loss
+def ordinal(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+    """Classes in an order: to be one step off is better than to be three.
+
+    The softmax is asked for shares that fall off with the distance from the true class.
+
+    Formula: −Σ qₖ ln pₖ, qₖ ∝ exp(−2 |k − y|), p = softmax(z)
+    Source: soft labels for ordinal regression (Díaz and Marathe 2019), with absolute distance.
+    """
+    return softmax(logits, goals, focal=focal)
+
+
+def near(targets: Tensor, classes: int) -> Tensor:
+    """The goals of `ordinal`: numbers of classes (…) to shares (…, c)."""
+    places = torch.arange(classes)
+    return (-2.0 * (places - targets[..., None]).abs()).softmax(dim=-1)
+
+
+def squared(logits: Tensor, goals: Tensor) -> Tensor:
+    """Numbers: half the squared error, summed over outputs.
+
+    Source: least squares.
+    """
+    return (logits - goals).square().sum(dim=-1) / 2

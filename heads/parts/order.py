@@ -1,0 +1,98 @@
+"""A recipe whose parts have been found: what its names stand for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from heads.parts.losses import near
+from heads.parts.registry import Head, Pooling, loss, pairing
+from heads.recipe import Recipe, Value
+
+# Options that belong to the recipe, not to one of its parts.
+LATE, PAIR, LOSS = "late", "pair", "loss"
+JOINT, SOFTMAX = "joint", "softmax"
+OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A recipe with its parts found and its options sorted to them.
+
+    Attributes:
+        recipe: The recipe in its one canonical form, without options at their default.
+        layers: The part after the ``@``, or None for the last layer or a layer by number.
+        layer: The number of the one layer that is read; -1 is the last.
+        late: Whether the head is applied to every token, and the pooling to their logits.
+        pair: How two texts that are read by themselves are put together; "" where they are
+            read as one sequence.
+        loss: What the head is asked to learn where labels are one class a text: "softmax",
+            "ovr" or "ordinal".
+    """
+
+    recipe: Recipe
+    pooling: Pooling
+    head: Head
+    layers: Pooling | None
+    layer: int
+    late: bool
+    pooling_options: Mapping[str, Value]
+    head_options: Mapping[str, Value]
+    pair: str = ""
+    loss: str = SOFTMAX
+
+    @property
+    def reading(self) -> str:
+        """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
+        own = {*self.pooling.options, PAIR}
+        kept = [(name, value) for name, value in self.recipe.options if name in own]
+        return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
+
+    @property
+    def side(self) -> "Order":
+        """The same for one text by itself, as a pair's two texts are read."""
+        options = tuple((name, value) for name, value in self.recipe.options if name != PAIR)
+        return replace(self, recipe=replace(self.recipe, options=options), pair="")
+
+    def joined(self, u: Tensor, v: Tensor) -> Tensor:
+        """The pooled vectors of two texts (n, w) as what the head gets of them (n, W)."""
+        return pairing[self.pair](u, v)
+
+    def goals(self, goals: Tensor) -> Tensor:
+        """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
+        return near(goals.argmax(dim=-1), goals.shape[-1]) if self.loss == "ordinal" else goals
+
+    def widened(self, width: int) -> int:
+        """How wide the head's input is where a pooled vector has that width."""
+        side = torch.empty(1, width, device="meta")
+        return self.joined(side, side).shape[-1] if self.pair else width
+
+    @property
+    def learns_to_read(self) -> bool:
+        """Whether the pooling or the choice of layers is learned together with the head."""
+        return self.pooling.learned or (self.layers is not None and self.layers.learned)
+
+    def sketch(self, width: int, classes: int) -> torch.nn.Sequential:
+        """The head's chain on the meta device: shapes and names, without memory."""
+        with torch.device("meta"):
+            return self.head.make(width, classes, **self.head_options)
+
+    @property
+    def needs_states(self) -> bool:
+        """Whether training needs the states of every token, not one pooled vector a text."""
+        return self.learns_to_read or self.late
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """A sentence each for the pooling, the layers and the head, with these options."""
+        layers = self.layers.says if self.layers else f"Layer {self.layer}." * (self.layer >= 0)
+        told = (
+            self.pooling.told(self.pooling.first_line, self.pooling_options),
+            layers,
+            self.pair and pairing[self.pair].says,
+            self.head.told(self.head.first_line, self.head_options),
+            "The head is applied to every token, and the logits are pooled." * self.late,
+            loss[self.loss].says * (self.loss != SOFTMAX),
+        )
+        return tuple(filter(None, told))

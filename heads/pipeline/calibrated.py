@@ -1,0 +1,94 @@
+"""A classifier that is as sure as it is right: its temperature put into its last layer.
+
+Legend: c classes, w width of what the last layer gets; T the temperature.
+"""
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from heads.errors import CheckpointError, RecipeError
+from heads.parts.blocks import Scale
+from heads.pipeline.assembly import Assembly, TrainedHead
+from heads.pipeline.card import CALIBRATED
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves
+
+
+def calibrated(classifier: Classifier) -> Classifier:
+    """The same classifier with its logits divided by the temperature found in its training.
+
+    Every answer stays, for thresholds are divided as well; its probabilities change. The
+    classifier that is given is left as it was.
+
+    Args:
+        classifier: Of a run, which finds temperatures on rows set aside, or loaded from its export.
+
+    Raises:
+        CheckpointError: No temperature was found for it, as for heads of one quick training.
+        RecipeError: It cannot be divided: it is one-versus-rest, or has no last linear layer.
+    """
+    head = classifier.head
+    if CALIBRATED in head.chosen:
+        return classifier
+    _check(head)
+    chosen = {**head.chosen, CALIBRATED: float(head.temperature)}
+    return replace(
+        classifier,
+        head=replace(
+            head,
+            module=_divided(head.module, head.temperature),
+            thresholds=tuple(logit / head.temperature for logit in head.thresholds),
+            temperature=1.0,
+            chosen=chosen,
+        ),
+    )
+
+
+def _check(head: TrainedHead) -> None:
+    if head.squash == "none":
+        what = f"{head.recipe} gives numbers, so there is no probability to calibrate."
+        raise RecipeError(what, "Export it as it is.")
+    if head.squash == "votes":
+        what = (
+            f"{head.recipe} is one-versus-rest: its temperature is for the logarithms of its "
+            "sigmoids, and dividing its logits would not make it as sure as it is right."
+        )
+        raise RecipeError(what, "Export it as it is, or train it with softmax: without loss=ovr.")
+    if not divides(head.module.head):
+        what = f"The logits of {head.recipe} come from no linear layer that could be divided."
+        raise RecipeError(what, "Export it as it is, or take another head, for example linear.")
+    if head.temperature == 1:
+        what = f"No temperature is known for {head.recipe}: runs find one on rows set aside."
+        hint = "Train it in a run (heads train, or the tab Train), and name that run."
+        raise CheckpointError(what, hint)
+
+
+def divides(chain: nn.Sequential) -> bool:
+    """Whether a chain's logits are divided by what its last linear layer is divided by.
+
+    >>> divides(nn.Sequential(nn.Linear(4, 2), Scale(20.0)))
+    True
+    >>> divides(nn.Sequential(nn.Linear(4, 2), nn.Tanh()))
+    False
+    """
+    acting = [
+        (name, layer)
+        for name, layer in leaves(chain)
+        if not (is_idle(layer) or acts_in_training_only(layer) or isinstance(layer, Scale))
+    ]
+    return bool(acting) and isinstance(acting[-1][1], nn.Linear)
+
+
+@torch.no_grad()
+def _divided(module: Assembly, temperature: float) -> Assembly:
+    """A copy of a trained module whose last linear layer is divided; the reading is shared."""
+    chain = copy.deepcopy(module.head)
+    last = chain.get_submodule(last_linear(chain))
+    for parameter in last.parameters():  # its weight (c, w) and, where it has one, its bias (c)
+        parameter.div_(temperature)
+    divided = copy.copy(module)
+    divided._modules = {**module._modules, "head": chain}
+    return divided

@@ -1,0 +1,258 @@
+"""Looking inside trained heads, from the outside: by name, in one call.
+
+The page, the shell, the API and Python ask the same functions.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+import torch
+
+from heads.errors import RecipeError
+from heads.parts.models import BUNDLED
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import gate
+from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
+from heads.pipeline.look.attributing import attributions, encoded
+from heads.pipeline.look.attribution import Attribution
+from heads.pipeline.look.chosen import Chosen, Heads, Named, choosing
+from heads.pipeline.look.edits import Flips, flipped
+from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
+from heads.pipeline.look.saying import Reading, Said, reading, said
+from heads.pipeline.training import Progress
+from heads.settings import limits as limits_here
+
+NEIGHBOURS = 5
+HELD = 1000  # rows on which the effect of a layer is measured, at most
+Found = TypeVar("Found")
+
+
+def attribute(
+    text: str,
+    pair: str = "",
+    *,
+    recipes: Sequence[Named] = (),
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    label: str = "",
+) -> tuple[Attribution, ...]:
+    """Shows which tokens move the answer of each head: signed numbers that add up.
+
+    Integrated gradients from a text of blanks to the text itself, with as many steps as it takes
+    until the tokens' scores add up to the change of the logit; gradient × input; and the share
+    that the pooling reads of each token.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence.
+        recipes: The heads: recipes, or classifiers as `heads.train` and `heads.load` give them.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: A run whose heads are asked instead, by its id.
+        label: The class whose logit is taken apart; of each head its answer, if not given.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
+    return attributions(found.classifiers, text, pair, label)
+
+
+def nearest(
+    text: str,
+    pair: str = "",
+    *,
+    recipes: Sequence[Named] = (),
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    most: int = NEIGHBOURS,
+) -> tuple[Neighbourhood, ...]:
+    """Finds the training examples that each head sees as most similar to a sentence.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence.
+        recipes: The heads: recipes, or classifiers.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: A run whose heads are asked instead, by its id.
+        most: How many examples for each head.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
+    return _last(searching(found, text, pair, most))
+
+
+def flips(
+    text: str,
+    edits: Sequence[str | tuple[str, str]],
+    pair: str = "",
+    *,
+    recipes: Sequence[Named] = (),
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+) -> Flips:
+    """Asks heads about edits of a sentence, and says which head flips on what.
+
+    Args:
+        text: The sentence.
+        edits: The edited sentences, for example ``["Not good at all."]``. Where there is a second
+            sentence, an edit is of the first, or both as a tuple.
+        pair: A second sentence.
+        recipes: The heads: recipes, or classifiers.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: A run whose heads are asked instead, by its id.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
+    return flipped(found.classifiers, text, edits, pair)
+
+
+def ablate(
+    text: str,
+    pair: str = "",
+    *,
+    recipes: Sequence[Named] = (),
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    without: str = "",
+) -> tuple[Ablation, ...]:
+    """Takes a layer out of trained heads and shows what they say with and without it.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence.
+        recipes: The heads: recipes, or classifiers.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: A run whose heads are asked instead, by its id.
+        without: The layer: its name, or dense, activation, norm or scale. Without it, every
+            layer but the last is taken out in turn.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
+    return _last(ablating(found, text, pair, without))
+
+
+def readings(
+    text: str,
+    pair: str = "",
+    *,
+    recipes: Sequence[Named] = (),
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    temperature: float = 1.0,
+) -> tuple[Reading, ...]:
+    """Reads the same logits as softmax, as sigmoid and at a temperature.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence.
+        recipes: The heads: recipes, or classifiers.
+        model: The bundled base model, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        run: A run whose heads are asked instead, by its id.
+        temperature: What the logits are divided by, from 0.1 to 10.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
+    return tuple(reading(one, temperature) for one in answered(found.classifiers, text, pair))
+
+
+def answered(classifiers: Sequence[Classifier], text: str, pair: str = "") -> tuple[Said, ...]:
+    """What each head says of a text."""
+    texts = _gated(text, pair)
+    return tuple(said(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
+
+
+def searching(
+    heads: Heads, text: str, pair: str = "", most: int = NEIGHBOURS
+) -> Generator[Progress, None, tuple[Neighbourhood, ...]]:
+    """The nearest training examples of each head: progress while texts are read, then they.
+
+    There are none for a head that came with its checkpoint.
+    """
+    texts = _gated(text, pair)
+    found = []
+    for number, classifier in enumerate(heads.classifiers):
+        if classifier.head.is_own:
+            continue  # nobody here knows what it has learned from
+        found.append((yield from neighbourhood(heads, number, texts, most)))
+    return tuple(found)
+
+
+def ablating(
+    heads: Heads, text: str, pair: str = "", without: str = ""
+) -> Generator[Progress, None, tuple[Ablation, ...]]:
+    """What each head says without a layer: progress while rows are read, then that.
+
+    Raises:
+        RecipeError: No head has such a layer.
+    """
+    texts = _gated(text, pair)
+    found: list[Ablation] = []
+    refused: list[RecipeError] = []
+    for classifier in heads.classifiers:
+        try:
+            names = layers_named(classifier, without)
+        except RecipeError as error:
+            refused.append(error)
+            continue
+        found += yield from _taken_out(heads, classifier, names, texts)
+    if not found and refused:
+        raise refused[0]
+    return tuple(found)
+
+
+def _taken_out(
+    heads: Heads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
+) -> Generator[Progress, None, list[Ablation]]:
+    own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+    with torch.no_grad():
+        logits = classifier.head.module(*own)
+    found = [compared(classifier, name, logits, own) for name in names]
+    order, corpus = classifier.head.module.reader.order, heads.corpus
+    rows = torch.tensor(heads.held[:HELD])
+    if corpus is None or corpus.numbers or order.late or not len(rows) or not names:
+        return found
+    vectors = yield from vectors_of(classifier, corpus, rows)
+    targets = [corpus.targets[row] for row in rows.tolist()]
+    return [
+        one if one.after is None else one.with_effect(effect(classifier, name, vectors, targets))
+        for name, one in zip(names, found, strict=True)
+    ]
+
+
+def _gated(text: str, pair: str) -> list[str]:
+    limits = limits_here()
+    second = [gate(pair, limits, "second sentence")] if pair.strip() else []
+    return [gate(text, limits), *second]
+
+
+def _found(asked: Chosen, pair: str) -> Heads:
+    for event in choosing(asked, pair, limits_here()):
+        if isinstance(event, Heads):
+            return event
+    raise AssertionError("a choice ends in its heads")
+
+
+def _last(events: Generator[Progress, None, Found]) -> Found:
+    while True:
+        try:
+            next(events)
+        except StopIteration as done:
+            return done.value

@@ -1,0 +1,227 @@
+"""Which tokens of a text move a head's answer: scores that add up, checked for each text.
+
+Legend: t tokens, c classes.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import torch
+from torch import Tensor
+
+from heads.errors import DataError, ModelError, did_you_mean
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import gate
+from heads.pipeline.look.attribution import Attribution, Token
+from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
+from heads.pipeline.look.path import Aim, integrated, pull
+from heads.pipeline.metrics import answers
+from heads.pipeline.states import Encoded, States
+from heads.settings import limits as limits_here
+
+STEPS = (32, 64, 128, 256, 512)
+SMALL = 0.05  # of the logits' span: a change below it is none to speak of
+SAME = 1e-4
+
+
+def attributions(
+    classifiers: Sequence[Classifier], text: str, pair: str = "", label: str = ""
+) -> tuple[Attribution, ...]:
+    """Takes the answers of several heads to one text apart, token by token.
+
+    Heads on one base model share its passes.
+
+    Args:
+        label: The class whose logit is taken apart; of each head its answer, if not given.
+
+    Raises:
+        DataError: The text is empty, or a head has no such class.
+        ModelError: The base model cannot be differentiated down to its tokens.
+    """
+    limits = limits_here()
+    text = gate(text, limits)
+    texts = [text, gate(pair, limits, "second sentence")] if pair.strip() else [text]
+    found: dict[int, Attribution] = {}
+    for numbers in _groups(classifiers):
+        together = [classifiers[number] for number in numbers]
+        found |= dict(zip(numbers, _attributed(together, texts, label), strict=True))
+    return tuple(found[number] for number in range(len(classifiers)))
+
+
+def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
+    """The numbers of those that read alike: on one base model, and texts together or alone."""
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for number, one in enumerate(classifiers):
+        key = (id(one.backbone), one.head.module.is_siamese)
+        groups.setdefault(key, []).append(number)
+    return groups.values()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ground:
+    """What heads on one base model share: the text at its door, and states of it and of blanks."""
+
+    entries: tuple[Entry, ...]
+    states: tuple[States, ...]
+    looked_up: tuple[States, ...]
+    blanks: tuple[States, ...]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing but special tokens."""
+        return all(torch.equal(entry.embeddings, entry.baseline) for entry in self.entries)
+
+
+def _attributed(
+    classifiers: Sequence[Classifier], texts: Sequence[str], label: str
+) -> list[Attribution]:
+    begun = time.perf_counter()
+    ground = _ground(classifiers[0], texts)
+    found = {at: _begun(one, ground, label) for at, one in enumerate(classifiers)}
+    aims = {at: aim for at, (_, aim) in found.items() if aim}
+    results = {at: attribution for at, (attribution, _) in found.items()}
+    passed = time.perf_counter() - begun
+    results = {at: replace(one, seconds=passed / len(results)) for at, one in results.items()}
+    for steps in STEPS:
+        if not aims:
+            break
+        begun = time.perf_counter()
+        scores = integrated(list(aims.values()), ground.entries, steps)
+        seconds = (time.perf_counter() - begun) / len(aims)
+        for at, own in zip(list(aims), scores, strict=True):
+            results[at] = _scored(results[at], torch.cat(own), steps, seconds)
+            if results[at].is_complete:
+                del aims[at]
+    return [results[at] for at in range(len(classifiers))]
+
+
+@torch.no_grad()
+def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
+    backbone = classifier.backbone
+    entries = tuple(entry(backbone, one) for one in encoded(classifier, texts))
+    return _Ground(
+        entries=entries,
+        states=tuple(backbone.states([one.encoded]) for one in entries),
+        looked_up=tuple(one.states(one.embeddings) for one in entries),
+        blanks=tuple(one.states(one.baseline) for one in entries),
+    )
+
+
+def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribution, Aim | None]:
+    """What one pass tells of a head: all but the integrated gradients, and where they aim."""
+    head, module = classifier.head, classifier.head.module
+    with torch.no_grad():
+        logits = module(*ground.states)
+        blank = module(*ground.blanks)[0]
+        _check_same(logits, module(*ground.looked_up), classifier)
+        reads = torch.cat([module.reader(states).reads[0] for states in ground.states])
+    target = _target(classifier, logits[0], label)
+    chosen = answers(logits, head.squash, head.thresholds)[0]
+    pulled = pull(module, target, ground.entries)
+    times_input = [
+        (gradient * one.embeddings[0]).sum(dim=-1)
+        for gradient, one in zip(pulled.gradients if pulled else (), ground.entries, strict=False)
+    ]
+    attribution = Attribution(
+        name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
+        label=classifier.classes[target],
+        answer=() if head.numbers else tuple(compress(classifier.classes, chosen)),
+        logit=float(logits[0, target]),
+        baseline=float(blank[target]),
+        span=_span(logits[0]),
+        blank=ground.entries[0].blank,
+        tokens=_tokens(ground.entries, torch.cat(times_input) if times_input else None, reads),
+        why_not="" if pulled else _refusal(classifier),
+    )
+    if pulled is None or ground.is_blank:
+        return attribution, None
+    return attribution, Aim(module=module, target=target, pull=pulled)
+
+
+def _span(logits: Tensor) -> float:
+    """How far the logits of a text lie apart; of a single number, how far it is from 0."""
+    return float(logits.max() - logits.min()) if len(logits) > 1 else float(logits.abs().max())
+
+
+def _check_same(ordinary: Tensor, ours: Tensor, classifier: Classifier) -> None:
+    if not torch.allclose(ordinary, ours, rtol=SAME, atol=SAME):
+        name = classifier.backbone.id
+        what = f"Attributions are not to be had for {name}: its logits come out differently."
+        raise ModelError(what, NOT_TO_BE_HAD)
+
+
+def _target(classifier: Classifier, logits: Tensor, label: str) -> int:
+    """The number of the class whose logit is taken apart."""
+    if not label:
+        return int(logits.argmax())
+    alike = [n for n, name in enumerate(classifier.classes) if name.casefold() == label.casefold()]
+    if not alike:
+        what = f"{classifier.recipe} has no class '{label[:60]}'."
+        raise DataError(what, did_you_mean(label, dict.fromkeys(classifier.classes)))
+    return alike[0]
+
+
+def _refusal(classifier: Classifier) -> str:
+    return (
+        f"{classifier.recipe} counts votes, which no small change of a text moves, so it has no "
+        "gradient: see its nearest training examples instead."
+    )
+
+
+def _scored(begun: Attribution, scores: Tensor, steps: int, seconds: float) -> Attribution:
+    """The same with the scores of its tokens, and how well they add up."""
+    change = begun.logit - begun.baseline
+    gap = abs(float(scores.double().sum()) - change)
+    is_small = abs(change) < SMALL * begun.span
+    scale = max(begun.span if is_small else abs(change), 1e-9)
+    pairs = zip(begun.tokens, scores.tolist(), strict=True)
+    return replace(
+        begun,
+        tokens=tuple(replace(token, score=score) for token, score in pairs),
+        completeness_error=gap / scale,
+        measured_on="logits" if is_small else "change",
+        steps=steps,
+        seconds=begun.seconds + seconds,
+    )
+
+
+def _tokens(
+    entries: Sequence[Entry], times_input: Tensor | None, reads: Tensor
+) -> tuple[Token, ...]:
+    words = [word for one in entries for word in one.backbone.words(one.encoded)]
+    gradients = reads.new_zeros(len(words)) if times_input is None else times_input
+    return tuple(
+        Token(text=word, side=side, score=0.0, gradient_times_input=gradient, read=read)
+        for word, side, gradient, read in zip(
+            words, _sides(entries), gradients.tolist(), reads.tolist(), strict=True
+        )
+    )
+
+
+def _sides(entries: Sequence[Entry]) -> list[str]:
+    """For each token to which of two texts it belongs; special ones stand between and around."""
+    sides = []
+    for number, one in enumerate(entries):
+        passed = False  # whether the first text has begun
+        second = number == 1
+        for special in one.special.tolist():
+            second = second or (special and passed)
+            passed = passed or not special
+            sides.append("" if special else "pair" if second else "text")
+    return sides
+
+
+def encoded(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
+    """The tokens of one or two texts as a head reads them: together, or each by itself.
+
+    Raises:
+        DataError: A siamese head has one text only.
+    """
+    if not classifier.head.module.is_siamese:
+        return classifier.backbone.encode(texts[:1], texts[1:])
+    if len(texts) < 2:
+        what = f"{classifier.recipe} compares two texts, and there is one."
+        raise DataError(what, "Give a second text, or choose another recipe.")
+    return classifier.backbone.encode(texts)

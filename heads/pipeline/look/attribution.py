@@ -1,0 +1,87 @@
+"""Which tokens of a text move a head's answer: what is found, as values."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+ENOUGH = 0.01  # of what the logit changes by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token of a text.
+
+    Attributes:
+        text: As a reader would write it.
+        side: "text" or "pair"; nothing for the special tokens around them.
+        score: What it adds to the logit (integrated gradients).
+        gradient_times_input: The same by the gradient at the text alone.
+        read: The share of the pooled vector that it gives.
+    """
+
+    text: str
+    side: str
+    score: float
+    gradient_times_input: float
+    read: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """What one head looks at in one text.
+
+    Attributes:
+        name: The head: its recipe, or that it came with the checkpoint.
+        label: The class whose logit is taken apart.
+        answer: What the head answers.
+        logit: That class's logit on the text.
+        baseline: The same on the text with a blank in the place of every word: what the tokens'
+            scores add up to is the difference.
+        blank: The token that stands for a blank.
+        tokens: The tokens with their scores; without scores where there are none.
+        completeness_error: How far the sum of the scores misses that difference, as a share of it.
+        measured_on: "change"; or "logits", where the difference is so small that the error is
+            given as a share of the span instead.
+        span: How far the largest logit on the text lies above the smallest.
+        steps: The nodes on the path that this took.
+        seconds: The time that it took; what heads share is divided between them.
+        why_not: Why there are no scores, in a sentence; empty where there are.
+    """
+
+    name: str
+    label: str
+    answer: tuple[str, ...]
+    logit: float
+    baseline: float
+    span: float
+    blank: str
+    tokens: tuple[Token, ...]
+    completeness_error: float = 0.0
+    measured_on: str = "change"
+    steps: int = 0
+    seconds: float = 0.0
+    why_not: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the scores add up, to one part in a hundred."""
+        return not self.why_not and self.completeness_error < ENOUGH
+
+    @property
+    def says(self) -> str:
+        """What the numbers are, and how well they add up, in a sentence or two."""
+        if self.why_not:
+            return self.why_not
+        told = (
+            f"{self.name}: the logit of {self.label} is {self.logit:+.3f}, and "
+            f"{self.baseline:+.3f} with {self.blank} for every word; the scores add up to the "
+            "difference"
+        )
+        error = f"{self.completeness_error * 100:.2f} %"
+        of = "of it" if self.measured_on == "change" else "of the logits' span, as it is small"
+        enough = "" if self.is_complete else ": not closely, so trust no more than their order"
+        steps = f"{self.steps} steps, {self.seconds:.2f} s"
+        return f"{told} but for {error} {of}{enough} ({steps})."
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self)

@@ -1,0 +1,161 @@
+"""Which trained heads are asked: those of a sample, those of a run, or heads given as they are."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from heads.errors import LimitError, RecipeError
+from heads.parts.menu import resolve
+from heads.parts.models import BUNDLED
+from heads.parts.samples import SAMPLES
+from heads.pipeline.assembly import TrainedHead
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus, split
+from heads.pipeline.imported import OWN, own_head
+from heads.pipeline.loading import load
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.folder import find
+from heads.pipeline.runs.heads_of import classifier as of_run
+from heads.pipeline.sampled import corpus_of, sample_for, trained
+from heads.pipeline.training import Progress
+from heads.recipe import Recipe
+from heads.settings import Limits, Training
+
+RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")
+FEW = 4  # heads of a run, where none is named
+Named = Recipe | str | Classifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which heads are asked.
+
+    Attributes:
+        recipes: Recipes, "own" for the head that a checkpoint came with, or classifiers. Without
+            any, four common ones, or the first four of a run.
+        model: The base model; a run has its own.
+        sample: What the heads are trained on; the one that suits, if not given.
+        run: A run whose heads are asked instead.
+    """
+
+    recipes: Sequence[Named] = ()
+    model: str = BUNDLED
+    sample: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Heads:
+    """The heads that were chosen, and what they were trained on.
+
+    Attributes:
+        classifiers: The heads, each on its base model.
+        corpus: The rows; None where they are not known.
+        learned: The numbers of the rows that they learned from.
+        held: The numbers of rows that they have not learned from.
+    """
+
+    classifiers: tuple[Classifier, ...]
+    corpus: Corpus | None = None
+    learned: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()
+
+
+def choosing(asked: Chosen, pair: str, limits: Limits) -> Iterator[Progress | Heads]:
+    """Finds the heads, or trains those of a sample that were never trained: progress, then they.
+
+    Args:
+        pair: The second sentence that they will be asked about, or nothing.
+
+    Raises:
+        HeadsError: Anything in the choice that does not fit, in one sentence.
+    """
+    if len(asked.recipes) > limits.recipes:
+        what = f"{len(asked.recipes)} recipes are chosen; at most {limits.recipes} fit here."
+        raise LimitError(what, "Take some away.")
+    if asked.run:
+        yield _of_run(asked, limits)
+        return
+    given = [one for one in asked.recipes if isinstance(one, Classifier)]
+    if given and len(given) == len(asked.recipes):
+        yield _given(given, asked.sample, limits)
+        return
+    yield (yield from _of_sample(asked, pair, limits))
+
+
+def _of_sample(asked: Chosen, pair: str, limits: Limits) -> Generator[Progress, None, Heads]:
+    data = sample_for(asked.sample, pair)
+    names = [
+        one if isinstance(one, Classifier) or _is_own(one) else resolve(one).recipe
+        for one in asked.recipes or RECIPES
+    ]
+    yield Progress(says=f"Loading {asked.model}", share=0.0)
+    backbone = load(asked.model or BUNDLED, limits=limits)
+    corpus = corpus_of(data, limits)
+    recipes = list(dict.fromkeys(one for one in names if isinstance(one, Recipe)))
+    heads = (yield from trained(recipes, corpus, backbone, limits)) if recipes else []
+    found = dict(zip(recipes, heads, strict=True))
+    learned, held = _split(corpus, heads)
+    return Heads(
+        classifiers=tuple(
+            one
+            if isinstance(one, Classifier)
+            else Classifier(
+                backbone=backbone,
+                head=found[one] if isinstance(one, Recipe) else own_head(backbone),
+            )
+            for one in dict.fromkeys(names)
+        ),
+        corpus=corpus,
+        learned=learned,
+        held=held,
+    )
+
+
+def _is_own(name: Recipe | str) -> bool:
+    return isinstance(name, str) and name.strip().lower() == OWN
+
+
+def _split(corpus: Corpus, heads: Sequence[TrainedHead]) -> tuple[tuple[int, ...], ...]:
+    """The rows that heads of a sample learned from, and those held out."""
+    settings = next((head.training for head in heads if head.training), None) or Training()
+    learned, held = split(corpus, settings.held_out, settings.seed)
+    return tuple(learned), tuple(held)
+
+
+def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Heads:
+    """Classifiers as they are; where they were trained on a sample, its rows are known."""
+    names = {sample or one.head.trained_on for one in classifiers}
+    name = names.pop() if len(names) == 1 else ""
+    if name not in SAMPLES:
+        return Heads(classifiers=tuple(classifiers))
+    corpus = corpus_of(SAMPLES[name], limits)
+    learned, held = _split(corpus, [one.head for one in classifiers])
+    return Heads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
+
+
+def _of_run(asked: Chosen, limits: Limits) -> Heads:
+    run = find(asked.run, is_public=limits.public)
+    kept = question.load(run)
+    names = [_name(one, kept.recipes) for one in asked.recipes] or list(kept.recipes[:FEW])
+    corpus = kept.corpus
+    backbone: Backbone | None = None
+    found = []
+    for name in dict.fromkeys(names):
+        one = of_run(run, name, limits)
+        backbone = backbone or one.backbone  # heads on one base model share its passes
+        found.append(Classifier(backbone=backbone, head=one.head))
+    splits = kept.splits
+    return Heads(
+        classifiers=tuple(found),
+        corpus=corpus,
+        learned=tuple(splits.train[0].tolist()),  # the head of the first seed is kept
+        held=tuple(splits.test[0].tolist()),
+    )
+
+
+def _name(one: Named, names: Sequence[str]) -> str:
+    """The name under which a run keeps a head."""
+    if isinstance(one, Classifier):
+        raise RecipeError("A run has heads of its own.", "Name its recipes, or leave the run out.")
+    return str(one) if str(one) in names else str(resolve(one).recipe)

@@ -1,0 +1,191 @@
+"""The training examples that a head sees as most similar to a text.
+
+Legend: n rows, W width of what the head gets.
+"""
+
+import weakref
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from heads.errors import DataError
+from heads.pipeline.assembly import Assembly
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.extraction import Features, extract
+from heads.pipeline.look.attributing import encoded
+from heads.pipeline.look.chosen import Heads
+from heads.pipeline.look.saying import said
+from heads.pipeline.training import Progress
+
+MOST = 50
+READ_AT_MOST = 5000  # rows of a learned reading, which no disk holds
+# What a learned reading made of the rows that it was last asked about.
+_read: "weakref.WeakKeyDictionary[Assembly, tuple[object, Tensor]]" = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A training example.
+
+    Attributes:
+        text: Its text.
+        pair: Its second text, or nothing.
+        labels: Its labels; where rows are labelled with numbers, that number.
+        similarity: The cosine of its vector and the text's, -1 to 1.
+        line: Where it stands in its file; 0 where that is not known.
+    """
+
+    text: str
+    pair: str
+    labels: tuple[str, ...]
+    similarity: float
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood:
+    """The training examples that one head sees as most similar to a text.
+
+    Attributes:
+        name: The head.
+        answer: What the head answers, as a reader would say it.
+        neighbours: The examples, the most similar first.
+        searched: Among how many training examples.
+        alike: How many of the neighbours have the label that the head answers.
+        numbers: Whether labels are numbers.
+    """
+
+    name: str
+    answer: str
+    neighbours: tuple[Neighbour, ...]
+    searched: int
+    alike: int
+    numbers: bool = False
+
+    @property
+    def says(self) -> str:
+        """How the neighbours' labels go with the answer, in a sentence."""
+        if self.numbers:
+            average = sum(float(one.labels[0]) for one in self.neighbours) / len(self.neighbours)
+            return (
+                f"The {len(self.neighbours)} nearest training examples have {average:.2f} on "
+                f"average; {self.name} answers {self.answer}."
+            )
+        return (
+            f"{self.alike} of the {len(self.neighbours)} nearest training examples "
+            f"{'is' if self.alike == 1 else 'are'} labelled {self.answer}, as {self.name} answers."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self) | {"says": self.says}
+
+
+def neighbourhood(
+    heads: Heads, number: int, texts: Sequence[str], most: int
+) -> Generator[Progress, None, Neighbourhood]:
+    """The training examples nearest to a text in the space that a head sees it in.
+
+    Args:
+        number: Which of the heads.
+        texts: The gated text, and perhaps its second text.
+        most: How many.
+
+    Raises:
+        DataError: What the head was trained on is not known, or it is of another kind.
+    """
+    corpus, classifier = heads.corpus, heads.classifiers[number]
+    if corpus is None:
+        what = f"What {classifier.recipe} was trained on is not known here."
+        raise DataError(what, "Say which sample or which run its training examples are in.")
+    if bool(corpus.pairs) != (len(texts) > 1):
+        what = f"The rows of {corpus.name} hold {'two texts' if corpus.pairs else 'one text'} each."
+        raise DataError(what, "Ask about as many.")
+    if not 1 <= most <= MOST:
+        raise DataError(f"There must be 1 to {MOST} neighbours, not {most}.", "Change it.")
+    rows = torch.tensor(heads.learned)
+    module = classifier.head.module
+    if module.reader.order.learns_to_read and len(rows) > READ_AT_MOST:
+        rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
+    known = yield from vectors_of(classifier, corpus, rows)
+    with torch.no_grad():
+        states = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+        own = module.vectors(*states)
+        answer = said(classifier.head, module(*states)[0])
+        similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]
+    best = similar.topk(min(most, len(similar)))
+    found = [
+        _neighbour(corpus, row, cosine)
+        for row, cosine in zip(rows[best.indices].tolist(), best.values.tolist(), strict=True)
+    ]
+    return Neighbourhood(
+        name=answer.name,
+        answer=answer.spoken,
+        neighbours=tuple(found),
+        searched=len(rows),
+        alike=sum(set(one.labels) == set(answer.answer) for one in found),
+        numbers=bool(corpus.numbers),
+    )
+
+
+def _neighbour(corpus: Corpus, row: int, cosine: float) -> Neighbour:
+    names = tuple(corpus.classes[target] for target in corpus.targets[row])
+    return Neighbour(
+        text=corpus.texts[row],
+        pair=corpus.pairs[row] if corpus.pairs else "",
+        labels=(f"{corpus.numbers[row]:g}",) if corpus.numbers else names,
+        similarity=cosine,
+        line=corpus.lines[row] if corpus.lines else 0,
+    )
+
+
+def vectors_of(
+    classifier: Classifier, corpus: Corpus, rows: Tensor
+) -> Generator[Progress, None, Tensor]:
+    """What a head gets of some rows of a corpus, (n, W); fixed readings are kept on disk."""
+    module, backbone = classifier.head.module, classifier.backbone
+    order = module.reader.order
+    if order.learns_to_read:
+        return (yield from _learned(classifier, corpus, rows))
+    sides = [*corpus.texts, *corpus.pairs] if order.pair else corpus.texts
+    pairs = () if order.pair else corpus.pairs
+    features = None
+    for event in extract([order.side], sides, pairs, backbone):
+        if isinstance(event, Features):
+            features = event
+        else:
+            yield event
+    assert features is not None
+    vectors = features.matrix(order.side.reading)
+    if not order.pair:
+        return vectors[features.index[rows]]
+    first, second = features.index.chunk(2)
+    return order.joined(vectors[first[rows]], vectors[second[rows]])
+
+
+def _learned(
+    classifier: Classifier, corpus: Corpus, rows: Tensor
+) -> Generator[Progress, None, Tensor]:
+    """The vectors of a reading that was learned with its head, kept while the head is."""
+    module, backbone = classifier.head.module, classifier.backbone
+    asked = (corpus.fingerprint, tuple(rows.tolist()))
+    known = _read.get(module)
+    if known and known[0] == asked:
+        return known[1]
+    texts = [corpus.texts[row] for row in asked[1]]
+    pairs = [corpus.pairs[row] for row in asked[1]] if corpus.pairs else []
+    vectors = torch.empty(len(texts), module.width)
+    done = 0
+    for places, states in backbone.passes(backbone.encode(texts, pairs)):
+        with torch.no_grad():
+            vectors[places] = module.vectors(states)
+        done += len(places)
+        says = f"Reading {len(texts):,} training examples as {classifier.recipe} does"
+        yield Progress(says=says, share=done / len(texts))
+    _read[module] = (asked, vectors)
+    return vectors

@@ -1,0 +1,202 @@
+"""Integrated gradients of several heads at once, from a text of blanks to the text itself.
+
+captum walks the straight path between the two, with Gauss-Legendre nodes, and lets one say what
+the gradient at a node is. Here it is the base model's own at that node, times the head's average
+over the node's stretch of the path: a maximum or a ReLU changes its gradient in jumps, and one
+node a stretch would miss where. States between two nodes are interpolated. The base model reads
+every node once for all heads.
+Legend: h heads, s nodes, m places within a stretch, t tokens, e width of a token's embedding.
+
+Source: Axiomatic Attribution for Deep Networks (Sundararajan et al. 2017, arXiv 1703.01365).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heads.pipeline.assembly import Assembly
+from heads.pipeline.look.embedded import Entry
+from heads.pipeline.states import States
+
+PLACES = 16
+TOKENS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pull:
+    """What a small change of a text's embeddings does to one logit, and through which states.
+
+    Attributes:
+        gradients: For each text (t, e).
+        through: For each state tensor of the texts, whether the head reads it.
+    """
+
+    gradients: tuple[Tensor, ...]
+    through: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aim:
+    """One logit of one head."""
+
+    module: Assembly
+    target: int
+    pull: Pull
+
+
+def pull(module: Assembly, target: int, entries: Sequence[Entry]) -> Pull | None:
+    """The gradient of a logit at the text itself; None where it has none."""
+    with torch.enable_grad():
+        rows = [entry.embeddings.clone().requires_grad_() for entry in entries]
+        given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
+        carriers = [tensor for states in given for tensor in _carriers(states)]
+        leaves = [tensor.detach().requires_grad_() for tensor in carriers]
+        rest = iter(leaves)
+        cut = [_with(one, [next(rest) for _ in _carriers(one)]) for one in given]
+        logits = module(*cut)
+        if not logits.requires_grad:
+            return None
+        slopes = torch.autograd.grad(logits[0, target], leaves, allow_unused=True)
+        through = tuple(slope is not None for slope in slopes)
+        read = [tensor for tensor, used in zip(carriers, through, strict=True) if used]
+        known = [slope for slope in slopes if slope is not None]
+        found = torch.autograd.grad(read, rows, known, allow_unused=True)
+    return Pull(gradients=tuple(row[0] for row in _whole(found, rows)), through=through)
+
+
+def _whole(found: Sequence[Tensor | None], rows: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients, 0 where there is none."""
+    pairs = zip(found, rows, strict=True)
+    return [torch.zeros_like(row) if one is None else one for one, row in pairs]
+
+
+def integrated(aims: Sequence[Aim], entries: Sequence[Entry], steps: int) -> list[list[Tensor]]:
+    """What every token adds to each logit, from all blanks to the text: for each aim (t,) a text.
+
+    Args:
+        entries: The text; of a siamese pair both texts.
+        steps: The number of nodes.
+    """
+    from captum.attr import IntegratedGradients
+
+    def gradients(*, inputs: Any, **_: Any) -> tuple[Tensor, ...]:
+        nodes = [rows[:: len(aims)] for rows in inputs]  # captum repeats each for every aim
+        return _gradients(aims, entries, nodes, steps)
+
+    walk: Any = IntegratedGradients(
+        lambda *rows: rows[0]
+    )  # never asked: `gradients` takes its place
+    walk.gradient_func = gradients
+    longest = max(entry.embeddings.shape[1] for entry in entries)
+    found = walk.attribute(
+        tuple(entry.embeddings.expand(len(aims), -1, -1) for entry in entries),
+        tuple(entry.baseline.expand(len(aims), -1, -1) for entry in entries),
+        n_steps=steps,
+        internal_batch_size=len(aims) * max(2, TOKENS_AT_ONCE // longest),
+    )
+    return [[rows[number].sum(dim=-1) for rows in found] for number in range(len(aims))]
+
+
+@torch.enable_grad()
+def _gradients(
+    aims: Sequence[Aim], entries: Sequence[Entry], nodes: Sequence[Tensor], steps: int
+) -> tuple[Tensor, ...]:
+    """For each text the gradients of all aims at some nodes, (s h, t, e)."""
+    rows = [node.detach().requires_grad_() for node in nodes]
+    given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
+    carriers = [tensor for states in given for tensor in _carriers(states)]
+    left, right, share = _places(_along(entries, nodes), steps)
+    found = []
+    for aim in aims:
+        read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
+        slopes = _slopes(aim, given, left, right, share)
+        pulled = torch.autograd.grad(read, rows, slopes, retain_graph=True, allow_unused=True)
+        found.append(_whole(pulled, rows))
+    return tuple(torch.stack(side, dim=1).flatten(0, 1) for side in zip(*found, strict=True))
+
+
+def _slopes(
+    aim: Aim, given: Sequence[States], left: Tensor, right: Tensor, share: Tensor
+) -> list[Tensor]:
+    """How a logit depends on the states that it reads: the average over each node's stretch."""
+    used = iter(aim.pull.through)
+    leaves, moved = [], []
+    for states in given:
+        between = []
+        for tensor in _carriers(states):
+            tensor = tensor.detach()
+            if next(used):
+                ratio = share.view(-1, *[1] * (tensor.dim() - 1))
+                tensor = torch.lerp(tensor[left], tensor[right], ratio).requires_grad_()
+                leaves.append(tensor)
+            else:
+                tensor = tensor[:1].expand(len(left), *tensor.shape[1:])
+            between.append(tensor)
+        moved.append(_with(states, between))
+    slopes = torch.autograd.grad(aim.module(*moved)[:, aim.target].sum(), leaves)
+    return [slope.unflatten(0, (-1, PLACES)).mean(dim=1) for slope in slopes]
+
+
+def _carriers(states: States) -> list[Tensor]:
+    """The state tensors through which a head can be reached."""
+    rest = [tensor for tensor in (states.pooler, states.decoder) if tensor is not None]
+    return [*states.hidden, *rest]
+
+
+def _with(states: States, carriers: list[Tensor]) -> States:
+    """The states of one text with other tensors, as many rows as those have."""
+    rows, layers = len(carriers[0]), len(states.hidden)
+    rest = carriers[layers:]
+    others = {
+        name: tensor[:1].expand(rows, -1)
+        for name in ("mask", "unpadded", "content", "eos", "decoder_mask")
+        if (tensor := getattr(states, name)) is not None
+    }
+    return replace(
+        states,
+        hidden=tuple(carriers[:layers]),
+        pooler=None if states.pooler is None else rest[0],
+        decoder=None if states.decoder is None else rest[-1],
+        **others,
+    )
+
+
+def _along(entries: Sequence[Entry], nodes: Sequence[Tensor]) -> Tensor:
+    """How far along the path some nodes lie, from 0 to 1, (s,)."""
+    ways = [entry.embeddings - entry.baseline for entry in entries]
+    gone = [node - entry.baseline for entry, node in zip(entries, nodes, strict=True)]
+    done = sum((one * way).sum(dim=(1, 2)) for one, way in zip(gone, ways, strict=True))
+    whole = sum(way.square().sum() for way in ways)
+    return torch.as_tensor(done / whole)
+
+
+def _places(along: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The places within the stretches of some nodes, (s m,) each, by the nodes beside them.
+
+    Returns:
+        The node on the left, the one on the right, and how far between the two it lies: beyond
+        them, where a stretch juts out over the first or the last node.
+    """
+    nodes, edges = _stretches(steps)
+    number = (along[:, None] - nodes).abs().argmin(dim=1)
+    begin, length = edges[number, None], edges.diff()[number, None]
+    places = (begin + length * (torch.arange(PLACES) + 0.5) / PLACES).flatten()
+    right = torch.searchsorted(along, places).clamp(min(1, len(along) - 1), len(along) - 1)
+    left = (right - 1).clamp(min=0)
+    gap = along[right] - along[left]
+    share = torch.where(gap > 0, (places - along[left]) / gap.clamp(min=1e-12), 0.0)
+    return left, right, share
+
+
+@cache
+def _stretches(steps: int) -> tuple[Tensor, Tensor]:
+    """Gauss-Legendre's nodes on 0 to 1, (s,), and the ends of stretches as long as its weights."""
+    import numpy
+
+    nodes, weights = numpy.polynomial.legendre.leggauss(steps)
+    edges = torch.cat([torch.zeros(1), torch.tensor(weights / 2).cumsum(dim=0).float()])
+    return torch.tensor((nodes + 1) / 2).float(), edges

@@ -1,0 +1,215 @@
+"""Whether a cell is as sure as it is right, and how that is mended: one number, the temperature.
+
+The confidence of an answer is the probability of the class answered; of several labels every
+one is a decision, given or not, with a confidence of its own.
+
+Legend: n tested rows of one seed, m development rows, c classes, a all answers of all seeds.
+"""
+
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, one_hot
+
+from heads.pipeline.corpus import Kind
+from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
+from heads.pipeline.measure.reliability import Bin, calibration_error, reliability
+
+POINTS = 20  # of the curve of coverage
+FEWEST = 10  # rows that have a label, for a threshold of its own
+FACTORS = 1e-2, 1e3  # of logits whose mean square is 1; beyond them confidence hardly moves
+STEPS, PRECISE = 60, 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What is answered, and how well, where less sure answers are withheld.
+
+    Attributes:
+        threshold: The confidence, after scaling, below which there is no answer.
+        coverage: The share of all answers that is still given.
+        accuracy: The share of those that is right.
+    """
+
+    threshold: float
+    coverage: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How far a temperature, found on the development rows, mends the confidence.
+
+    Attributes:
+        temperature: What the logits are divided by: above 1 the head was too sure.
+        error_before: The calibration error on the tested rows as they were answered.
+        error_after: The same with the logits divided.
+        log_loss_before: The log loss likewise.
+        log_loss_after: The same with the logits divided.
+        bins: Answers by confidence, after.
+        coverage: From answering all to a few of which the head is surest, after.
+    """
+
+    temperature: float
+    error_before: float
+    error_after: float
+    log_loss_before: float
+    log_loss_after: float
+    bins: tuple[Bin, ...]
+    coverage: tuple[Coverage, ...]
+
+
+def calibration(outcome: Outcome, task: Task, before: tuple[Bin, ...]) -> Calibration | None:
+    """Scales the confidence on the held rows and tells what that did on the tested ones.
+
+    None for numbers, and where there are no held rows. No answer changes by it.
+
+    Args:
+        before: The answers by their confidence as it is, from `reliability`.
+    """
+    if outcome.held is None or task.kind == "number":
+        return None
+    logits, rows = outcome.held
+    found = temperature(logits, task.targets[rows], task.kind)
+    hits, sure = decided(outcome, task), confidence(outcome, task, found)
+    after = reliability(sure, hits)
+    return Calibration(
+        temperature=found,
+        error_before=calibration_error(before),
+        error_after=calibration_error(after),
+        log_loss_before=log_loss(outcome, task),
+        log_loss_after=log_loss(outcome, task, found),
+        bins=after,
+        coverage=_coverage(sure, hits),
+    )
+
+
+def temperature(logits: Tensor, targets: Tensor, kind: Kind) -> float:
+    """The number that logits are divided by for the smallest log loss on these rows.
+
+    1 where it cannot be told: of numbers, without rows, where all logits are equal, or where
+    all rows are answered right, so that no confidence would be too high.
+
+    Args:
+        logits: (m, c).
+        targets: (m,) numbers of classes, or (m, c) 1 at the labels of a row.
+
+    Source: Guo et al. 2017. The loss is convex in 1/T: its slope is searched for its root.
+    """
+    if kind == "number" or not len(logits):
+        return 1.0
+    logits = logits.double()
+    if kind == "one":
+        logits = logits - logits.mean(dim=1, keepdim=True)
+        goal = one_hot(targets, logits.shape[1]).bool()
+        sure = logits[goal] - logits.masked_fill(goal, -torch.inf).amax(dim=1)
+    else:
+        goal = targets.bool()
+        sure = torch.where(goal, logits, -logits)
+    scale = float(logits.square().mean().sqrt())
+    if scale == 0 or bool((sure > 0).all()):
+        return 1.0
+    return scale / _root(logits / scale, goal, kind)
+
+
+def _root(logits: Tensor, goal: Tensor, kind: Kind) -> float:
+    """The factor of the logits at which the log loss is smallest, by Newton's method, bounded."""
+    low, high, at = *FACTORS, 1.0
+    for _ in range(STEPS):
+        shares = (at * logits).softmax(dim=1) if kind == "one" else (at * logits).sigmoid()
+        slope = float((logits * (shares - goal.double())).sum())
+        squares = (logits.square() * shares).sum(dim=1)
+        less = (logits * shares).sum(dim=1).square()
+        if kind == "many":
+            less = (logits.square() * shares.square()).sum(dim=1)
+        bend = float((squares - less).sum())
+        low, high = (at, high) if slope < 0 else (low, at)
+        step = at - slope / bend if bend > 0 else high
+        step = step if low < step < high else (low * high) ** 0.5
+        if abs(step / at - 1) < PRECISE:
+            return step
+        at = step
+    return at
+
+
+def thresholds(logits: Tensor, targets: Tensor) -> Tensor:
+    """(c,), the logits above which each label is given, for the best F1 of it on these rows.
+
+    A label that fewer than 10 rows have takes the common threshold, which they cannot mislead.
+
+    Args:
+        logits: (m, c).
+        targets: (m, c), 1 at the labels of a row.
+
+    Source: Yang 2001 (SCut), who also shows that rare labels need something else.
+    """
+    enough = targets.bool().sum(dim=0) >= FEWEST
+    common = common_threshold(logits, targets)
+    return torch.where(enough, _best_cuts(logits, targets), common)
+
+
+def common_threshold(logits: Tensor, targets: Tensor) -> float:
+    """The one logit above which any label is given, for the best micro-F1 on these rows.
+
+    0 where no row has a label.
+    """
+    if not bool(targets.any()):
+        return 0.0
+    return float(_best_cuts(logits.reshape(-1, 1), targets.reshape(-1, 1)))
+
+
+def _best_cuts(logits: Tensor, targets: Tensor) -> Tensor:
+    """(c,), where the F1 of all above is best, midway to the next below; of equals the highest."""
+    ordered, order = logits.sort(dim=0, descending=True, stable=True)
+    right = targets.bool().gather(0, order).cumsum(dim=0).double()
+    scores = 2 * right / (torch.arange(1, len(ordered) + 1)[:, None] + right[-1])
+    scores[:-1][ordered[:-1] == ordered[1:]] = -1.0  # what is equal is given together
+    best = scores.argmax(dim=0, keepdim=True)
+    ordered = ordered.double()
+    below = torch.cat([ordered[1:], ordered[-1:] - 2])  # one less where all are given
+    return (ordered.gather(0, best) + below.gather(0, best))[0] / 2
+
+
+def confidence(outcome: Outcome, task: Task, temperature: float = 1.0) -> Tensor:
+    """(a,), the probability of every answer, with the logits divided by a temperature."""
+    divided = [logits.double() / temperature for logits in outcome.logits]
+    if task.kind == "one":
+        return torch.cat([logits.log_softmax(dim=1).amax(dim=1).exp() for logits in divided])
+    given = answers_of(outcome, task).given
+    pairs = zip(divided, given, strict=True)
+    return torch.cat([torch.where(yes, x, -x).sigmoid().flatten() for x, yes in pairs])
+
+
+def decided(outcome: Outcome, task: Task) -> Tensor:
+    """(a,), 1 where an answer is right, else 0."""
+    pairs = zip(outcome.rows, answers_of(outcome, task).given, strict=True)
+    return torch.cat([(given == task.targets[rows]).double().flatten() for rows, given in pairs])
+
+
+def log_loss(outcome: Outcome, task: Task, temperature: float = 1.0) -> float:
+    """Mean −ln of the probability of the truth, of every row or of every label of every row."""
+    losses = []
+    for rows, logits in zip(outcome.rows, outcome.logits, strict=True):
+        divided, targets = logits.double() / temperature, task.targets[rows]
+        if task.kind == "one":
+            logs = divided.log_softmax(dim=1).gather(1, targets[:, None])
+        else:
+            logs = logsigmoid(torch.where(targets.bool(), divided, -divided))
+        losses.append(-float(logs.mean()))
+    return fmean(losses)
+
+
+def _coverage(confidences: Tensor, hits: Tensor) -> tuple[Coverage, ...]:
+    """From answering all to the surest twentieth; answers of equal confidence go together."""
+    ordered = confidences.sort().values
+    levels = ordered[torch.arange(POINTS) * len(ordered) // POINTS].unique()
+    return tuple(
+        Coverage(
+            threshold=float(level),
+            coverage=float(kept.double().mean()),
+            accuracy=float(hits[kept].mean()),
+        )
+        for level, kept in ((level, confidences >= level) for level in levels)
+    )

@@ -1,0 +1,177 @@
+"""What a head is asked to learn of its labels: logits and targets to one loss a row.
+
+Legend: c outputs; `logits` (…, c); `targets` (…) numbers of classes, or numbers to predict; (…, c)
+0 or 1 where rows have any number of labels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from heads.errors import DataError, LimitError
+from heads.parts.losses import near, squared
+from heads.parts.order import SOFTMAX, Order
+from heads.parts.registry import loss as losses
+from heads.pipeline.corpus import Corpus, Kind
+
+OVR, ORDINAL = "ovr", "ordinal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Objective:
+    """A loss for labels of one kind.
+
+    Attributes:
+        kind: one class a row, any number of labels, or a number.
+        outputs: c.
+        loss: Of one class a row: softmax, ovr or ordinal. Elsewhere the labels decide.
+        focal: γ of the focal loss; 0 for all rows alike.
+        smoothing: ε, how far goals of 0 and 1 are drawn together.
+        balance: (2, c), how much each no and each yes counts; None where all count alike.
+    """
+
+    kind: Kind
+    outputs: int
+    loss: str = SOFTMAX
+    focal: float = 0.0
+    smoothing: float = 0.0
+    balance: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "number" and (self.focal or self.smoothing):
+            what = "Focal loss and label smoothing are for classes, and these labels are numbers."
+            raise LimitError(what, "Leave them out.")
+
+    @property
+    def by_class(self) -> bool:
+        """Whether every class is a question of its own: sigmoid instead of softmax."""
+        return self.kind == "many" or self.loss == OVR
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the cross-entropy with one true class, which torch has ready."""
+        hard = not (self.focal or self.smoothing)
+        return self.kind == "one" and self.loss == SOFTMAX and hard
+
+    def rows(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row, (…); logits may have more dimensions in front."""
+        if self.is_plain:
+            targets = targets.expand(logits.shape[:-1])
+            found = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
+            return found.view(targets.shape)
+        goals = self.goals(targets)
+        if self.kind == "number":
+            return squared(logits, goals)
+        if self.by_class and self.balance is not None:
+            return self._balanced(logits, goals)
+        name = OVR if self.by_class else self.loss
+        return losses[name](logits, goals, focal=self.focal)
+
+    def _balanced(self, logits: Tensor, goals: Tensor) -> Tensor:
+        """One loss a class, weighed, and then summed."""
+        assert self.balance is not None
+        each = losses[OVR](logits[..., None], goals[..., None], focal=self.focal)  # (…, c)
+        no, yes = self.balance
+        return (each * (goals * yes + (1 - goals) * no)).sum(dim=-1)
+
+    def goals(self, targets: Tensor) -> Tensor:
+        """What the squashed logits should be, (…, c); numbers as they are."""
+        if self.kind == "number":
+            return targets[..., None]
+        if self.kind == "many":
+            goals = targets
+        elif self.loss == ORDINAL:
+            goals = near(targets, self.outputs)
+        else:
+            goals = one_hot(targets, self.outputs).float()
+        if not self.smoothing:
+            return goals
+        even = 0.5 if self.by_class else 1 / self.outputs
+        return goals * (1 - self.smoothing) + self.smoothing * even
+
+    def slopes(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each row (…), and its gradient by the logits (…, c)."""
+        if self.focal or self.balance is not None:
+            with torch.enable_grad():
+                point = logits.detach().requires_grad_()
+                found = self.rows(point, targets)
+                (slope,) = torch.autograd.grad(found.sum(), point)
+            return found.detach(), slope
+        found, goals = self.rows(logits, targets), self.goals(targets)
+        if self.kind == "number":
+            return found, logits - goals
+        return found, (logits.sigmoid() if self.by_class else logits.softmax(dim=-1)) - goals
+
+
+def balance_of(targets: Tensor, classes: int) -> Tensor:
+    """(2, c): no and yes of every class weigh alike; targets (n, c), or (n,) class numbers.
+
+    Source: scikit-learn's `class_weight="balanced"` in each problem of OneVsRestClassifier.
+    """
+    goals = targets if targets.dim() == 2 else one_hot(targets, classes).float()
+    yes = goals.sum(dim=0)
+    counts = torch.stack([len(goals) - yes, yes])
+    return len(goals) / (2 * counts.clamp_min(1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Where numbers lie: they are learned as if their mean were 0 and their deviation 1.
+
+    Attributes:
+        centre: Their mean; 0 for a head without a bias, which could not add it again.
+        spread: Their standard deviation; 1 where all are equal.
+    """
+
+    centre: float
+    spread: float
+
+    @classmethod
+    def of(cls, numbers: Tensor, *, centred: bool) -> "Span":
+        """Of some numbers (n,)."""
+        centre = float(numbers.mean()) if centred else 0.0
+        spread = float((numbers - centre).square().mean().sqrt())
+        return cls(centre=centre, spread=spread or 1.0)
+
+    def narrowed(self, numbers: Tensor) -> Tensor:
+        """The numbers as they are learned."""
+        return (numbers - self.centre) / self.spread
+
+    def widened(self, answers: Tensor) -> Tensor:
+        """What a head that has learned so answers, as numbers again."""
+        return answers * self.spread + self.centre
+
+    def put_back(self, state: Mapping[str, Tensor], last: str) -> dict[str, Tensor]:
+        """The tensors of a head that answers with the numbers themselves.
+
+        Args:
+            last: The name of its last linear layer.
+        """
+        new = {**state, f"{last}.weight": state[f"{last}.weight"] * self.spread}
+        if f"{last}.bias" in state:
+            new[f"{last}.bias"] = state[f"{last}.bias"] * self.spread + self.centre
+        return new
+
+
+def check_order(order: Order, corpus: Corpus) -> None:
+    """Refuses a loss that goes by the order of the classes where they have none.
+
+    Raises:
+        DataError: They have none.
+    """
+    if order.loss == ORDINAL and not corpus.ordered:
+        what = f"The classes of {corpus.name} have no order, which loss={ORDINAL} needs."
+        raise DataError(what, "Say it, from low to high, or choose another loss.")
+
+
+def goals_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:
+    """(n, c), 1 at the classes of some rows, 0 elsewhere; (n, 1) where labels are numbers."""
+    if corpus.kind == "number":
+        return torch.tensor([[corpus.numbers[row]] for row in rows])
+    goals = torch.zeros(len(rows), len(corpus.classes))
+    for place, row in enumerate(rows):
+        goals[place, list(corpus.targets[row])] = 1.0
+    return goals

@@ -1,0 +1,86 @@
+"""Which cells a question comes to: the recipes of a grid in every way in and under every loss."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from heads.errors import DataError, RecipeError
+from heads.parts.menu import loss, pairing, resolve
+from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.units import recipes_of
+from heads.pipeline.objective import check_order
+from heads.pipeline.runs.asked import Question
+from heads.pipeline.seen import check_pairs
+from heads.recipe import Recipe
+
+SIAMESE, FEATURES = "siamese", "features"
+USUAL = "uv_diff_prod"  # what `siamese` stands for
+
+
+def chosen_recipes(question: Question, backbone: Backbone) -> list[str]:
+    """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
+
+    Raises:
+        DataError: The data have one text a row, or classes without an order.
+        RecipeError: There is no such way in, or no such loss.
+    """
+    corpus, losses = question.data.corpus, list(question.losses) or [SOFTMAX]
+    ways = _ways(question.pairs or (JOINT,))
+    if ways != [JOINT] and not corpus.pairs:
+        what = f"{corpus.name} has one text a row, and a siamese way in needs two."
+        raise DataError(what, "Name the column of second texts, or leave the pairs joint.")
+    for name in losses:
+        loss[name]  # says what there is, where there is none of that name
+    found: list[Recipe] = []
+    for text in list(question.recipes) or recipes_of(question.grid, backbone):
+        recipe = resolve(text).recipe
+        own = list(_each(recipe, ways, losses))
+        found += own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
+    for order in map(resolve, found):
+        check_pairs(order, corpus.pairs)
+        check_order(order, corpus)
+    return list(dict.fromkeys(map(str, found)))
+
+
+def entering(recipe: Recipe | str, way: str) -> Recipe:
+    """A recipe with the way in of two texts, unless it says that itself.
+
+    One that learns from the states of all tokens reads the two as one sequence.
+
+    Raises:
+        RecipeError: There is no such way in.
+    """
+    order, name = resolve(recipe), USUAL if way == SIAMESE else way
+    if name != JOINT:
+        pairing[name]  # says what there is, where there is none of that name
+    if PAIR in dict(order.recipe.options) or order.needs_states:
+        return order.recipe
+    return _with(order.recipe, name, order.loss)
+
+
+def _ways(pairs: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for way in pairs:
+        if way == FEATURES:
+            found += pairing
+        elif way == SIAMESE:
+            found.append(USUAL)
+        elif way == JOINT or pairing[way]:
+            found.append(way)
+    return list(dict.fromkeys(found))
+
+
+def _each(recipe: Recipe, ways: Sequence[str], losses: Sequence[str]) -> Iterator[Recipe]:
+    """A recipe in every way in that fits it; a head that is solved at once has no loss."""
+    given = dict(recipe.options)
+    for way in [given[PAIR]] if PAIR in given else ways:
+        for name in [given[LOSS]] if LOSS in given else losses:
+            try:
+                yield _with(recipe, str(way), str(name))
+            except RecipeError:
+                continue
+
+
+def _with(recipe: Recipe, way: str, name: str) -> Recipe:
+    options = {**dict(recipe.options), PAIR: way, LOSS: name}
+    return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe

@@ -1,0 +1,59 @@
+"""What the base model makes of texts for heads of either kind: pairs as one sequence, or apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from heads.errors import DataError
+from heads.parts.order import Order
+from heads.pipeline.assembly import Assembly
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.states import States
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the base model makes of some texts, for heads of either kind.
+
+    Attributes:
+        joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
+        sides: Of first and second texts, each by itself; None where nobody asked for it.
+    """
+
+    joint: States | None
+    sides: tuple[States, States] | None = None
+
+    def logits(self, module: Assembly) -> Tensor:
+        """What a head says, (n, c)."""
+        given = self.sides if module.is_siamese else (self.joint,)
+        assert given is not None
+        assert given[0] is not None
+        return module(*given)
+
+
+def seen(
+    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[Assembly]
+) -> Seen:
+    """Lets the base model read gated texts in the ways that these heads ask for, in one batch.
+
+    Raises:
+        DataError: A siamese head has no second texts.
+    """
+    siamese = [head for head in heads if head.is_siamese]
+    if siamese:
+        check_pairs(siamese[0].reader.order, pairs)
+    joint = backbone.states(backbone.encode(texts, pairs)) if len(siamese) < len(heads) else None
+    sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
+    return Seen(joint=joint, sides=(sides[0], sides[1]) if sides else None)
+
+
+def check_pairs(order: Order, pairs: Sequence[str]) -> None:
+    """Refuses a siamese recipe where there is one text only.
+
+    Raises:
+        DataError: There are no second texts.
+    """
+    if order.pair and not pairs:
+        what = f"{order.recipe} compares two texts, and there is one."
+        raise DataError(what, f"Give a second text, or take pair={order.pair} away.")

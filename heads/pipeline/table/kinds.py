@@ -1,0 +1,141 @@
+"""What the cells of a label column say: one label, several, a number, or yes and no."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from heads.pipeline.table.cells import clean_label, unguard_cell
+from heads.pipeline.table.dialect import is_number
+from heads.pipeline.table.sheet import Table
+
+SEPARATORS = "|;,"
+FLAGS = {
+    "0": False, "1": True, "0.0": False, "1.0": True,
+    "false": False, "true": True, "no": False, "yes": True,
+}  # fmt: skip
+_SPELLINGS = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("no", "yes"))
+_MOST_CELLS = 20_000
+_JOINED = 3  # different cells with several labels each
+_AGAIN = 0.75  # of the labels in these, the share that stands in other cells too
+_FEW_NUMBERS = 20
+_NEARLY_ALL = 0.95
+_FRACTION = re.compile(r"\.\d*[1-9]")
+
+
+def cells_of(table: Table, name: str) -> Counter[str]:
+    """The cells of a column as labels, each with its number of rows; without the empty ones."""
+    at = table.columns.index(name)
+    raw = Counter(row[at] for row in table.rows)
+    counts: Counter[str] = Counter()
+    for cell, rows in raw.items():
+        counts[clean_label(unguard_cell(cell) if table.spelled else cell)] += rows
+    del counts[""]
+    return counts
+
+
+def number_of(cell: str) -> float | None:
+    """The number in a cell, if it is a finite one.
+
+    >>> number_of(" -1.5e3"), number_of("1e999"), number_of("1,5")
+    (-1500.0, None, None)
+    """
+    value = float(cell) if is_number(cell) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def is_measured(counts: Counter[str]) -> bool:
+    """Whether the cells measure something, such as 0.844422, rather than name classes.
+
+    >>> is_measured(Counter({"4.5": 9, "3.0": 9})), is_measured(Counter({"0.31": 1, "0.7": 1}))
+    (False, True)
+    """
+    numbers = {cell: rows for cell, rows in counts.items() if is_number(cell)}
+    rows = counts.total()
+    return (
+        sum(numbers.values()) >= _NEARLY_ALL * rows
+        and any(map(_FRACTION.search, numbers))
+        and (len(numbers) > _FEW_NUMBERS or len(numbers) * 2 > rows)
+    )
+
+
+def parted(cell: str, separator: str) -> tuple[str, ...]:
+    """The labels in a cell, each once and in the order of the alphabet.
+
+    >>> parted("new| pin |new|", "|"), parted("", "|")
+    (('new', 'pin'), ())
+    """
+    return tuple(sorted({part.strip() for part in cell.split(separator)} - {""}))
+
+
+def find_separator(cells: Iterable[str]) -> str:
+    """The sign that surely stands between labels, or "".
+
+    >>> find_separator(["a", "b", "c", "a|b", "a|c", "b|c"])
+    '|'
+    >>> find_separator(["card payment, fee", "card payment, lost", "transfer, fee", "top up"])
+    ''
+    """
+    some = [cell for cell in islice(cells, _MOST_CELLS) if cell]
+    return next((sign for sign in SEPARATORS if _is_parted(some, sign)), "")
+
+
+def _is_parted(cells: Sequence[str], sign: str) -> bool:
+    """Whether few labels make many cells, and no label keeps to one place in them."""
+    sets = [[part.strip() for part in cell.split(sign) if part.strip()] for cell in cells]
+    joined = [labels for labels in sets if len(labels) > 1]
+    cells_with = Counter(label for labels in sets for label in set(labels))
+    if len(joined) < _JOINED or len(cells_with) >= len(cells) or _are_numerals(joined, sign):
+        return False
+    again = [cells_with[label] > 1 for labels in joined for label in labels]
+    if sum(again) < _AGAIN * len(again):
+        return False
+    first = {labels[0] for labels in sets if labels}
+    later = {label for labels in joined for label in labels[1:]}
+    # "Books, new" and "Toys, used" are classes: their parts keep to their places.
+    moving = len(first & later)
+    if sign == ",":  # which stands in names too
+        return moving > 1
+    return moving > 0 or len(set(map(len, sets))) > 1
+
+
+def _are_numerals(joined: Sequence[Sequence[str]], sign: str) -> bool:
+    """Whether a comma stands in numbers: 3,5 or 1,000,000."""
+    if sign != "," or not all(part.isdigit() for labels in joined for part in labels):
+        return False
+    halves = all(len(labels) == 2 for labels in joined)
+    return halves or all(len(part) == 3 for labels in joined for part in labels[1:])
+
+
+def flag_columns(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that hold nothing but 0 and 1, or yes and no, all spelled alike.
+
+    Those of the commonest spelling; a column that never says 0 is none, and at least two must
+    say both.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    both: Counter[tuple[str, str]] = Counter()
+    for name in names:
+        spelling, says_both = _flags(table, name)
+        if spelling:
+            groups.setdefault(spelling, []).append(name)
+            both[spelling] += says_both
+    if not both:
+        return ()
+    most, count = both.most_common(1)[0]
+    return tuple(groups[most]) if count > 1 else ()
+
+
+def _flags(table: Table, name: str) -> tuple[tuple[str, str] | None, bool]:
+    """How a column spells no and yes, and whether it says both; None where it says more."""
+    at = table.columns.index(name)
+    spelling, said = None, set()
+    for row in table.rows:
+        cell = row[at].strip().casefold()
+        if cell not in said:
+            spelling = next((each for each in _SPELLINGS if cell in each), None)
+            said.add(cell)
+            if spelling is None or not said <= set(spelling):
+                return None, False
+    return (spelling if spelling and spelling[0] in said else None), len(said) > 1

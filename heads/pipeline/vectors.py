@@ -1,0 +1,106 @@
+"""What the base model made of the rows of a corpus: one vector a row under each reading.
+
+Legend: n rows, u different texts or pairs, w width of a reading.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from heads.parts.order import Order
+from heads.pipeline.disk import used
+
+# What a chunk gave: a file, or where the disk refused it, the tensors themselves.
+Part = Path | Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Features:
+    """What the base model makes of the rows of a corpus under several readings.
+
+    Attributes:
+        index: (n,), for each row the number of its text among the u different ones.
+        parts: For each reading what each chunk gave.
+        tokens: (u,), how many tokens of a text were read.
+        whole: (u,), how many it has.
+        unknown: (u,), how many of those read the tokenizer does not know.
+        seconds: How long the base model has read, 0 where all was kept from before.
+        fresh: How many texts were read now, not found on disk.
+    """
+
+    index: Tensor
+    parts: Mapping[str, tuple[Part, ...]]
+    tokens: Tensor
+    whole: Tensor
+    unknown: Tensor
+    seconds: float
+    fresh: int
+
+    def matrix(self, reading: str) -> Tensor:
+        """The vectors of all different texts under a reading, (u, w)."""
+        parts = [opened(part)["vectors"] for part in self.parts[reading]]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Read:
+    """What the base model made of the n rows of a corpus, for recipes of all kinds.
+
+    Attributes:
+        joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
+        alone: Of the n texts and then the n second texts, each by itself; or None.
+        siamese: The readings that put two such together, by name.
+    """
+
+    joint: Features | None
+    alone: Features | None
+    siamese: Mapping[str, Order]
+
+    def vectors(self, reading: str) -> tuple[Tensor, Tensor]:
+        """The vectors of all different rows (u, w), and for each row the number of its own (n,).
+
+        Without a reading there are none, but still the numbers.
+        """
+        if reading in self.siamese:
+            assert self.alone is not None
+            return _put_together(self.siamese[reading], self.alone)
+        assert self.joint is not None
+        vectors = self.joint.matrix(reading) if reading else torch.empty(0, 0)
+        return vectors, self.joint.index
+
+    @property
+    def seconds(self) -> float:
+        """How long the base model has read, 0 where all was kept from before."""
+        return sum(part.seconds for part in (self.joint, self.alone) if part)
+
+    def counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """For each row: tokens read, tokens in all, tokens unknown; (n,) each."""
+        part = self.joint or self.alone
+        assert part is not None
+        found = (part.tokens, part.whole, part.unknown)
+        tokens, whole, unknown = (each[part.index] for each in found)
+        if part is self.alone:
+            tokens, whole, unknown = (
+                torch.add(*each.chunk(2)) for each in (tokens, whole, unknown)
+            )
+        return tokens, whole, unknown
+
+
+def _put_together(order: Order, alone: Features) -> tuple[Tensor, Tensor]:
+    """The vectors of all different pairs, and for each row the number of its pair."""
+    first, second = alone.index.chunk(2)
+    different, index = torch.stack([first, second]).unique(dim=1, return_inverse=True)
+    side = alone.matrix(order.side.reading)
+    return order.joined(side[different[0]], side[different[1]]), index
+
+
+def opened(part: Part) -> Mapping[str, Tensor]:
+    """What a chunk gave, from disk or from memory."""
+    if not isinstance(part, Path):
+        return part
+    used(part)  # a run of many hours must not lose it to another's need for room
+    return load_file(part)

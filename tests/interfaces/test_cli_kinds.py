@@ -1,0 +1,139 @@
+"""`heads train` on pairs, several labels and numbers: ways in, losses, layers; as a user runs it."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from heads.interfaces.cli import main
+from heads.pipeline.grid import descent
+
+ROWS = 60
+QUICK = ["--seeds", "1", "--no-curve"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory):
+    """Runs of these tests are their own; little is learned, since none is about quality."""
+    place = tmp_path_factory.mktemp("place")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_RUNS", str(place / "runs"))
+        patch.setattr(descent, "STEPS", 30)
+        patch.setattr(descent, "EPOCHS", (2, 4))
+        yield place
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def some(place):
+    """The first rows of a sample."""
+    from heads.parts.samples import SAMPLES
+
+    def of(name):
+        with SAMPLES[name].path.open(encoding="utf-8", newline="") as whole:
+            rows = list(csv.reader(whole))
+        path = place / f"{name}.csv"
+        with path.open("w", encoding="utf-8", newline="") as part:
+            csv.writer(part).writerows(rows[: ROWS + 1])
+        return path
+
+    return of
+
+
+def run(capfd, *arguments):
+    capfd.readouterr()
+    code = main(list(map(str, arguments)))
+    out, err = capfd.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def trained(capfd, *arguments):
+    """The leaderboard as JSON, and its heads."""
+    code, out, err = run(capfd, "train", *arguments, *QUICK, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["state"] == "finished"
+    return found, {cell["recipe"]: cell for cell in found["cells"] if not cell["baseline"]}
+
+
+def test_every_way_in_is_a_cell_of_its_own(capfd, some):
+    _, heads = trained(capfd, some("pairs"), "-r", "mean+linear", "--pairs", "joint,siamese")
+    assert set(heads) == {"mean+linear", "mean+linear?pair=uv_diff_prod"}
+    assert (
+        heads["mean+linear?pair=uv_diff_prod"]["parameters"]
+        == 4 * (heads["mean+linear"]["parameters"] - 2) + 2
+    )
+
+
+def test_the_sample_of_pairs_is_data_too(capfd):
+    arguments = ["pairs", "-r", "mean+ridge", "--pairs", "joint, siamese", "--per-class", "8"]
+    found, heads = trained(capfd, *arguments)
+    assert found["data"] == "pairs"
+    assert set(heads) == {"mean+ridge", "mean+ridge?pair=uv_diff_prod"}
+
+
+def test_features_are_seven_cells(capfd, some):
+    _, heads = trained(capfd, some("pairs"), "-r", "mean+ridge", "--pairs", "features")
+    assert len(heads) == 7
+    assert all("?pair=" in name for name in heads)
+
+
+def test_every_loss_is_a_cell_of_its_own(capfd, some):
+    recipes = ["-r", "mean+linear", "-r", "mean+ridge"]
+    _, heads = trained(capfd, some("sentiment"), *recipes, "--loss", "softmax,ovr")
+    assert set(heads) == {"mean+linear", "mean+linear?loss=ovr", "mean+ridge"}
+
+
+def test_every_layer_is_a_cell(capfd, some):
+    found, heads = trained(capfd, some("sentiment"), "--grid", "layers")
+    assert set(heads) == {f"mean{layer}+linear" for layer in ("", *(f"@{n}" for n in range(6)))}
+    assert found["best"] in heads
+    _, heads = trained(capfd, some("sentiment"), "--grid", "layers:cls")
+    assert "cls@0+linear" in heads
+
+
+def test_several_labels_and_numbers_are_told_in_their_own_measure(capfd, some):
+    found, heads = trained(capfd, some("aspects"), "-r", "mean+linear")
+    assert (found["kind"], found["metric"]) == ("many", "micro_f1")
+    cell = heads["mean+linear"]
+    assert {"micro_f1", "macro_f1", "samples_f1", "hamming_loss"} <= set(cell)
+    assert [one["name"] for one in cell["labels"]] == found["classes"]
+    found, heads = trained(capfd, some("similarity"), "-r", "mean+linear", "--pairs", "uv_diff")
+    assert (found["kind"], found["metric"]) == ("number", "spearman")
+    assert {"spearman", "pearson", "mean_squared_error", "r2"} <= set(
+        heads["mean+linear?pair=uv_diff"]
+    )
+    code, out, _ = run(capfd, "runs", found["run"])
+    assert code == 0
+    assert "Spearman" in out
+
+
+def test_settings_of_a_loss_are_flags(capfd, some):
+    flags = ["--focal", "2", "--smoothing", "0.1", "--class-weights"]
+    plain, heads = trained(capfd, some("sentiment"), "-r", "mean+linear", *flags)
+    assert heads["mean+linear"]["score"] > 0
+    assert plain["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "sentence"),
+    [
+        ("sentiment", ["--pairs", "siamese"], "has one text a row, and a siamese way in needs two"),
+        ("pairs", ["--pairs", "siamse"], "There is no pairing called 'siamse'"),
+        ("pairs", ["--loss", "softmax,hinge"], "There is no loss called 'hinge'"),
+        ("sentiment", ["--loss", "ordinal"], "have no order, which loss=ordinal needs"),
+        ("aspects", ["--loss", "ovr"], "loss=ovr has no meaning here"),
+        ("similarity", ["--per-class", "4"], "per_class is for classes"),
+        ("sentiment", ["--grid", "layer"], "There is no grid called 'layer'"),
+        ("sentiment", ["--smoothing", "0.9"], "smoothing must be a number"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, some, name, flags, sentence):
+    code, out, err = run(capfd, "train", some(name), *flags)
+    assert code == 2
+    assert sentence in err
+    assert out == ""

@@ -1,0 +1,86 @@
+"""The commands that look inside heads, run as a user runs them."""
+
+import json
+
+import pytest
+
+from heads.interfaces.cli import main
+
+HEADS = ("-r", "mean+linear", "-r", "cls+roberta")
+TEXT = "Not bad at all."
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def test_look_prints_scores_error_and_neighbours(capsys):
+    code, out, _ = run(capsys, "look", TEXT, *HEADS)
+    assert code == 0
+    told = " ".join(out.split())
+    assert "mean+linear: positive" in told
+    assert "the scores add up to the difference but for 0." in told
+    assert "of the 3 nearest training examples" in told
+
+
+def test_look_as_json(capsys):
+    code, out, _ = run(capsys, "look", TEXT, *HEADS, "--nearest", "2", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [one["name"] for one in found["attributions"]] == ["mean+linear", "cls+roberta"]
+    for one in found["attributions"]:
+        assert one["completeness_error"] < 0.01
+        total = sum(token["score"] for token in one["tokens"])
+        assert total == pytest.approx(one["logit"] - one["baseline"], rel=0.011)
+    assert [len(one["neighbours"]) for one in found["nearest"]] == [2, 2]
+
+
+def test_edit_says_who_flips(capsys):
+    code, out, _ = run(capsys, "edit", TEXT, "Bad at all.", "Not good at all.", *HEADS, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [edit["text"] for edit in found["edits"]] == ["Bad at all.", "Not good at all."]
+    for edit in found["edits"]:
+        for before, after, flips in zip(
+            found["original"]["said"], edit["said"], edit["flips"], strict=True
+        ):
+            assert flips == (before["answer"] != after["answer"])
+    code, out, _ = run(capsys, "edit", TEXT, "Bad at all.", *HEADS)
+    assert "“Not bad” → “Bad”" in " ".join(out.split())
+
+
+def test_ablate_and_readings(capsys):
+    code, out, _ = run(capsys, "ablate", TEXT, *HEADS, "--without", "dense", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [(one["name"], one["layer"]) for one in found] == [("cls+roberta", "dense")]
+    code, out, _ = run(capsys, "ablate", TEXT, *HEADS)
+    assert "Without tanh, cls+roberta" in " ".join(out.split())
+    code, out, _ = run(capsys, "readings", TEXT, *HEADS, "--temperature", "4", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found[0]["temperature"] == 4
+    assert max(found[0]["tempered"]) < max(found[0]["softmax"])
+    code, out, _ = run(capsys, "readings", TEXT, *HEADS)
+    assert "which one class is it?" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("look", ""), "The sentence is empty."),
+        (("look", TEXT, "--run", "nothing"), "no run called 'nothing'"),
+        (("look", TEXT, "--run", "x", "--sample", "pairs"), "A run has its own data."),
+        (("look", TEXT, "--label", "positiv"), "Did you mean 'positive'?"),
+        (("ablate", TEXT, *HEADS, "--without", "tahn"), "no layer 'tahn'"),
+        (("readings", TEXT, *HEADS, "--temperature", "0"), "between 0.1 and 10"),
+        (("edit", TEXT, " ", *HEADS), "The sentence is empty."),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(capsys, arguments, sentence):
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert sentence in err

@@ -1,0 +1,113 @@
+"""What looks inside heads, drawn: HTML that shows numbers beside colours and escapes every text."""
+
+import pytest
+
+from heads.interfaces import looks
+from heads.pipeline.look.ablation import Ablation, Effect
+from heads.pipeline.look.attribution import Attribution, Token
+from heads.pipeline.look.edits import Edit, Flips, pieces
+from heads.pipeline.look.nearest import Neighbour, Neighbourhood
+from heads.pipeline.look.saying import Said, reading
+
+HOSTILE = "<script>x</script>"
+SAID = Said(name="a+b", classes=("x", "y"), logits=(1.0, -1.0), probabilities=(0.88, 0.12),
+            answer=("x",), squash="softmax")  # fmt: skip
+
+
+def attribution(**other):
+    tokens = tuple(
+        Token(text=text, side=side, score=score, gradient_times_input=0.25, read=0.5)
+        for text, side, score in (("[CLS]", "", 0.0), (HOSTILE, "text", 1.5), ("b", "pair", -0.75))
+    )
+    facts = {"name": "a+b", "label": "x", "answer": ("x",), "logit": 1.0, "baseline": 0.25,
+             "span": 2.0, "blank": "[MASK]", "tokens": tokens, "completeness_error": 0.001,
+             "steps": 32}  # fmt: skip
+    return Attribution(**(facts | other))
+
+
+def test_every_score_is_written_and_signed():
+    html = looks.attributions([attribution()])
+    assert "+1.50" in html
+    assert "−0.75" in html
+    assert 'class="read for"' in html
+    assert 'class="read against second"' in html
+    assert "0.10 %" in html
+    assert "<script>" not in html
+
+
+def test_a_class_that_is_not_the_answer_is_told_apart():
+    assert "(it answers y)" in looks.attributions([attribution(answer=("y",))])
+    assert "(it answers" not in looks.attributions([attribution()])
+
+
+def test_scores_that_do_not_add_up_say_so():
+    assert "not closely" in looks.attributions([attribution(completeness_error=0.02)])
+    html = looks.attributions([attribution(measured_on="logits")])
+    assert "of the logits&#39; span" in html
+
+
+def test_a_head_without_a_gradient_shows_its_sentence_alone():
+    html = looks.attributions([attribution(why_not="It counts votes.")])
+    assert "It counts votes." in html
+    assert "+1.50" not in html
+
+
+def test_the_share_that_is_read():
+    assert looks.reads([attribution()]).count("50 %") == 3
+
+
+def test_neighbours_with_labels_and_similarity():
+    near = Neighbour(text=HOSTILE, pair="second", labels=("x",), similarity=0.875, line=3)
+    one = Neighbourhood(name="a+b", answer="x", neighbours=(near,), searched=1200, alike=1)
+    html = looks.neighbours([one])
+    assert "similarity 0.88" in html
+    assert "1,200 texts" in html
+    assert "<script>" not in html
+    assert "not known here" in looks.neighbours([])
+
+
+def test_flips_are_marked_in_words():
+    original = Edit(text="Not bad", pair="", pieces=pieces("Not bad", "Not bad"), said=(SAID,),
+                    flips=(False,))  # fmt: skip
+    turned = Said(name="a+b", classes=("x", "y"), logits=(-1.0, 1.0), probabilities=(0.12, 0.88),
+                  answer=("y",), squash="softmax")  # fmt: skip
+    edit = Edit(text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,),
+                flips=(True,))  # fmt: skip
+    html = looks.flips(Flips(original=original, edits=(edit,)))
+    assert "<del>Not bad</del>" in html
+    assert html.count("flips</span>") == 1
+    assert "y 88 %" in html
+    assert "<script>" not in html
+
+
+def test_layers_before_and_after():
+    effect = Effect(rows=105, changed=68, before=0.619, after=0.352)
+    one = Ablation(name="a+b", layer="dense", does="dense layer", before=SAID, after=SAID,
+                   effect=effect)  # fmt: skip
+    html = looks.ablations([one])
+    assert "from 61.9 to 35.2 % right" in html
+    assert html.count("+1.00") == 2
+    none = Ablation(name="a+b", layer="dense", does="", before=SAID, after=None, why_not="No.")
+    assert "<table" not in looks.ablations([none])
+    assert "only the layer that gives the logits" in looks.ablations([])
+
+
+@pytest.mark.parametrize(("temperature", "share"), [(1.0, "88.1 %"), (10.0, "55.0 %")])
+def test_temperature_redraws_the_same_logits(temperature, share):
+    html = looks.temperature([reading(SAID, temperature)])
+    assert share in html
+    assert f"at temperature {temperature:g}" in html
+
+
+def test_softmax_and_sigmoid_stand_side_by_side():
+    html = looks.readings([reading(SAID)])
+    assert "88.1 %" in html
+    assert "73.1 %" in html
+    assert "which one class is it?" in html
+
+
+def test_who_says_what():
+    assert "a+b says x." in looks.verdict([SAID])
+    other = Said(name="c+d", classes=("x", "y"), logits=(0.0, 1.0), probabilities=(0.3, 0.7),
+                 answer=("y",), squash="softmax")  # fmt: skip
+    assert "a+b says x; c+d says y." in looks.verdict([SAID, other])

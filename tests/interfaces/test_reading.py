@@ -1,0 +1,197 @@
+"""What labels are, as the shell, the API and the page find it, show it and let one change it."""
+
+import csv
+import json
+
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+from pages import turn_to
+
+from heads.errors import DataError
+from heads.interfaces import accounts
+from heads.interfaces.cli import main
+from heads.interfaces.web import train_data
+from heads.interfaces.web.uploads import SAMPLE
+from heads.parts.samples import SAMPLES
+from heads.pipeline.table import Columns, Said, read
+from heads.settings import Limits
+
+ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """The sample of aspects with a column of 0 and 1 for each."""
+    with SAMPLES["aspects"].path.open(encoding="utf-8", newline="") as file:
+        rows = [(row["text"], row["label"].split("|")) for row in csv.DictReader(file)]
+    path = tmp_path_factory.mktemp("wide") / "wide.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["text", *ASPECTS])
+        out.writerows([text, *(int(name in labels) for name in ASPECTS)] for text, labels in rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def client(page_url):
+    client = Client(page_url, verbose=False)
+    yield client
+    client.close()
+
+
+def shell(capsys, *arguments):
+    code = main(["read", *map(str, arguments), "--json"])
+    printed = capsys.readouterr()
+    return json.loads(printed.out) if code == 0 else printed.err
+
+
+# The shell
+
+
+def test_the_shell_finds_what_labels_are(capsys, wide):
+    joined, columns = shell(capsys, "aspects"), shell(capsys, wide)
+    assert (joined["kind"], joined["columns"]["separator"]) == ("many", "|")
+    assert (columns["kind"], columns["columns"]["labels"]) == ("many", ASPECTS)
+    assert joined["classes"] == columns["classes"]
+    numbers = shell(capsys, "similarity")
+    assert (numbers["kind"], numbers["columns"]["number"]) == ("number", True)
+    assert (numbers["spread"][0], numbers["spread"][-1]) == (0.0, 5.0)
+
+
+def test_the_shell_is_told_what_labels_are(capsys, wide, tmp_path):
+    assert shell(capsys, "aspects", "--separator", "none")["kind"] == "one"
+    assert shell(capsys, wide, "--labels", "price, quality")["classes"].keys() == {
+        "price",
+        "quality",
+    }
+    assert shell(capsys, wide, "--label", "price")["classes"].keys() == {"0", "1"}
+    told = shell(capsys, "sentiment", "--order", "positive,neutral,negative")
+    assert (list(told["classes"]), told["ordered"]) == (["positive", "neutral", "negative"], True)
+    assert "not classes" in shell(capsys, "similarity", "--no-number")
+    assert "is not in the order" in shell(capsys, "sentiment", "--order", "positive,neutral")
+    path = tmp_path / "stars.csv"
+    lines = [f"some text {row},{row % 5 + 1}" for row in range(50)]
+    path.write_text("\n".join(["text,stars", *lines]), "utf-8")
+    assert shell(capsys, path)["kind"] == "one"
+    assert shell(capsys, path, "--number")["spread"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_the_shell_prints_what_labels_are(capsys):
+    assert main(["read", "aspects"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Labels (guessed): 6 labels, 1.7 a row, parted by |" in printed
+    assert "--separator none" in printed
+    assert main(["read", "similarity"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "numbers from 0 to 5" in printed
+    assert "the median is 2.45" in printed
+
+
+# The API
+
+
+def test_the_api_is_told_what_labels_are(client, wide):
+    def over_the_api(path, **said):
+        return client.predict(handle_file(str(path)), **said, api_name="/read")
+
+    aspects, similar = SAMPLES["aspects"].path, SAMPLES["similarity"].path
+    assert over_the_api(aspects)["kind"] == "many"
+    assert over_the_api(aspects, labels_are="one")["kind"] == "one"
+    found = over_the_api(wide, label_columns="price, quality")
+    assert found["columns"]["labels"] == ["price", "quality"]
+    assert over_the_api(similar)["kind"] == "number"
+    for said, what in [
+        ({"labels_are": "words"}, "Labels cannot be 'words'"),
+        ({"labels_are": "columns"}, "No 0/1 columns are chosen"),
+        ({"labels_are": "one"}, "not classes"),
+    ]:
+        with pytest.raises(AppError, match=what):
+            over_the_api(similar, **said)
+
+
+# The page
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        Columns(text="t", label="l"),
+        Columns(text="t", label="l", separator=";"),
+        Columns(text="t", label="l", number=True),
+        Columns(text="t", label="", labels=("a", "b")),
+        Columns(text="t", label="l", order=("low", "high")),
+    ],
+)
+def test_the_form_of_columns_says_them(columns):
+    names = (columns.text, columns.label, columns.pair, columns.split)
+    form = accounts.form_of(columns)
+    assert accounts.said(names, form, columns.labels, columns.order) == Said(
+        text="t", label=columns.label, separator=columns.separator, labels=columns.labels,
+        number=columns.number, order=columns.order,
+    )  # fmt: skip
+
+
+def test_as_many_values_say_which_data_as_chosen_takes():
+    asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "|", [], ""]
+    assert len(asked) == train_data.FIELDS
+    assert train_data.chosen(*asked).corpus.kind == "many"
+    asked[6] = "columns"
+    with pytest.raises(DataError, match="No 0/1 columns are chosen"):
+        train_data.chosen(*asked)
+    asked[6:] = ["one", None, None]
+    assert train_data.chosen(*asked).corpus.kind == "one"
+
+
+def test_numbers_are_shown_in_round_steps():
+    drawn = accounts.account(read(SAMPLES["similarity"].path, Limits()))
+    assert "Rows of each size" in drawn
+    assert "<span>0 to 0.5</span>" in drawn
+    assert "<span>4.5 to 5</span>" in drawn
+    assert drawn.count("--share") == 10
+
+
+@pytest.mark.parametrize("numbers", [[0.1, 0.2], [-3.5, 1000.0], [1e-9, 2e-9], [-5.0, -4.0, 7.0]])
+def test_every_number_is_in_one_bar(numbers):
+    drawn = str(accounts._numbers(numbers))
+    shown = [int(part.split("</b>")[0].replace(",", "")) for part in drawn.split("<b>")[1:]]
+    assert sum(shown) == len(numbers)
+    assert 5 <= len(shown) <= 12
+
+
+# Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
+@pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
+    page = tab(width=width)
+    turn_to(page, "Train")
+    account = page.locator("#account")
+
+    def choose(label, value):
+        page.get_by_role("combobox", name=label, exact=True).click()
+        page.get_by_role("option").filter(has_text=value).first.click()
+
+    page.locator("#file input[type=file]").set_input_files(wide)
+    account.filter(has_text="6 labels, 1.7 a row, a 0/1 column each").wait_for()
+    assert not page.get_by_role("combobox", name="Label", exact=True).is_visible()
+    look(page, f"reading-wide-{width}")
+    choose("Labels are", "one a row")
+    account.filter(has_text="2 classes").wait_for()
+    page.get_by_role("combobox", name="Label", exact=True).wait_for()
+    choose("Labels are", "0/1 column")
+    account.filter(has_text="6 labels").wait_for()
+    page.get_by_role("button", name="Review aspects").click()
+    account.filter(has_text="6 labels, 1.7 a row, parted by |").wait_for()
+    look(page, f"reading-several-{width}")
+    choose("Labels are", "one a row")
+    account.filter(has_text="46 classes").wait_for()
+    page.get_by_role("button", name="Sentence similarity").click()
+    account.filter(has_text="numbers from 0 to 5").wait_for()
+    look(page, f"reading-numbers-{width}")
+    page.get_by_role("button", name="Sentiment").click()
+    account.filter(has_text="3 classes").wait_for()
+    order = page.get_by_label("Order of the classes")
+    order.fill("negative, neutral, positive")
+    order.press("Enter")
+    account.filter(has_text="3 classes, in order").wait_for()
+    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,0 +1,46 @@
+"""The endpoints that look inside heads answer as Python does."""
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+import heads
+
+TEXT, HEADS = "Not bad at all.", ["mean+linear", "cls+roberta"]
+
+
+@pytest.fixture(scope="module")
+def client(page_url):
+    return Client(page_url, verbose=False)
+
+
+def test_look_answers_with_scores_that_add_up(client):
+    found = client.predict(TEXT, "", HEADS, api_name="/look")
+    for one, same in zip(found["attributions"], heads.attribute(TEXT, recipes=HEADS), strict=True):
+        scores = [token["score"] for token in one["tokens"]]
+        assert scores == pytest.approx([token.score for token in same.tokens], abs=1e-5)
+        assert one["completeness_error"] < 0.01
+    assert len(found["nearest"][0]["neighbours"]) == 5
+
+
+def test_edit_ablate_and_readings(client):
+    found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
+    assert found["summary"] == heads.flips(TEXT, ["Bad at all."], recipes=HEADS).summary
+    found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
+    assert [one["layer"] for one in found] == ["dense"]
+    found = client.predict(TEXT, "", HEADS, 2.0, api_name="/readings")
+    assert sum(found[0]["tempered"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "sentence"),
+    [
+        ("/look", ("",), "The sentence is empty."),
+        ("/edit", (TEXT, []), "no edited sentence"),
+        ("/ablate", (TEXT, "", HEADS, "tahn"), "no layer"),
+        ("/readings", (TEXT, "", HEADS, 99.0), "The temperature must lie"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
+    with pytest.raises(AppError, match=sentence):
+        client.predict(*arguments, api_name=call)

@@ -1,0 +1,236 @@
+"""Every loss on the shelf is under these contracts by being there.
+
+One test compares with the answers kept in golden.json; a part that is not yet in it is skipped by
+that test alone. `python tests/parts/golden.py` adds the missing ones and rewrites none.
+"""
+
+import json
+import re
+
+import pytest
+import torch
+from golden import FILE, answer_of_loss
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
+from torch.testing import assert_close
+
+from heads.errors import RecipeError
+from heads.parts.losses import near, squared
+from heads.parts.menu import loss, resolve
+from heads.parts.registry import Part
+
+CLASSES = 4
+LOSSES = list(loss.values())
+every_loss = pytest.mark.parametrize("part", LOSSES, ids=lambda part: part.name)
+EXTREME = (0.0, 1e-30, 40.0, 1e3, 1e4, 1e30)
+
+unhurried = settings(deadline=None)
+logits_of = st.lists(
+    st.lists(st.floats(-30, 30, width=32), min_size=CLASSES, max_size=CLASSES),
+    min_size=1,
+    max_size=6,
+)
+
+
+def goals_of(part: Part, targets: Tensor) -> Tensor:
+    """What a loss is given for classes (n,): as `Objective` and `Order` give it."""
+    return near(targets, CLASSES) if part.name == "ordinal" else one_hot(targets, CLASSES).float()
+
+
+def some(rows: int = 6) -> tuple[Tensor, Tensor]:
+    dice = torch.Generator().manual_seed(rows)
+    return 3 * torch.randn(rows, CLASSES, generator=dice), torch.arange(rows) % CLASSES
+
+
+@every_loss
+def test_says_a_sentence_its_formula_and_its_source(part: Part) -> None:
+    assert re.fullmatch(r"[A-Z].{8,}\.", part.says)
+    assert not re.search(r"[.!?] [A-Z]", part.says)
+    assert "ln" in part.formula
+    assert part.source
+    assert dict(part.options) == {"focal": 0.0}
+
+
+@every_loss
+@pytest.mark.parametrize("ahead", [(), (3,), (2, 3)])
+def test_is_a_number_a_row_whatever_stands_ahead(part: Part, ahead: tuple[int, ...]) -> None:
+    logits, targets = some()
+    goals = goals_of(part, targets)
+    for focal in (0.0, 2.0):
+        alone = part(logits, goals, focal=focal)
+        found = part(logits.expand(*ahead, *logits.shape), goals, focal=focal)
+        assert found.shape == (*ahead, len(logits))
+        assert_close(found, alone.expand(found.shape))
+        each = [part(logits[row], goals[row], focal=focal) for row in range(len(logits))]
+        assert_close(torch.stack(each), alone)
+
+
+@unhurried
+@given(logits_of, st.data())
+def test_without_options_they_are_what_torch_has(rows: list[list[float]], data) -> None:
+    logits = torch.tensor(rows)
+    targets = torch.tensor(
+        data.draw(st.lists(st.integers(0, CLASSES - 1), min_size=len(rows), max_size=len(rows)))
+    )
+    goals = one_hot(targets, CLASSES).float()
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    assert_close(
+        loss["softmax"](logits, goals), cross_entropy(logits, targets, reduction="none"), **close
+    )
+    wanted = binary_cross_entropy_with_logits(logits, goals, reduction="none").sum(dim=1)
+    assert_close(loss["ovr"](logits, goals), wanted, **close)
+    soft = near(targets, CLASSES)
+    assert_close(
+        loss["ordinal"](logits, soft), cross_entropy(logits, soft, reduction="none"), **close
+    )
+
+
+@every_loss
+def test_gamma_of_0_is_none(part: Part) -> None:
+    logits, targets = some()
+    goals = goals_of(part, targets)
+    assert torch.equal(part(logits, goals, focal=0.0), part(logits, goals))
+    assert_close(part(logits, goals, focal=1e-6), part(logits, goals), rtol=1e-4, atol=1e-5)
+
+
+@unhurried
+@given(logits_of, st.floats(0.1, 5), st.floats(0.1, 5))
+def test_a_larger_gamma_never_counts_a_row_more(
+    rows: list[list[float]], one: float, other: float
+) -> None:
+    logits = torch.tensor(rows)
+    targets = torch.arange(len(rows)) % CLASSES
+    low, high = sorted((one, other))
+    for part in LOSSES:
+        goals = goals_of(part, targets)
+        plain, less, least = (part(logits, goals, focal=focal) for focal in (0.0, low, high))
+        assert (less <= plain + 1e-5).all()
+        assert (least <= less + 1e-5).all()
+
+
+@pytest.mark.parametrize("name", ["softmax", "ovr"])
+def test_a_row_that_is_right_already_counts_much_less_and_one_that_is_wrong_hardly(
+    name: str,
+) -> None:
+    goals = one_hot(torch.tensor([0, 0]), CLASSES).float()
+    logits = torch.tensor([[6.0, -6.0, -6.0, -6.0], [-6.0, 6.0, -6.0, -6.0]])
+    plain, focal = loss[name](logits, goals), loss[name](logits, goals, focal=2.0)
+    assert focal[0] < 1e-3 * plain[0]
+    assert focal[1] > 0.98 * plain[1]
+
+
+@pytest.mark.parametrize("name", ["softmax", "ovr"])
+def test_the_focal_loss_is_the_papers(name: str) -> None:
+    """Equation 4 of Lin et al. 2017, said once more in double precision."""
+    logits, targets = some()
+    goals, gamma = one_hot(targets, CLASSES).double(), 1.5
+    found = loss[name](logits, goals.float(), focal=gamma)
+    wide = logits.double()
+    chance = wide.softmax(dim=1) if name == "softmax" else wide.sigmoid()
+    terms = goals * (1 - chance) ** gamma * chance.log()
+    if name == "ovr":
+        terms = terms + (1 - goals) * chance**gamma * (1 - chance).log()
+    assert_close(found.double(), -terms.sum(dim=1), rtol=1e-4, atol=1e-5)
+
+
+@every_loss
+@pytest.mark.parametrize("focal", [0.0, 0.5, 1.0, 2.0, 10.0])
+def test_gradients_are_finite_however_sure_a_head_is(part: Part, focal: float) -> None:
+    signs = torch.tensor([[1.0, -1, -1, -1], [-1, 1, -1, -1], [1, 1, 1, 1], [0, 1, -1, 0.5]])
+    for size in EXTREME:
+        logits = (signs * size).requires_grad_()
+        found = part(logits, goals_of(part, torch.zeros(4, dtype=torch.long)), focal=focal)
+        assert found.isfinite().all(), size
+        assert (found >= 0).all(), size
+        (gradient,) = torch.autograd.grad(found.sum(), logits)
+        assert gradient.isfinite().all(), size
+
+
+def test_near_is_a_share_of_each_class_that_falls_off_with_distance() -> None:
+    goals = near(torch.arange(CLASSES), CLASSES)
+    assert_close(goals.sum(dim=1), torch.ones(CLASSES))
+    assert goals.argmax(dim=1).tolist() == list(range(CLASSES))
+    assert_close(goals, goals.flip(0, 1))  # low to high is as high to low
+    for row, shares in enumerate(goals.tolist()):
+        by_distance = sorted(range(CLASSES), key=lambda place: abs(place - row))
+        ranked = [shares[place] for place in by_distance]
+        assert ranked == sorted(ranked, reverse=True)
+    # Two steps off is e² times less than one step off.
+    assert_close(goals[0, 1] / goals[0, 2], torch.tensor(2.0).exp())
+    assert near(torch.zeros(2, 3, dtype=torch.long), 5).shape == (2, 3, 5)
+
+
+@unhurried
+@given(st.integers(2, 9), st.data())
+def test_the_best_answer_to_an_ordinal_goal_is_the_true_class(classes: int, data) -> None:
+    """Gradient descent on the loss itself ends with the shares that were asked for."""
+    target = data.draw(st.integers(0, classes - 1))
+    goals = near(torch.tensor([target]), classes)
+    logits = torch.zeros(1, classes, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=50, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        found = loss["ordinal"](logits, goals).sum()
+        found.backward()
+        return found
+
+    optimizer.step(closure)
+    shares = logits.detach().softmax(dim=1)[0]
+    assert int(shares.argmax()) == target
+    assert_close(shares, goals[0], rtol=0, atol=0.01)
+
+
+def test_an_ordinal_loss_forgives_a_near_miss_and_softmax_does_not() -> None:
+    targets = torch.tensor([0, 0, 0])
+    logits = 4 * torch.eye(CLASSES)[[1, 2, 3]]  # one, two and three steps off
+    ordinal = loss["ordinal"](logits, near(targets, CLASSES))
+    assert ordinal[0] < ordinal[1] < ordinal[2]
+    plain = loss["softmax"](logits, one_hot(targets, CLASSES).float())
+    assert_close(plain, plain[:1].expand(3))
+
+
+def test_squared_is_half_the_squared_error() -> None:
+    logits, goals = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 4.0], [0.0, 0.0]])
+    assert squared(logits, goals).tolist() == [2.5, 0.0]
+
+
+# As an option of a recipe
+
+
+def test_a_recipe_names_its_loss_and_softmax_is_the_usual_one() -> None:
+    assert resolve("mean+linear").loss == "softmax"
+    assert str(resolve("mean+linear?loss=softmax").recipe) == "mean+linear"
+    order = resolve("mean+linear?loss=ovr")
+    assert (order.loss, str(order.recipe)) == ("ovr", "mean+linear?loss=ovr")
+    assert loss["ovr"].says in order.says
+    assert order.reading == "mean"
+    with pytest.raises(RecipeError, match=r"no loss called 'ordinl'\. Did you mean 'ordinal'"):
+        resolve("mean+linear?loss=ordinl")
+
+
+@pytest.mark.parametrize("head", ["ridge", "knn", "centroid", "cosine"])
+def test_a_head_that_is_solved_at_once_has_no_loss_to_choose(head: str) -> None:
+    with pytest.raises(RecipeError, match=f"{head} is solved at once, so it has no loss"):
+        resolve(f"mean+{head}?loss=ovr")
+    assert resolve(f"mean+{head}?loss=softmax").loss == "softmax"
+    assert resolve("mean+logistic?loss=ovr").loss == "ovr"
+
+
+@every_loss
+def test_goals_of_an_order_are_those_of_its_loss(part: Part) -> None:
+    hard = one_hot(torch.arange(CLASSES), CLASSES).float()
+    found = resolve(f"mean+linear?loss={part.name}").goals(hard)
+    assert_close(found, goals_of(part, torch.arange(CLASSES)))
+
+
+@every_loss
+def test_a_name_keeps_its_meaning(part: Part) -> None:
+    kept = json.loads(FILE.read_text()).get(f"loss {part.name}")
+    if kept is None:
+        pytest.skip("not in golden.json: python tests/parts/golden.py adds it")
+    answer = answer_of_loss(part)
+    for name in ("goals", "losses"):
+        assert_close(torch.tensor(answer[name]), torch.tensor(kept[name]), rtol=1e-6, atol=1e-6)

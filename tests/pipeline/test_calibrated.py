@@ -1,0 +1,100 @@
+"""A calibrated classifier gives the same answers with other probabilities, or says why not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import LIMITS, WORDS
+
+import heads
+from heads.errors import CheckpointError, HeadsError
+from heads.parts.menu import head as heads_shelf
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.calibrated import calibrated
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import Corpus, build, numbered
+from heads.pipeline.measure.calibration import temperature
+from heads.pipeline.training import Trained, train
+from heads.settings import Training
+
+TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
+LAST = [name for name in heads_shelf if name != "knn"]
+
+
+def trained(recipe: str, corpus: Corpus, backbone: Backbone, warmth: float = 2.5) -> Classifier:
+    """A head, trained little, with a temperature as if a run had found it."""
+    events = train([recipe], corpus, backbone, training=Training(epochs=2), limits=LIMITS)
+    [own] = [event.head for event in events if isinstance(event, Trained)]
+    return Classifier(backbone=backbone, head=replace(own, temperature=warmth))
+
+
+@pytest.mark.parametrize("recipe", [*(f"mean+{name}" for name in LAST), "mean+linear?late=true"])
+def test_logits_are_divided_and_answers_stay(recipe: str, small: Backbone, rows: Corpus) -> None:
+    ours = trained(recipe, rows, small)
+    before = ours.logits(TEXTS)
+    found = heads.calibrated(ours)
+    assert torch.allclose(found.logits(TEXTS), before / 2.5, atol=1e-5)
+    assert found.predict(TEXTS) == ours.predict(TEXTS)
+    assert (found.head.temperature, found.recipe) == (1.0, ours.recipe)
+    assert torch.equal(ours.logits(TEXTS), before)  # what was given is as it was
+    assert calibrated(found) is found
+
+
+def test_it_is_as_sure_as_it_is_right(small: Backbone, rows: Corpus) -> None:
+    """Once divided, a temperature that is searched anew is 1."""
+    targets = torch.tensor([classes[0] for classes in rows.targets])
+    ours = trained("mean+ridge", rows, small)
+    own = temperature(ours.logits(rows.texts), targets, "one")
+    assert abs(own - 1) > 0.05
+    found = calibrated(Classifier(backbone=small, head=replace(ours.head, temperature=own)))
+    assert temperature(found.logits(rows.texts), targets, "one") == pytest.approx(1, abs=1e-4)
+
+
+def test_thresholds_are_divided_as_well(small: Backbone) -> None:
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(36)]
+    ours = trained("mean+linear", build("many", TEXTS * 2, labels), small)
+    middle = tuple(ours.logits(TEXTS).median(dim=0).values.tolist())
+    tuned = Classifier(backbone=small, head=replace(ours.head, thresholds=middle))
+    found = calibrated(tuned)
+    assert found.head.thresholds == pytest.approx([logit / 2.5 for logit in middle])
+    assert found.predict(TEXTS) == tuned.predict(TEXTS) != ours.predict(TEXTS)
+    assert torch.allclose(found.probabilities(TEXTS), (ours.logits(TEXTS) / 2.5).sigmoid())
+
+
+@pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
+def test_it_is_exported_and_its_card_says_so(
+    recipe: str, small: Backbone, rows: Corpus, tmp_path: Path
+) -> None:
+    ours = trained(recipe, rows, small)
+    found = heads.export(calibrated(ours), tmp_path / "out")
+    assert found.native == (recipe == "cls+bert")
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    wanted = (ours.logits(TEXTS) / 2.5).softmax(dim=1)
+    assert torch.allclose(back.probabilities(TEXTS), wanted, atol=1e-6)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "It is calibrated: its last layer was divided by the temperature 2.5" in card
+    assert "if its logits are divided" not in card
+
+
+def test_what_cannot_be_divided_is_one_sentence(small: Backbone, rows: Corpus) -> None:
+    vote = trained("mean+linear?loss=ovr", rows, small)
+    scale = numbered("scale", TEXTS * 2, [row % 5 - 1.5 for row in range(36)])
+    for classifier, sentence in (
+        (trained("mean+knn", rows, small), "come from no linear layer"),
+        (vote, "its temperature is for the logarithms of its sigmoids"),
+        (trained("mean+linear", scale, small), "gives numbers"),
+    ):
+        with pytest.raises(HeadsError, match=sentence) as refused:
+            calibrated(classifier)
+        assert "\n" not in str(refused.value)
+    with pytest.raises(CheckpointError, match="No temperature is known"):
+        calibrated(trained("mean+linear", rows, small, warmth=1.0))
+
+
+def test_the_vote_of_divided_logits_is_another_one(small: Backbone, rows: Corpus) -> None:
+    """Why one-versus-rest is refused: its temperature divides logarithms of sigmoids."""
+    logits = trained("mean+logistic?loss=ovr", rows, small).logits(TEXTS)
+    right = (torch.nn.functional.logsigmoid(logits) / 2.5).softmax(dim=1)
+    wrong = torch.nn.functional.logsigmoid(logits / 2.5).softmax(dim=1)
+    assert (right - wrong).abs().max() > 0.01

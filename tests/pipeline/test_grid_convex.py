@@ -1,0 +1,261 @@
+"""One linear layer is solved to its only optimum, whatever is asked of it: as scikit-learn does."""
+
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import StandardScaler
+from small_boards import WIDTH, blobs
+from torch import Tensor
+from torch.testing import assert_close
+
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Kind
+from heads.pipeline.grid import convex
+from heads.pipeline.grid.learn_convex import Convex
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.units import Unit, units
+from heads.pipeline.objective import Objective, balance_of
+from heads.recipe import Value
+from heads.settings import Limits
+
+CLASSES, ROWS = 4, 240
+STRENGTHS = (0.03, 1.0)
+CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-3}  # of a logit
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearer to the optimum than an answer needs."""
+    monkeypatch.setattr(convex, "NEAR", 1e-6)
+
+
+@pytest.fixture
+def exact(near: None) -> Iterator[None]:
+    """And in double precision, so that only the mathematics is compared."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+def points() -> Tensor:
+    vectors, _ = blobs(ROWS, CLASSES, apart=0.4, width=8, seed=2)
+    return (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+
+
+def labels() -> Tensor:
+    """Any number of labels, the last one rare, from the vectors and chance."""
+    dice = torch.Generator().manual_seed(3)
+    chance = points()[:, :CLASSES] + torch.randn(ROWS, CLASSES, generator=dice)
+    return (chance > torch.tensor([0.0, 0.5, 1.0, 2.2])).to(chance.dtype)
+
+
+def grades() -> Tensor:
+    dice = torch.Generator().manual_seed(4)
+    vectors = points()
+    return vectors[:, 0] - 2 * vectors[:, 1] + torch.randn(ROWS, generator=dice)
+
+
+def problems_of(
+    objective: Objective, targets: Tensor, strengths: tuple[float, ...] = STRENGTHS
+) -> convex.Problems:
+    vectors, k = points(), len(strengths)
+    return convex.Problems(
+        vectors=vectors,
+        targets=targets,
+        objective=objective,
+        weights=torch.ones(len(targets), k),
+        strength=torch.tensor(strengths),
+        gain=torch.ones(k, vectors.shape[1]),
+        bias=True,
+    )
+
+
+def solved(problems: convex.Problems) -> Iterator[tuple[float, Tensor]]:
+    """For each C the logits (n, c) of the solution."""
+    weights, biases = convex.solve(problems, iterations=3_000, check=lambda: None)
+    for strength, weight, bias in zip(problems.strength.tolist(), weights, biases, strict=True):
+        yield strength, problems.vectors @ weight.T + bias
+
+
+def rest(strength: float, balanced: bool) -> OneVsRestClassifier:
+    weight = "balanced" if balanced else None
+    return OneVsRestClassifier(
+        LogisticRegression(C=strength, max_iter=20_000, tol=1e-10, class_weight=weight)
+    )
+
+
+# What is asked of one layer
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_one_versus_the_rest_is_that_of_scikit_learn(kind: Kind, balanced: bool) -> None:
+    targets = labels() if kind == "many" else (torch.arange(ROWS) * 7 % 11 % CLASSES)
+    objective = Objective(
+        kind=kind,
+        outputs=CLASSES,
+        loss="softmax" if kind == "many" else "ovr",
+        balance=balance_of(targets, CLASSES) if balanced else None,
+    )
+    for strength, logits in solved(problems_of(objective, targets)):
+        model = rest(strength, balanced).fit(points().numpy(), targets.long().numpy())
+        wanted = torch.from_numpy(model.decision_function(points().numpy()))
+        assert_close(logits, wanted, **CLOSE)
+
+
+@pytest.mark.usefixtures("exact")
+def test_numbers_are_those_of_ridge() -> None:
+    targets = grades()
+    for strength, logits in solved(problems_of(Objective(kind="number", outputs=1), targets)):
+        model = Ridge(alpha=1 / strength).fit(points().numpy(), targets.numpy())
+        assert_close(logits[:, 0], torch.from_numpy(model.predict(points().numpy())), **CLOSE)
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_label_that_never_or_always_occurs_is_learned_beside_the_others() -> None:
+    targets = labels()
+    targets[:, 1], targets[:, 3] = 0.0, 1.0
+    objective = Objective(kind="many", outputs=CLASSES)
+    for strength, logits in solved(problems_of(objective, targets)):
+        assert logits.isfinite().all()
+        assert (logits[:, 1] < -2).all()
+        assert (logits[:, 3] > 2).all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn says that two labels teach nothing
+            model = rest(strength, balanced=False).fit(points().numpy(), targets.numpy())
+        wanted = torch.from_numpy(model.decision_function(points().numpy()))
+        for label in (0, 2):
+            assert_close(logits[:, label], wanted[:, label], **CLOSE)
+    balanced = replace(objective, balance=balance_of(targets, CLASSES))
+    for _, logits in solved(problems_of(balanced, targets)):
+        assert logits.isfinite().all()
+
+
+def penalised(problems: convex.Problems, number: int, weight: Tensor, bias: Tensor) -> float:
+    """The objective of one problem, C times the loss of all rows and the penalty."""
+    logits = (problems.vectors @ weight.T + bias).double()
+    losses = problems.objective.rows(logits, problems.targets)
+    return float(problems.strength[number] * losses.sum() + weight.double().square().sum() / 2)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "ordinal"},
+        {"smoothing": 0.1},
+        {"loss": "ordinal", "smoothing": 0.2},
+        {"loss": "ovr", "smoothing": 0.1},
+        {"focal": 1.0},
+        {"loss": "ovr", "focal": 2.0},
+        {"kind": "many", "focal": 1.0, "smoothing": 0.05},
+    ],
+    ids=str,
+)
+def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | settings
+    targets = labels() if given["kind"] == "many" else torch.arange(ROWS) * 7 % 11 % CLASSES
+    problems = problems_of(Objective(**given), targets)
+    weights, biases = convex.solve(problems, iterations=3_000, check=lambda: None)
+    dice = torch.Generator().manual_seed(5)
+    for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        least = penalised(problems, number, weight, bias)
+        begun = penalised(problems, number, torch.zeros_like(weight), torch.zeros_like(bias))
+        assert least < begun
+        for size in (0.3, 0.03):
+            for _ in range(10):
+                away = (
+                    torch.randn(weight.shape, generator=dice),
+                    torch.randn(bias.shape, generator=dice),
+                )
+                moved = penalised(problems, number, weight + size * away[0], bias + size * away[1])
+                assert moved > least
+
+
+# The same as a cell
+
+
+def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> Lesson:
+    vectors, _ = blobs(len(targets), 3, apart=0.5, seed=6)
+    outputs = 1 if kind == "number" else 3
+    return Lesson(
+        vectors=vectors,
+        index=torch.arange(len(targets)),
+        targets=targets,
+        objective=Objective(kind=kind, outputs=outputs, **options),
+        weights=torch.ones(len(targets)),
+        stop=threading.Event(),
+    )
+
+
+def unit_of(recipe: str, backbone: Backbone, kind: Kind) -> Unit:
+    (unit,) = units([recipe], backbone, 1 if kind == "number" else 3, Limits(), kind)
+    assert isinstance(unit.learner, Convex)
+    return unit
+
+
+@pytest.mark.usefixtures("near")
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("recipe", ["mean+linear?loss=ovr", "mean+logistic?loss=ovr"])
+def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
+    small: Backbone, recipe: str, standardise: bool
+) -> None:
+    _, targets = blobs(160, 3, apart=0.5, seed=6)
+    lesson, unit = lesson_of("one", targets, loss="ovr"), unit_of(recipe, small, "one")
+    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
+    rows, asked = torch.arange(120), torch.arange(120, 160)
+    (found,) = unit.learner.learn(lesson, chosen, [rows], [asked], [0])
+    vectors = lesson.vectors / (1 if standardise else scale_of(lesson.vectors[rows]))
+    scaler = StandardScaler(with_std=standardise).fit(vectors[rows].numpy())
+    given = scaler.transform(vectors.numpy())
+    model = rest(0.1, balanced=False).fit(given[:120], targets[rows].numpy())
+    wanted = torch.from_numpy(model.decision_function(given[120:])).float()
+    assert_close(found.logits, wanted, rtol=0, atol=5e-3)
+
+
+def scale_of(vectors: Tensor) -> Tensor:
+    """The one number by which vectors that are not standardised are divided."""
+    return vectors.std(dim=0, correction=0).mean()
+
+
+@pytest.mark.usefixtures("near")
+def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
+    targets = torch.linspace(-1, 1, 160)[torch.randperm(160, generator=torch.Generator())]
+    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    rows, asked = torch.arange(120), torch.arange(120, 160)
+    chosen: dict[str, Value] = {"standardise": True, "C": 0.02}
+    (found,) = unit.learner.learn(lesson, chosen, [rows], [asked], [0])
+    given = StandardScaler().fit(lesson.vectors[rows].numpy()).transform(lesson.vectors.numpy())
+    model = Ridge(alpha=50.0).fit(given[:120], targets[rows].numpy())
+    wanted = torch.from_numpy(model.predict(given[120:])).float()
+    assert_close(found.logits[:, 0], wanted, rtol=0, atol=2e-3)
+
+
+def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) -> None:
+    vectors, _ = blobs(160, 3, apart=0.5, seed=6)
+    targets = vectors @ torch.linspace(-1, 1, WIDTH) / 20
+    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    rows = torch.arange(120)
+    splits = Splits(
+        kind="splits",
+        search=rows[:90],
+        development=rows[90:],
+        train=(rows,),
+        test=(torch.arange(120, 160),),
+    )
+    tried = list(unit.learner.search(lesson, splits))
+    strengths = sorted({float(one.settings["C"]) for one in tried})
+    assert strengths[-1] > 10 * strengths[0]
+    best = max(tried, key=lambda one: (one.score, -one.loss))
+    assert best.settings["C"] == strengths[-1]
+    assert best.score > 0.95

@@ -1,0 +1,303 @@
+"""A unit is taught what suits it: its own loss, numbers in their own units, rows kept apart."""
+
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, played
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from torch.testing import assert_close
+
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Kind
+from heads.pipeline.grid import descent
+from heads.pipeline.grid.learner import Chosen, Learned, Learner, Tried
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.play import Board, learned_from, seeds_of
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.teach import Teaching, teaching, without
+from heads.pipeline.measure.calibration import thresholds
+from heads.pipeline.metrics import spearman
+from heads.pipeline.objective import balance_of
+from heads.settings import Contest
+
+# Convex with and without a bias, descent with and without one in its last layer, solved at once.
+OF_NUMBERS = (
+    "mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert?out_bias=false",
+    "mean+multi_sample_dropout", "mean+ridge",
+)  # fmt: skip
+OF_MANY = ("mean+linear", "mean+gpt2", "mean+roberta", "mean+ridge", "mean+centroid")
+LABELS = 3
+
+
+def numbers_of(rows: int, *, centre: float, spread: float) -> tuple[Tensor, Tensor]:
+    """Vectors, and numbers around a centre that the vectors tell, but for some noise."""
+    vectors, _ = blobs(rows, apart=0.0, seed=7)
+    dice = torch.Generator().manual_seed(8)
+    plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    told = plain @ torch.randn(WIDTH, generator=dice) / WIDTH**0.5
+    return vectors, centre + spread * (told + 0.2 * torch.randn(rows, generator=dice))
+
+
+def labels_of(rows: int) -> tuple[Tensor, Tensor]:
+    """Vectors, and any number of labels that they tell, the last of them rare."""
+    vectors, _ = blobs(rows, apart=0.0, seed=9)
+    plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    dice = torch.Generator().manual_seed(10)
+    told = plain @ torch.randn(WIDTH, LABELS, generator=dice) / WIDTH**0.5
+    told = told + 0.3 * torch.randn(rows, LABELS, generator=dice)
+    return vectors, (told > torch.tensor([0.0, 0.4, 1.0])).float()
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("recipe", OF_NUMBERS)
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-0.003, 1e-3)])
+def test_numbers_are_answered_in_their_own_units(
+    small: Backbone, recipe: str, centre: float, spread: float
+) -> None:
+    vectors, targets = numbers_of(240, centre=centre, spread=spread)
+    board = board_of(vectors, targets, Contest(seeds=2), kind="number")
+    (one,) = played([recipe], small, board).values()
+    for learned, rows in zip(one.learned, board.splits.test, strict=True):
+        true, given = targets[rows], learned.logits[:, 0]
+        # Without a bias the numbers are not centred, so less of them is learned.
+        biased = one.unit.biased
+        assert spearman(given, true) > (0.8 if biased else 0.3)
+        if biased:
+            assert float((given - true).square().mean().sqrt()) < 0.75 * spread
+        assert abs(float(given.mean() - true.mean())) < max(0.5 * spread, 0.1 * abs(centre))
+    assert one.outcome.thresholds is None
+    assert one.outcome.held is None
+    for learned, logits in zip(one.learned, one.outcome.logits, strict=True):
+        assert torch.equal(learned.logits, logits)
+
+
+@pytest.mark.parametrize("recipe", OF_NUMBERS)
+def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) -> None:
+    vectors, targets = numbers_of(160, centre=40.0, spread=3.0)
+    board = board_of(vectors, targets, Contest(seeds=2), kind="number")
+    (one,) = played([recipe], small, board).values()
+    for learned, rows in zip(one.learned, board.splits.test, strict=True):
+        order = one.unit.order
+        given = {n: v for n, v in one.chosen.items() if n in order.head.options}
+        chain = order.head.make(WIDTH, 1, **{**order.head_options, **given}).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            assert_close(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=5e-3)
+
+
+def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
+    vectors, targets = numbers_of(160, centre=5.0, spread=2.0)
+    parts = ["train"] * 70 + ["validation"] * 30 + ["test"] * 60
+    changed = targets.clone()
+    changed[100:] = 1e4 - changed[100:]
+    boards = [
+        board_of(vectors, own, Contest(seeds=1), parts=parts, kind="number")
+        for own in (targets, changed)
+    ]
+    for recipe in ("mean+linear", "mean+roberta", "mean+ridge"):
+        one, other = (played([recipe], small, board)[recipe] for board in boards)
+        assert torch.equal(one.learned[0].logits, other.learned[0].logits)
+        assert one.tried == other.tried
+
+
+# Any number of labels
+
+
+@dataclass
+class Spying:
+    """A learner that notes what it is asked, and asks another."""
+
+    learner: Learner
+    rows: list[Tensor] = field(default_factory=list)
+    asked: list[Tensor] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    found: list[Learned] = field(default_factory=list)
+
+    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+        return (yield from self.learner.search(lesson, splits))
+
+    def learn(
+        self,
+        lesson: Lesson,
+        chosen: Chosen,
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        self.rows, self.asked, self.seeds = list(rows), list(asked), list(seeds)
+        self.found = self.learner.learn(lesson, chosen, rows, asked, seeds)
+        return self.found
+
+
+def taught_by(board: Board, recipe: str, backbone: Backbone) -> tuple[Teaching, Spying, Chosen]:
+    (unit,) = cells([recipe], backbone, board)
+    spy = Spying(unit.learner)
+    lesson = board.lesson(unit.reading, threading.Event())
+    taught = teaching(replace(unit, learner=spy), lesson, board.splits, board.contest)
+    search = taught.search(board.splits)
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return taught, spy, end.value
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps, for what does not depend on how much is learned."""
+    monkeypatch.setattr(descent, "STEPS", 30)
+    monkeypatch.setattr(descent, "EPOCHS", (2, 5))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_MANY)
+@pytest.mark.parametrize(
+    "parts", [(), ("train",) * 120 + ("validation",) * 40 + ("test",) * 40], ids=["split", "given"]
+)
+def test_thresholds_come_from_rows_that_the_head_has_not_learned_from(
+    small: Backbone, recipe: str, parts: Sequence[str]
+) -> None:
+    vectors, targets = labels_of(200)
+    board = board_of(vectors, targets, Contest(seeds=2), parts=parts, kind="many")
+    taught, spy, chosen = taught_by(board, recipe, small)
+    learned, outcome = learned_from(taught, chosen, board, board.splits.train, is_held=True)
+    development = set(board.splits.development.tolist())
+    assert len(learned) == 2
+    assert not set(spy.rows[-1].tolist()) & development
+    assert set(spy.rows[-1].tolist()) | development == set(board.splits.train[0].tolist())
+    assert set(spy.asked[-1].tolist()) == development
+    assert spy.seeds == [*seeds_of(board), seeds_of(board)[0]]
+    # The heads that are scored learn from all of them.
+    for rows, train in zip(spy.rows, board.splits.train, strict=False):
+        assert torch.equal(rows, train)
+    assert outcome.held is not None
+    logits, rows = outcome.held
+    assert outcome.thresholds is not None
+    assert torch.equal(outcome.thresholds, thresholds(logits, targets[rows]))
+    assert torch.equal(logits, spy.found[-1].logits)
+    assert torch.equal(rows, board.splits.development)
+    for one, own in zip(learned, spy.found, strict=False):
+        assert torch.equal(one.logits, own.logits)
+
+
+def test_thresholds_find_a_rare_label(small: Backbone) -> None:
+    vectors, targets = labels_of(900)
+    board = board_of(vectors, targets, Contest(seeds=2), kind="many")
+    (one,) = played(["mean+linear"], small, board).values()
+    assert one.outcome.thresholds is not None
+    found = {}
+    for name, bar in (("tuned", one.outcome.thresholds), ("half", torch.zeros(LABELS))):
+        given = one.outcome.logits[0] > bar
+        true = targets[board.splits.test[0]].bool()
+        found[name] = float(2 * (given & true).sum() / (given.sum() + true.sum()))
+    assert found["tuned"] > found["half"] - 0.02
+    assert found["tuned"] > 0.7
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+roberta"])
+def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
+    small: Backbone, recipe: str
+) -> None:
+    vectors, targets = labels_of(200)
+    board = board_of(vectors, targets, Contest(seeds=1), kind="many")
+    (one,) = played([recipe], small, board).values()
+    assert all(0 <= point.score <= 1 for point in one.tried)
+    best = max(one.tried, key=lambda point: (point.score, -point.loss))
+    assert dict(best.settings) == dict(one.chosen)
+
+
+def test_rows_less_others_are_all_where_nothing_is_left() -> None:
+    rows = torch.tensor([5, 1, 3])
+    assert without(rows, torch.tensor([3, 9])).tolist() == [5, 1]
+    assert without(rows, torch.tensor([], dtype=torch.long)).tolist() == [5, 1, 3]
+    assert without(rows, rows).tolist() == [5, 1, 3]
+
+
+# One versus the rest
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("top", ["linear", "logistic", "roberta"])
+def test_the_vote_of_one_versus_the_rest_is_handed_on(small: Backbone, top: str) -> None:
+    board = board_of(*blobs(160, apart=1.0, seed=4), Contest(seeds=2))
+    softmax, rest = played([f"mean+{top}", f"mean+{top}?loss=ovr"], small, board).values()
+    for one in (softmax, rest):
+        assert accuracy(one, board) > 0.8
+        assert one.outcome.held is not None
+        assert torch.equal(one.outcome.held[1], board.splits.development)
+    for learned, logits in zip(rest.learned, rest.outcome.logits, strict=True):
+        assert torch.equal(logits, logsigmoid(learned.logits))
+        shares = learned.logits.sigmoid() / learned.logits.sigmoid().sum(dim=1, keepdim=True)
+        assert_close(logits.softmax(dim=1), shares)
+        assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
+    for learned, logits in zip(softmax.learned, softmax.outcome.logits, strict=True):
+        assert torch.equal(logits, learned.logits)
+
+
+# Settings of the contest
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe"), [("many", "mean+linear"), ("one", "mean+linear?loss=ovr")]
+)
+def test_weights_of_classes_balance_every_question_by_itself(
+    small: Backbone, kind: Kind, recipe: str
+) -> None:
+    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
+    board = board_of(vectors, targets, Contest(seeds=1, class_weights=True), kind=kind)
+    taught, _, _ = taught_by(board, recipe, small)
+    assert torch.equal(taught.lesson.weights, torch.ones(120))
+    assert taught.lesson.objective.balance is not None
+    wanted = balance_of(targets[board.splits.train[0]], LABELS)
+    assert torch.equal(taught.lesson.objective.balance, wanted)
+
+
+def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) -> None:
+    vectors, targets = blobs(240)
+    kept = (targets != 0) | (torch.arange(240) % 3 == 0)  # a rare class
+    vectors, targets = vectors[kept], targets[kept]
+    board = board_of(vectors, targets, Contest(seeds=1, class_weights=True))
+    taught, _, _ = taught_by(board, "mean+linear", small)
+    assert taught.lesson.objective.balance is None
+    weights = taught.lesson.weights
+    assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.parametrize(
+    "settings", [{"focal": 2.0}, {"smoothing": 0.1}, {"focal": 1.0, "smoothing": 0.05}], ids=str
+)
+def test_every_head_learns_under_focal_loss_and_smoothing(
+    small: Backbone, kind: Kind, settings: dict[str, float]
+) -> None:
+    vectors, targets = labels_of(160) if kind == "many" else blobs(160, apart=2.0)
+    board = board_of(vectors, targets, Contest(seeds=1, **settings), kind=kind)
+    plain = board_of(vectors, targets, Contest(seeds=1), kind=kind)
+    recipes = OF_MANY if kind == "many" else (*OF_MANY, "mean+knn", "mean+cosine")
+    found, without_any = (played(recipes, small, own) for own in (board, plain))
+    for name, one in found.items():
+        assert one.outcome.logits[0].isfinite().all(), name
+        if kind == "one":
+            assert accuracy(one, board) > 0.8, name
+    # It moves what is learned by its loss; heads with a solver of their own have none.
+    for name in ("mean+linear", "mean+roberta"):
+        assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
+
+
+def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
+    vectors, targets = blobs(300, apart=2.0)
+    sure = {}
+    for share in (0.0, 0.3):
+        board = board_of(vectors, targets, Contest(seeds=1, smoothing=share))
+        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+            sure[name, share] = float(one.outcome.logits[0].softmax(dim=1).amax(dim=1).mean())
+    for name in ("mean+linear", "mean+roberta"):
+        assert sure[name, 0.3] < sure[name, 0.0]
+        assert sure[name, 0.3] == pytest.approx(0.8, abs=0.12)  # 0.7 + 0.3 / 3

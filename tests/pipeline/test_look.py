@@ -1,0 +1,206 @@
+"""Attributions: they add up, they are captum's, they are those of the ordinary path."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import LIMITS
+
+from heads.errors import DataError, ModelError
+from heads.pipeline import loading
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.look.attributing import attributions
+from heads.pipeline.look.embedded import _looked_up, entry
+from heads.pipeline.look.path import Aim, integrated, pull
+from heads.pipeline.training import Trained, train
+from heads.settings import Training
+
+TEXT = "I expected more, but the ending won me over."
+RECIPES = (
+    "cls+roberta", "attention+linear", "mean@mix+modernbert", "max+distilbert",
+    "flatten+mlp?length=8", "mean+knn",
+)  # fmt: skip
+
+
+def small_heads(backbone, rows, recipes):
+    """Heads that are hardly trained."""
+    training = Training(epochs=3, learning_rate=0.02)
+    events = train(recipes, rows, backbone, training=training, limits=LIMITS)
+    return [
+        Classifier(backbone=backbone, head=event.head)
+        for event in events
+        if isinstance(event, Trained)
+    ]
+
+
+@pytest.fixture(scope="module")
+def heads(backbone, rows):
+    return small_heads(backbone, rows, RECIPES)
+
+
+def test_scores_add_up_to_the_change_of_the_logit(heads):
+    found = attributions(heads, TEXT)
+    assert [one.name for one in found] == [str(one.recipe) for one in heads]
+    for one, head in zip(found[:-1], heads, strict=False):
+        assert one.is_complete, one.name
+        total = sum(token.score for token in one.tokens)
+        scale = one.span if one.measured_on == "logits" else abs(one.logit - one.baseline)
+        assert abs(total - (one.logit - one.baseline)) / scale == pytest.approx(
+            one.completeness_error, abs=1e-5
+        )
+        assert head.logits([TEXT])[0, head.classes.index(one.label)] == pytest.approx(
+            one.logit, abs=1e-5
+        )
+        assert one.answer == head.predict([TEXT])[0]
+        assert one.steps >= 32
+
+
+def test_special_tokens_stay_and_so_add_nothing(heads):
+    found = attributions(heads[:1], TEXT)[0]
+    assert [token.text for token in found.tokens if not token.side] == ["[CLS]", "[SEP]"]
+    assert all(token.score == 0 for token in found.tokens if not token.side)
+    assert any(token.gradient_times_input for token in found.tokens if not token.side)
+
+
+def test_without_the_average_it_is_what_captum_computes(heads):
+    from captum.attr import IntegratedGradients
+
+    for head in heads[:2]:
+        module = head.head.module
+        own = entry(head.backbone, head.backbone.encode([TEXT])[0])
+        walk = IntegratedGradients(lambda rows, own=own, module=module: module(own.states(rows)))
+        theirs = walk.attribute(own.embeddings, own.baseline, target=1, n_steps=64)[0].sum(dim=-1)
+        pulled = pull(module, 1, [own])
+        assert pulled is not None
+        ours = integrated([Aim(module=module, target=1, pull=pulled)], [own], 64)[0][0]
+        assert torch.allclose(ours, theirs, atol=2e-3 * float(theirs.abs().max()))
+
+
+def test_several_heads_at_once_are_each_by_itself(heads):
+    together = attributions(heads[1:4], TEXT)
+    for one, head in zip(together, heads[1:], strict=False):
+        alone = attributions([head], TEXT)[0]
+        if alone.steps == one.steps:
+            assert [t.score for t in one.tokens] == pytest.approx(
+                [t.score for t in alone.tokens], abs=1e-4
+            )
+
+
+def test_the_gradient_is_what_a_small_step_does(heads):
+    head = heads[0]
+    module, own = head.head.module, entry(head.backbone, head.backbone.encode([TEXT])[0])
+    pulled = pull(module, 0, [own])
+    assert pulled is not None
+    step = 1e-2 * torch.nn.functional.normalize(pulled.gradients[0].flatten(), dim=0)
+    with torch.no_grad():
+        moved = [
+            module(own.states(own.embeddings + sign * step.view_as(own.embeddings)))[0, 0]
+            for sign in (1, -1)
+        ]
+    slope = float(moved[0] - moved[1]) / 2e-2
+    assert slope == pytest.approx(float(pulled.gradients[0].norm()), rel=0.02)
+
+
+def test_votes_have_no_gradient_and_say_so(heads):
+    found = attributions(heads[-1:], TEXT)[0]
+    assert "counts votes" in found.why_not
+    assert not found.is_complete
+    assert sum(token.read for token in found.tokens) == pytest.approx(1, abs=1e-5)
+
+
+def test_any_class_can_be_asked_for(heads):
+    found = [attributions(heads[1:2], TEXT, label=name)[0] for name in ("x", "Y")]
+    assert [one.label for one in found] == ["x", "y"]
+    assert found[0].logit != found[1].logit
+    with pytest.raises(DataError, match="no class 'w'"):
+        attributions(heads[1:2], TEXT, label="w")
+
+
+@pytest.fixture(scope="module")
+def siamese(small, rows):
+    pairs = tuple(reversed(rows.texts))
+    corpus = replace(rows, name="pairs", pairs=pairs, fingerprint="pairs")
+    recipes = ["mean+linear", "mean+linear?pair=uv_diff", "max+roberta?pair=diff_prod"]
+    return small_heads(small, corpus, recipes)
+
+
+def test_pairs_together_and_each_alone(siamese):
+    for one in attributions(siamese, "the cat sat on a mat", "a dog ran home late"):
+        assert one.is_complete
+        sides = [token.side for token in one.tokens]
+        assert (sides.count("text"), sides.count("pair")) == (6, 5)
+        assert sides.index("text") < sides.index("pair")
+        assert all(any(t.score for t in one.tokens if t.side == side) for side in ("text", "pair"))
+
+
+def test_a_siamese_head_needs_two_texts(siamese):
+    with pytest.raises(DataError, match="compares two texts"):
+        attributions(siamese[1:], TEXT)
+
+
+def test_any_number_of_labels(small, rows):
+    targets = tuple((0, 1) if row % 2 else (2,) for row in range(len(rows)))
+    corpus = replace(rows, many=True, targets=targets, fingerprint="many")
+    head = small_heads(small, corpus, ["mean+linear"])[0]
+    found = attributions([head], "the cat sat on a mat")[0]
+    assert found.is_complete
+    assert found.answer == head.predict(["the cat sat on a mat"])[0]
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["bert", "roberta", "distilbert", "xlnet", "gpt2", "electra", "deberta-v2", "modernbert", "t5",
+     "bart", "mpnet", "llama"],
+)  # fmt: skip
+def test_every_kind_of_base_model(family, tiny, rows):
+    backbone = loading.load(str(tiny(family)), limits=LIMITS)
+    recipe = "eos@decoder+roberta" if backbone.decoder_width else "last+roberta"
+    head = small_heads(backbone, rows, [recipe])[0]
+    found = attributions([head], "the late cat ran home twice")[0]
+    assert found.is_complete
+    assert any(token.score for token in found.tokens)
+    assert found.logit == pytest.approx(
+        float(head.logits(["the late cat ran home twice"]).max()), abs=1e-4
+    )
+
+
+def test_only_the_thread_that_asks_sees_other_embeddings(small):
+    encoded = small.encode(["the cat sat"])[0]
+    numbers = torch.tensor([encoded.inputs["input_ids"]])
+    blank = torch.zeros(1, len(encoded), small.width)
+    before = small.states([encoded]).hidden[-1]
+    elsewhere = []
+    with _looked_up(small, numbers, blank) as used:
+        other = threading.Thread(
+            target=lambda: elsewhere.append(small.states([encoded]).hidden[-1])
+        )
+        other.start()
+        other.join()
+        assert not used
+        here = small.states([encoded]).hidden[-1]
+    assert torch.equal(elsewhere[0], before)
+    assert not torch.equal(here, before)
+    assert torch.equal(small.states([encoded]).hidden[-1], before)
+
+
+def test_a_model_without_a_table_of_tokens_is_refused(small, rows):
+    head = small_heads(small, rows, ["mean+linear"])[0]
+
+    class NoTable:
+        def __getattr__(self, name):
+            return getattr(small.model, name)
+
+        def get_input_embeddings(self):
+            raise NotImplementedError
+
+    bare = replace(head, backbone=replace(small, model=NoTable()))
+    with pytest.raises(ModelError, match="Attributions are not to be had for"):
+        attributions([bare], "the cat")
+
+
+def test_a_text_of_nothing_but_special_tokens_moves_nothing(heads):
+    found = attributions(heads[:1], "\u200b")[0]
+    assert found.is_complete
+    assert [token.text for token in found.tokens] == ["[CLS]", "[SEP]"]
+    assert all(token.score == 0 for token in found.tokens)

@@ -1,0 +1,299 @@
+"""What-ifs: nearest training examples, edits, temperature, a layer taken out; and who is asked."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import LIMITS
+from torch.nn.functional import normalize
+
+import heads as public
+from heads.errors import DataError, LimitError, RecipeError
+from heads.pipeline.classifier import Classifier
+from heads.pipeline.look.ablation import ablated, kind_of, layers_named
+from heads.pipeline.look.asking import ablating, searching
+from heads.pipeline.look.chosen import Chosen, Heads, choosing
+from heads.pipeline.look.edits import Edit, Flips, flipped, pieces
+from heads.pipeline.look.saying import Said, reading, tempered
+from heads.pipeline.training import Progress, Trained, train
+from heads.settings import Training
+
+RECIPES = ("cls+roberta", "attention+linear", "mean+mlp", "cls+bert", "mean+modernbert")
+PAIRED = ("mean+linear", "mean+linear?pair=uv_diff")
+
+
+def trained(backbone, rows, recipes):
+    training = Training(epochs=3, learning_rate=0.02)
+    events = train(recipes, rows, backbone, training=training, limits=LIMITS)
+    return tuple(
+        Classifier(backbone=backbone, head=event.head)
+        for event in events
+        if isinstance(event, Trained)
+    )
+
+
+@pytest.fixture(scope="module")
+def asked(small, rows):
+    learned = tuple(range(0, 40))
+    found = trained(small, rows, RECIPES)
+    return Heads(classifiers=found, corpus=rows, learned=learned, held=tuple(range(40, 60)))
+
+
+def result(events):
+    while True:
+        try:
+            assert isinstance(next(events), Progress)
+        except StopIteration as done:
+            return done.value
+
+
+def test_a_training_example_is_nearest_to_itself(asked):
+    for one in result(searching(asked, asked.corpus.texts[7], most=3)):
+        best = one.neighbours[0]
+        assert best.text == asked.corpus.texts[7]
+        assert best.labels == (asked.corpus.classes[asked.corpus.targets[7][0]],)
+        assert best.similarity == pytest.approx(1, abs=1e-5)
+        assert one.searched == 40
+        same = [n for n in one.neighbours if n.labels == (one.answer,)]
+        assert one.says.startswith(f"{len(same)} of the 3 nearest")
+
+
+def test_rows_that_were_not_learned_from_are_no_neighbours(asked):
+    known = {asked.corpus.texts[row] for row in asked.learned}
+    for one in result(searching(asked, asked.corpus.texts[55], most=40)):
+        assert {n.text for n in one.neighbours} <= known
+
+
+def test_neighbours_are_those_of_the_vectors_that_the_head_gets(asked):
+    head = asked.classifiers[1]  # its reading is learned
+    texts = ["the cat sat on a mat", *asked.corpus.texts[:40]]
+    with torch.no_grad():
+        vectors = [
+            head.head.module.vectors(head.backbone.states(head.backbone.encode([text])))[0]
+            for text in texts
+        ]
+    similar = normalize(torch.stack(vectors), dim=-1) @ normalize(vectors[0], dim=0)
+    found = result(searching(asked, texts[0], most=5))[1]
+    expected = similar[1:].sort(descending=True).values[:5].tolist()
+    assert [n.similarity for n in found.neighbours] == pytest.approx(expected, abs=1e-5)
+
+
+def test_pairs_have_pairs_for_neighbours(small, rows):
+    corpus = replace(rows, pairs=tuple(reversed(rows.texts)), fingerprint="pairs")
+    found = trained(small, corpus, PAIRED)
+    asked = Heads(classifiers=found, corpus=corpus, learned=tuple(range(60)))
+    for one in result(searching(asked, corpus.texts[3], corpus.pairs[3], 2)):
+        assert (one.neighbours[0].text, one.neighbours[0].pair) == (
+            corpus.texts[3],
+            corpus.pairs[3],
+        )
+    with pytest.raises(DataError, match="hold two texts each"):
+        result(searching(asked, "the cat"))
+
+
+def test_what_a_head_was_trained_on_must_be_known(asked):
+    with pytest.raises(DataError, match="is not known here"):
+        result(searching(Heads(classifiers=asked.classifiers), "the cat"))
+    with pytest.raises(DataError, match="1 to 50"):
+        result(searching(asked, "the cat", most=0))
+
+
+def test_an_edit_flips_the_heads_whose_answer_changes(asked):
+    text, *edits = asked.corpus.texts[:12]
+    found = flipped(asked.classifiers, text, edits)
+    for number, head in enumerate(asked.classifiers):
+        answers = head.predict([text, *edits])
+        expected = [answer != answers[0] for answer in answers[1:]]
+        assert [edit.flips[number] for edit in found.edits] == expected
+        assert [edit.said[number].answer for edit in found.edits] == answers[1:]
+    assert not any(found.original.flips)
+
+
+def told(flips):
+    one = Said(name="a+b", classes=("x", "y"), logits=(1, 0), probabilities=(0.7, 0.3),
+               answer=("x",), squash="softmax")  # fmt: skip
+    two = replace(one, name="c+d")
+    words = {"pair": "", "said": (replace(one, answer=("y",)), two)}
+    original = Edit(text="Not bad.", pair="", pieces=pieces("Not bad.", "Not bad."),
+                    said=(one, two), flips=(False, False))  # fmt: skip
+    edit = Edit(text="Bad.", pieces=pieces("Not bad.", "Bad."), flips=flips, **words)
+    return Flips(original=original, edits=(edit,))
+
+
+def test_a_sentence_says_who_flips_on_what():
+    assert told((True, False)).summary == (
+        "a+b says x and flips: “Not bad.” → “Bad.” (y). No edit changes the answer of c+d."
+    )
+    assert told((False, False)).summary == "No edit changes the answer of any head."
+    assert told((False, False)).as_json()["summary"] == told((False, False)).summary
+
+
+def test_a_number_does_not_flip_but_moves():
+    flips = told((False, False))
+    number = Said(name="a+b", classes=("score",), logits=(2.0,), probabilities=(2.0,), answer=(),
+                  squash="none")  # fmt: skip
+    original = replace(flips.original, said=(number,), flips=(False,))
+    edit = replace(flips.edits[0], said=(replace(number, logits=(3.5,)),), flips=(False,))
+    assert Flips(original=original, edits=(edit,)).summary == (
+        "a+b moves most with “Not bad.” → “Bad.”: from score +2.00 to score +3.50."
+    )
+    assert reading(number).softmax == ()
+
+
+WORDS = st.lists(st.sampled_from(["not", "bad", "at", "all", "good", "very"]), max_size=8)
+
+
+@given(WORDS, WORDS)
+def test_pieces_hold_all_words_of_both_texts(before, after):
+    found = pieces(" ".join(before), " ".join(after))
+
+    def words(*kinds):
+        return " ".join(text for kind, text in found if kind in kinds).split()
+
+    assert words("same", "removed") == before
+    assert words("same", "added") == after
+
+
+def test_edits_that_do_not_fit_get_a_sentence(asked):
+    with pytest.raises(DataError, match="no edited sentence"):
+        flipped(asked.classifiers, "the cat", [])
+    with pytest.raises(DataError, match="sentence is empty"):
+        flipped(asked.classifiers, "the cat", ["  "])
+    with pytest.raises(LimitError, match="101 edits"):
+        flipped(asked.classifiers, "the cat", ["a"] * 101)
+
+
+LOGITS = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
+
+
+@given(LOGITS, st.floats(0.1, 10))
+def test_temperature_changes_how_sure_a_head_is_and_never_its_answer(logits, temperature):
+    plain, scaled = tempered(logits, 1), tempered(logits, temperature)
+    assert sum(scaled) == pytest.approx(1)
+    assert scaled[plain.index(max(plain))] == pytest.approx(max(scaled))
+    surer = max(scaled) - max(plain)
+    assert surer <= 1e-9 if temperature > 1 else surer >= -1e-9
+
+
+@pytest.mark.parametrize("temperature", [0, 0.05, 11, float("nan"), float("inf"), -1])
+def test_a_temperature_out_of_range_is_refused(temperature):
+    with pytest.raises(DataError, match=r"between 0\.1 and 10"):
+        tempered([1, 2], temperature)
+
+
+def test_softmax_and_sigmoid_of_the_same_logits():
+    one = Said(name="a+b", classes=("x", "y", "z"), logits=(2.0, 2.0, -2.0), answer=("x",),
+               probabilities=(0.5, 0.5, 0.0), squash="softmax")  # fmt: skip
+    found = reading(one, 2.0)
+    assert sum(found.softmax) == pytest.approx(1)
+    assert found.sigmoid == pytest.approx([0.8808, 0.8808, 0.1192], abs=1e-4)
+    assert found.tempered == pytest.approx(tempered(one.logits, 2.0))
+    many = reading(replace(one, squash="sigmoid"), 2.0)
+    assert many.tempered == pytest.approx([0.7311, 0.7311, 0.2689], abs=1e-4)
+    assert many.as_json()["logits"] == one.logits
+    votes = tempered(one.logits, 1.0, "votes")
+    assert votes == pytest.approx([0.4683, 0.4683, 0.0634], abs=1e-4)
+    assert tempered([3.5], 2.0, "none") == (3.5,)
+
+
+def test_a_layer_is_taken_out_and_the_head_stays_as_it_was(asked):
+    head = asked.classifiers[0]
+    texts = ["the cat sat on a mat", "a late flight"]
+    before = head.logits(texts)
+    without = ablated(head, "dense")
+    chain = head.head.module.head
+    vectors = torch.cat(
+        [
+            head.head.module.vectors(head.backbone.states([one]))
+            for one in head.backbone.encode(texts)
+        ]
+    )
+    expected = chain.out_proj(chain.tanh(vectors))
+    assert torch.allclose(without.logits(texts), expected, atol=1e-5)
+    assert torch.equal(head.logits(texts), before)
+
+
+def test_names_and_kinds_of_layers(asked):
+    heads = {str(one.recipe): one for one in asked.classifiers}
+    assert layers_named(heads["cls+bert"], "dense") == ("pooler.dense",)
+    assert layers_named(heads["cls+bert"], "pooler.activation") == ("pooler.activation",)
+    assert layers_named(heads["mean+modernbert"]) == ("head.dense", "head.act", "head.norm")
+    assert layers_named(heads["mean+modernbert"], "norm") == ("head.norm",)
+    assert layers_named(heads["attention+linear"]) == ()
+    assert kind_of(torch.nn.Dropout(0.1)) == "dropout"
+    with pytest.raises(RecipeError, match="no layer 'dense' before its last one"):
+        layers_named(heads["attention+linear"], "dense")
+    with pytest.raises(RecipeError, match=r"no layer 'tahn'.*Did you mean 'tanh'"):
+        ablated(heads["cls+roberta"], "tahn")
+
+
+def test_a_layer_whose_sizes_do_not_fit_says_why(asked):
+    found = result(ablating(asked, "the cat sat"))
+    hidden = next(one for one in found if one.layer == "hidden")
+    assert hidden.after is None
+    assert hidden.says.startswith("hidden of mean+mlp maps 32 numbers to 256, and what comes")
+    with pytest.raises(RecipeError, match="what comes after it needs 3"):
+        ablated(asked.classifiers[0], "out_proj")
+
+
+def test_the_effect_is_measured_on_rows_that_were_not_learned_from(asked):
+    texts = [asked.corpus.texts[row] for row in asked.held]
+    for one in result(ablating(asked, "the cat sat", without="activation")):
+        head = next(c for c in asked.classifiers if str(c.recipe) == one.name)
+        whole, bare = head.predict(texts), ablated(head, one.layer).predict(texts)
+        assert one.effect.rows == 20
+        assert one.effect.changed == sum(a != b for a, b in zip(whole, bare, strict=True))
+        true = [asked.corpus.classes[asked.corpus.targets[row][0]] for row in asked.held]
+        right = sum(a == (b,) for a, b in zip(whole, true, strict=True)) / 20
+        assert one.effect.before == pytest.approx(right)
+
+
+def test_no_head_has_the_layer(asked):
+    bare = replace(asked, classifiers=asked.classifiers[1:2])
+    with pytest.raises(RecipeError, match="no layer 'dense'"):
+        result(ablating(bare, "the cat", without="dense"))
+
+
+def test_heads_are_given_or_found_by_name(asked):
+    one = asked.classifiers[0]
+    found = list(choosing(Chosen(recipes=[one]), "", LIMITS))[-1]
+    assert found.classifiers == (one,)
+    assert found.corpus is None
+    with pytest.raises(LimitError, match="17 recipes"):
+        list(choosing(Chosen(recipes=["mean+linear"] * 17), "", LIMITS))
+    with pytest.raises(DataError, match="no run called"):
+        list(choosing(Chosen(run="nothing"), "", LIMITS))
+    with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
+        list(choosing(Chosen(recipes=["mean+robert"]), "", LIMITS))
+
+
+def test_from_the_outside_in_one_call():
+    recipes = ["mean+linear", "cls+roberta"]
+    found = public.attribute("Not bad at all.", recipes=recipes)
+    assert [one.name for one in found] == recipes
+    assert all(one.is_complete for one in found)
+    near = public.nearest("Not bad at all.", recipes=recipes, most=2)
+    assert [len(one.neighbours) for one in near] == [2, 2]
+    assert public.ablate("Not bad at all.", recipes=recipes, without="dense")[0].layer == "dense"
+    assert public.readings("Bad.", recipes=recipes, temperature=2.0)[0].temperature == 2
+    edits = public.flips("Not bad at all.", ["Bad."], recipes=recipes).edits
+    assert edits[0].said[0].answer == ("negative",)
+
+
+def test_heads_of_a_run(tmp_path):
+    contest = public.Contest(seeds=1, curve=False)
+    recipes = ["mean+logistic", "cls+centroid"]
+    place = tmp_path / "run"
+    public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)
+    found = list(choosing(Chosen(run=str(place)), "", LIMITS))[-1]
+    assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
+    assert not set(found.learned) & set(found.held)
+    near = public.nearest("Not bad at all.", run=str(place), recipes=recipes[:1], most=3)[0]
+    assert near.searched == len(found.learned)
+    assert public.attribute("Not bad at all.", run=str(place))[1].is_complete
+    with pytest.raises(DataError, match=r"no trained head mean\+linear"):
+        public.attribute("Not bad at all.", run=str(place), recipes=["mean+linear"])
+    with pytest.raises(RecipeError, match="A run has heads of its own"):
+        public.attribute("x", run=str(place), recipes=[found.classifiers[0]])

@@ -1,0 +1,191 @@
+"""Thresholds are the best there are, the temperature the best there is, coverage adds up."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn import metrics
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from heads.pipeline.measure.calibration import common_threshold, temperature, thresholds
+from heads.pipeline.measure.measures import measure
+from heads.pipeline.measure.outcomes import Outcome, Task
+
+
+def drawn(rows: int, seed: int, labels: int) -> tuple[Tensor, Tensor]:
+    dice = torch.Generator().manual_seed(seed)
+    targets = (torch.rand(rows, labels, generator=dice) < 0.3).float()
+    logits = 2 * targets - 1.5 + torch.randn(rows, labels, generator=dice)
+    return (4 * logits).round() / 4, targets
+
+
+# Thresholds
+
+
+def f1(given: Tensor, targets: Tensor) -> float:
+    return float(2 * (given * targets).sum() / (given.sum() + targets.sum()).clamp_min(1))
+
+
+def best_f1(logits: Tensor, targets: Tensor) -> float:
+    cuts = [*(logits.unique() - 0.01).tolist(), float(logits.max()) + 1]
+    return max(f1(logits > cut, targets) for cut in cuts)
+
+
+@given(rows=st.integers(1, 40), seed=st.integers(0, 100))
+@settings(deadline=None, max_examples=30)
+def test_no_common_threshold_has_a_better_micro_f1(rows, seed):
+    logits, targets = drawn(rows, seed, 3)
+    found = f1(logits > common_threshold(logits, targets), targets)
+    assert found == pytest.approx(best_f1(logits, targets))
+
+
+def test_a_label_has_the_threshold_of_its_best_f1_and_a_rare_one_the_common():
+    logits, targets = drawn(200, 0, 4)
+    targets[:, 3] = 0
+    targets[:9, 3] = 1
+    found = thresholds(logits, targets)
+    for label in range(3):
+        given = logits[:, label] > found[label]
+        reached = metrics.f1_score(targets[:, label], given)
+        assert reached == pytest.approx(best_f1(logits[:, label], targets[:, label]))
+    assert float(found[3]) == common_threshold(logits, targets)
+    targets[9, 3] = 1
+    assert float(thresholds(logits, targets)[3]) != common_threshold(logits, targets)
+
+
+def test_thresholds_lie_between_logits_and_without_any_label_at_one_half():
+    logits = torch.tensor([[3.0], [1.0], [-1.0]] * 10)
+    assert thresholds(logits, (logits > 2).float()).tolist() == [2.0]
+    assert thresholds(logits, torch.ones(30, 1)).tolist() == [-2.0]
+    assert thresholds(logits, torch.zeros(30, 1)).tolist() == [0.0]
+
+
+# The temperature
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
+def test_the_temperature_has_the_smallest_log_loss(scale):
+    dice = torch.Generator().manual_seed(1)
+    logits = torch.randn(400, 5, generator=dice).double()
+    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
+    logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
+    found = temperature(logits, targets, "one")
+    best = minimize_scalar(
+        lambda at: float(cross_entropy(logits / math.exp(at), targets)), bounds=(-6, 6)
+    )
+    assert found == pytest.approx(math.exp(best.x), rel=1e-3)
+    assert found == pytest.approx(scale, rel=0.2)
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
+def test_the_temperature_of_several_labels_has_the_smallest_log_loss(scale):
+    dice = torch.Generator().manual_seed(2)
+    logits = torch.randn(300, 4, generator=dice).double() - 1
+    targets = logits.sigmoid().bernoulli(generator=dice)
+    logits = scale * logits
+    found = temperature(logits, targets, "many")
+    best = minimize_scalar(
+        lambda at: float(binary_cross_entropy_with_logits(logits / math.exp(at), targets)),
+        bounds=(-6, 6),
+    )
+    assert found == pytest.approx(math.exp(best.x), rel=1e-3)
+
+
+def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_hot():
+    right = torch.eye(3).repeat(4, 1)
+    targets = torch.arange(12) % 3
+    assert temperature(right, targets, "one") == 1.0
+    assert temperature(right - 0.5, right, "many") == 1.0
+    assert temperature(torch.zeros(12, 3), targets, "one") == 1.0
+    assert temperature(torch.ones(12, 3), targets, "one") == 1.0
+    assert temperature(torch.zeros(0, 3), torch.zeros(0).long(), "one") == 1.0
+    assert temperature(torch.randn(9, 1), torch.randn(9), "number") == 1.0
+    shares = (-right / temperature(-right, targets, "one")).softmax(dim=1)
+    assert shares.max() < 0.35
+
+
+# Before and after
+
+
+@pytest.fixture(scope="module")
+def boastful() -> tuple[Outcome, Task]:
+    """Logits three times as large as they should be, two seeds of 1,000 rows and 500 held."""
+    dice = torch.Generator().manual_seed(3)
+    logits = 1.5 * torch.randn(1500, 3, generator=dice)
+    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
+    task = Task(targets=targets, classes=("a", "b", "c"), groups=torch.arange(1500))
+    rows, held = torch.arange(1000), torch.arange(1000, 1500)
+    again = logits[rows] + 0.1 * torch.randn(1000, 3, generator=dice)
+    outcome = Outcome(
+        name="x",
+        rows=(rows, rows),
+        logits=(3 * logits[rows], 3 * again),
+        held=(3 * logits[held], held),
+    )
+    return outcome, task
+
+
+def test_a_temperature_mends_what_is_too_sure_and_changes_no_answer(boastful):
+    found = measure(*boastful)
+    mended = found.calibration
+    assert mended is not None
+    assert mended.temperature == pytest.approx(3.0, rel=0.2)
+    assert mended.error_before == found.values["calibration_error"] > 0.1
+    assert mended.error_after < 0.05
+    assert mended.log_loss_before == found.values["log_loss"]
+    assert mended.log_loss_after < mended.log_loss_before
+    assert sum(one.rows for one in mended.bins) == 2000
+    right = sum(one.rows * one.accuracy for one in mended.bins) / 2000
+    assert right == pytest.approx(found.score)
+
+
+def test_coverage_goes_from_all_to_a_few_that_are_surer_and_more_often_right(boastful):
+    found = measure(*boastful)
+    assert found.calibration is not None
+    points = found.calibration.coverage
+    assert len(points) == 20
+    assert points[0].coverage == 1.0
+    assert points[0].accuracy == pytest.approx(found.score)
+    assert points[-1].coverage == pytest.approx(0.05, abs=0.001)
+    assert [p.threshold for p in points] == sorted(p.threshold for p in points)
+    assert [p.coverage for p in points] == sorted((p.coverage for p in points), reverse=True)
+    assert points[-1].accuracy > 0.9 > points[0].accuracy
+
+
+def test_answers_of_one_confidence_go_together(boastful):
+    _, task = boastful
+    rows = torch.arange(100)
+    alike = Outcome(
+        name="x", rows=(rows,), logits=(torch.zeros(100, 3),), held=(torch.zeros(100, 3), rows)
+    )
+    found = measure(alike, task).calibration
+    assert found is not None
+    assert [point.coverage for point in found.coverage] == [1.0]
+    assert found.temperature == 1.0
+
+
+def test_every_label_of_a_row_is_a_decision_of_its_own():
+    logits, targets = drawn(200, 4, 3)
+    task = Task(targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), kind="many")
+    bars, rows = torch.tensor([-1.0, 0.0, 0.5]), torch.arange(100)
+    held = 4 * logits[100:], torch.arange(100, 200)
+    outcome = Outcome(
+        name="x", rows=(rows,), logits=(4 * logits[:100],), thresholds=bars, held=held
+    )
+    found = measure(outcome, task)
+    mended = found.calibration
+    assert mended is not None
+    assert sum(one.rows for one in found.bins) == 300
+    assert mended.temperature > 1.5
+    assert mended.log_loss_after < mended.log_loss_before
+    assert mended.coverage[0].accuracy == pytest.approx(1 - found.values["hamming_loss"])
+
+
+def test_without_held_rows_nothing_is_known_of_a_temperature(boastful):
+    outcome, task = boastful
+    bare = Outcome(name="x", rows=outcome.rows, logits=outcome.logits)
+    assert measure(bare, task).calibration is None

@@ -1,0 +1,180 @@
+"""Measures of numbers and of ordered classes are those of scipy and scikit-learn."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics
+from torch import Tensor
+
+from heads.pipeline.measure.influence import spearman_parts
+from heads.pipeline.measure.measures import measure, score_interval
+from heads.pipeline.measure.outcomes import Outcome, Task, strata
+from heads.pipeline.measure.paired import compare
+
+
+def task_of(targets: Tensor, groups: Tensor | None = None) -> Task:
+    groups = torch.arange(len(targets)) if groups is None else groups
+    return Task(targets=targets, classes=("likeness",), groups=groups, kind="number")
+
+
+def drawn(rows: int, seed: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Numbers from 0 to 5 in halves, and predictions of them with some ties."""
+    dice = torch.Generator().manual_seed(seed)
+    targets = (10 * torch.rand(rows, generator=dice)).round() / 2
+    given = targets + noise * torch.randn(rows, generator=dice)
+    return targets, (5 * given).round() / 5
+
+
+def saying(name: str, *given: Tensor) -> Outcome:
+    rows = tuple(torch.arange(len(one)) for one in given)
+    return Outcome(name=name, rows=rows, logits=tuple(one[:, None] for one in given))
+
+
+def test_measures_are_those_of_scipy_and_scikit_learn():
+    targets, said = drawn(200, 0)
+    found = measure(saying("x", said), task_of(targets))
+    values, pair = found.values, (targets.double(), said.double())
+    assert found.metric == "spearman"
+    assert found.score == pytest.approx(stats.spearmanr(*pair).statistic)
+    assert values["spearman"] == found.score
+    assert values["pearson"] == pytest.approx(stats.pearsonr(*pair).statistic)
+    assert values["mean_squared_error"] == pytest.approx(metrics.mean_squared_error(*pair))
+    assert values["mean_absolute_error"] == pytest.approx(metrics.mean_absolute_error(*pair))
+    assert values["r2"] == pytest.approx(metrics.r2_score(*pair))
+    assert found.low < found.score < found.high
+    assert (found.bins, found.f1, found.labels) == ((), (), ())
+    assert found.confusion is None is found.calibration
+
+
+def test_constant_numbers_have_no_correlation_and_are_no_error():
+    targets, _ = drawn(40, 1)
+    found = measure(saying("majority", torch.full((40,), 2.5)), task_of(targets))
+    assert (found.score, found.values["pearson"]) == (0.0, 0.0)
+    assert -0.5 < found.low < 0 < found.high < 0.5
+    alike = measure(saying("x", targets), task_of(torch.ones(40)))
+    assert (alike.score, alike.values["r2"]) == (0.0, 0.0)
+    exact = measure(saying("x", torch.ones(40)), task_of(torch.ones(40)))
+    assert exact.values["r2"] == 1.0
+    found = compare(
+        [saying("majority", torch.zeros(40)), saying("linear", targets)],
+        task_of(targets),
+        reference="linear",
+    )
+    assert found.to_reference[0].difference == -1.0
+    assert found.to_reference[0].low < -1.0
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_a_few_rows_have_a_wide_interval(rows):
+    low, high = score_interval(saying("x", torch.arange(rows).float()), task_of(torch.arange(rows)))
+    assert -1 <= low < high <= 1
+    assert high - low > 0.5
+
+
+@given(rows=st.integers(2, 25), seed=st.integers(0, 300), steps=st.integers(1, 6))
+@settings(deadline=None, max_examples=60)
+def test_the_parts_of_the_correlation_are_what_each_row_would_move_it_by(rows, seed, steps):
+    dice = torch.Generator().manual_seed(seed)
+    one = torch.randint(steps + 1, (rows,), generator=dice)
+    other = one + torch.randint(2 * steps, (rows,), generator=dice)
+    found = spearman_parts(one, other)
+    if len(one.unique()) == 1 or len(other.unique()) == 1:
+        assert found.tolist() == [0.0] * rows
+        return
+    score = float(stats.spearmanr(one, other).statistic)
+    assert float(found.mean()) == pytest.approx(score, abs=1e-12)
+
+    def weighted(weights: Tensor) -> float:
+        """The same of rows that weigh unequally, from the definition of a middle rank."""
+        ranks = []
+        for values in (one, other):
+            below = (values[:, None] > values).double() + (values[:, None] == values).double() / 2
+            rank = below @ weights
+            ranks.append(rank - weights @ rank)
+        x, y = ranks
+        return float(
+            (weights * x * y).sum() / ((weights * x * x).sum() * (weights * y * y).sum()) ** 0.5
+        )
+
+    step = 1e-6
+    for row in range(rows):
+        weights = torch.full((rows,), (1 - step) / rows).double()
+        weights[row] += step
+        moved = weighted(weights)
+        assert float(found[row]) - score == pytest.approx((moved - score) / step, abs=1e-3)
+
+
+def test_fishers_interval_is_that_of_scipy_where_both_are_normal():
+    dice = torch.Generator().manual_seed(4)
+    targets = torch.randn(4000, generator=dice)
+    said = targets + torch.randn(4000, generator=dice)
+    low, high = score_interval(saying("x", said), task_of(targets))
+    wanted = stats.pearsonr(targets.double(), said.double()).confidence_interval()
+    assert high - low == pytest.approx(wanted.high - wanted.low, rel=0.15)
+
+
+def test_repeated_texts_widen_the_interval_as_if_they_were_one_row():
+    targets, said = drawn(60, 5)
+    once = score_interval(saying("x", said), task_of(targets))
+    groups = torch.arange(60).repeat(4)
+    task = task_of(targets.repeat(4), groups)
+    low, high = score_interval(saying("x", said.repeat(4)), task)
+    assert (low, high) == pytest.approx(once, abs=1e-9)
+
+
+def test_a_better_head_is_told_apart_and_its_like_is_not():
+    targets, said = drawn(800, 6)
+    like = said + 0.05 * torch.randn(800, generator=torch.Generator().manual_seed(7))
+    found = compare(
+        [saying("linear", said), saying("like", like), saying("good", (targets + said) / 2)],
+        task_of(targets),
+        reference="linear",
+    )
+    near, good = found.to_reference
+    assert not near.differs
+    assert good.differs
+    assert found.best == "good"
+    assert good.low < good.difference < good.high
+
+
+# Classes in an order
+
+
+def test_ordered_classes_have_the_error_in_classes_and_the_kappa_of_scikit_learn():
+    dice = torch.Generator().manual_seed(8)
+    targets = torch.randint(4, (150,), generator=dice)
+    logits = torch.randn(150, 5, generator=dice)
+    logits[torch.arange(150), targets] += 1
+    task = Task(targets=targets, classes=tuple("12345"), groups=torch.arange(150), ordered=True)
+    values = measure(Outcome(name="x", rows=(torch.arange(150),), logits=(logits,)), task).values
+    answers = logits.argmax(dim=1)
+    wanted = metrics.cohen_kappa_score(targets, answers, weights="quadratic")
+    assert values["quadratic_kappa"] == pytest.approx(wanted)
+    wanted = metrics.mean_absolute_error(targets, answers)
+    assert values["mean_absolute_error"] == pytest.approx(wanted)
+    one = torch.zeros(4, dtype=torch.long)
+    alike = Task(targets=one, classes=("1", "2"), groups=torch.arange(4), ordered=True)
+    logits = torch.tensor([[1.0, 0]] * 4)
+    values = measure(Outcome(name="x", rows=(torch.arange(4),), logits=(logits,)), alike).values
+    assert (values["quadratic_kappa"], values["mean_absolute_error"]) == (0.0, 0.0)
+
+
+def test_classes_without_an_order_have_neither():
+    task = Task(targets=torch.zeros(3).long(), classes=("x", "y"), groups=torch.arange(3))
+    outcome = Outcome(name="x", rows=(torch.arange(3),), logits=(torch.eye(3)[:, :2],))
+    assert set(measure(outcome, task).values) == {
+        "accuracy", "balanced_accuracy", "macro_f1", "brier", "log_loss", "calibration_error",
+    }  # fmt: skip
+
+
+def test_strata_of_numbers_are_tenths_and_equal_numbers_stay_together():
+    numbers = torch.tensor([3.0, 1.0, 2.0, 1.0, *range(10, 26)])
+    found = strata(task_of(numbers))
+    assert found[1] == found[3] == 0
+    assert found.max() == 9
+    assert found[4:].tolist() == sorted(found[4:].tolist())
+    assert math.isclose(float(found.double().mean()), 4.5, abs_tol=0.2)

@@ -1,0 +1,256 @@
+"""What is asked of logits, for every kind of label: losses, their slopes, and where numbers lie."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
+from torch.testing import assert_close
+
+from heads.errors import LimitError
+from heads.parts.losses import near
+from heads.pipeline.corpus import build, numbered
+from heads.pipeline.objective import Objective, Span, balance_of, goals_of
+
+CLASSES = 4
+ROWS = 6
+KINDS: tuple[tuple[str, str], ...] = (
+    ("one", "softmax"), ("one", "ovr"), ("one", "ordinal"), ("many", "softmax"),
+    ("number", "softmax"),
+)  # fmt: skip
+OPTIONS = [
+    (kind, loss, focal, smoothing, balanced)
+    for (kind, loss), focal, smoothing, balanced in itertools.product(
+        KINDS, (0.0, 2.0), (0.0, 0.1), (False, True)
+    )
+    if not (kind == "number" and (focal or smoothing or balanced))
+    if not (balanced and kind == "one" and loss != "ovr")
+]
+every_objective = pytest.mark.parametrize(
+    ("kind", "loss", "focal", "smoothing", "balanced"), OPTIONS
+)
+
+
+def targets_of(kind: str) -> Tensor:
+    dice = torch.Generator().manual_seed(1)
+    if kind == "number":
+        return torch.randn(ROWS, generator=dice)
+    if kind == "many":
+        return (torch.rand(ROWS, CLASSES, generator=dice) < 0.4).float()
+    return torch.arange(ROWS) % CLASSES
+
+
+def objective_of(
+    kind: Any, loss: str, focal: float, smoothing: float, balanced: bool
+) -> tuple[Objective, Tensor]:
+    targets = targets_of(kind)
+    return (
+        Objective(
+            kind=kind,
+            outputs=1 if kind == "number" else CLASSES,
+            loss=loss,
+            focal=focal,
+            smoothing=smoothing,
+            balance=balance_of(targets, CLASSES) if balanced else None,
+        ),
+        targets,
+    )
+
+
+def logits_of(objective: Objective, *ahead: int) -> Tensor:
+    dice = torch.Generator().manual_seed(2)
+    return 2 * torch.randn(*ahead, ROWS, objective.outputs, generator=dice)
+
+
+@every_objective
+@pytest.mark.parametrize("ahead", [(), (3,), (2, 3)])
+def test_slopes_are_the_gradient_of_the_rows(kind, loss, focal, smoothing, balanced, ahead) -> None:
+    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+    logits = logits_of(objective, *ahead).requires_grad_()
+    rows = objective.rows(logits, targets)
+    assert rows.shape == (*ahead, ROWS)
+    assert (rows >= 0).all()
+    (wanted,) = torch.autograd.grad(rows.sum(), logits)
+    with torch.no_grad():
+        found, slopes = objective.slopes(logits, targets)
+    assert_close(found, rows.detach())
+    assert_close(slopes, wanted, rtol=1e-4, atol=1e-5)
+    assert not found.requires_grad
+    assert not slopes.requires_grad
+    assert logits.grad is None
+
+
+@every_objective
+def test_a_row_is_judged_by_itself(kind, loss, focal, smoothing, balanced) -> None:
+    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+    logits = logits_of(objective)
+    together = objective.rows(logits, targets)
+    for row in range(ROWS):
+        alone = objective.rows(logits[row : row + 1], targets[row : row + 1])
+        assert_close(alone, together[row : row + 1])
+
+
+@every_objective
+def test_slopes_point_uphill(kind, loss, focal, smoothing, balanced) -> None:
+    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+    logits = logits_of(objective)
+    before, slopes = objective.slopes(logits, targets)
+    assert (objective.rows(logits - 1e-2 * slopes, targets) <= before + 1e-7).all()
+
+
+def test_the_plain_ones_are_what_torch_has() -> None:
+    logits, one, many = (
+        logits_of(objective_of(*OPTIONS[0])[0]),
+        targets_of("one"),
+        targets_of("many"),
+    )
+    found = Objective(kind="one", outputs=CLASSES).rows(logits, one)
+    assert torch.equal(found, cross_entropy(logits, one, reduction="none"))
+    found = Objective(kind="one", outputs=CLASSES, smoothing=0.1).rows(logits, one)
+    wanted = cross_entropy(logits, one, reduction="none", label_smoothing=0.1)
+    assert_close(found, wanted)
+    found = Objective(kind="many", outputs=CLASSES).rows(logits, many)
+    assert_close(found, binary_cross_entropy_with_logits(logits, many, reduction="none").sum(dim=1))
+    hard = one_hot(one, CLASSES).float()
+    found = Objective(kind="one", outputs=CLASSES, loss="ovr").rows(logits, one)
+    assert_close(found, binary_cross_entropy_with_logits(logits, hard, reduction="none").sum(dim=1))
+    found = Objective(kind="one", outputs=CLASSES, loss="ordinal").rows(logits, one)
+    assert_close(found, cross_entropy(logits, near(one, CLASSES), reduction="none"))
+    numbers, given = targets_of("number"), logits[:, :1]
+    found = Objective(kind="number", outputs=1).rows(given, numbers)
+    assert_close(found, (given[:, 0] - numbers).square() / 2)
+
+
+@pytest.mark.parametrize(("kind", "loss"), KINDS[:-1])
+def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(kind: Any, loss: str) -> None:
+    targets = targets_of(kind)
+    hard, soft = (
+        Objective(kind=kind, outputs=CLASSES, loss=loss, smoothing=share).goals(targets)
+        for share in (0.0, 0.2)
+    )
+    even = 0.5 if kind == "many" or loss == "ovr" else 1 / CLASSES
+    assert_close(soft, hard * 0.8 + 0.2 * even)
+    assert ((soft > 0) & (soft < 1)).all()
+    if even != 0.5:
+        assert_close(soft.sum(dim=1), torch.ones(ROWS))
+
+
+def test_what_each_is() -> None:
+    assert Objective(kind="one", outputs=3).is_plain
+    assert not Objective(kind="one", outputs=3).by_class
+    for other in ({"loss": "ovr"}, {"loss": "ordinal"}, {"focal": 1.0}, {"smoothing": 0.1}):
+        assert not Objective(kind="one", outputs=3, **other).is_plain
+    assert Objective(kind="one", outputs=3, loss="ovr").by_class
+    assert Objective(kind="many", outputs=3).by_class
+    assert not Objective(kind="number", outputs=1).by_class
+    assert not Objective(kind="many", outputs=3).is_plain
+
+
+@pytest.mark.parametrize("option", [{"focal": 1.0}, {"smoothing": 0.1}])
+def test_numbers_have_no_focal_loss_and_no_smoothing(option: dict[str, float]) -> None:
+    with pytest.raises(LimitError, match="are for classes, and these labels are numbers"):
+        Objective(kind="number", outputs=1, **option)
+
+
+# Every question balanced by itself
+
+
+def test_balance_is_that_of_scikit_learn() -> None:
+    targets = targets_of("many")
+    targets[:, 0] = torch.tensor([1.0, 0, 0, 0, 0, 0])
+    for label, (no, yes) in enumerate(balance_of(targets, CLASSES).T.tolist()):
+        own = targets[:, label].long().numpy()
+        assert (no, yes) == pytest.approx(
+            compute_class_weight("balanced", classes=np.array([0, 1]), y=own).tolist()
+        )
+
+
+def test_balance_of_classes_is_that_of_their_questions() -> None:
+    classes = torch.tensor([0, 0, 0, 1, 1, 2])
+    assert torch.equal(balance_of(classes, 3), balance_of(one_hot(classes, 3).float(), 3))
+
+
+def test_a_label_that_never_occurs_has_finite_weights() -> None:
+    balance = balance_of(torch.tensor([0, 0, 1]), 3)
+    assert balance.isfinite().all()
+    assert (balance > 0).all()
+
+
+def test_yes_and_no_weigh_alike_in_every_question() -> None:
+    targets = targets_of("many")
+    objective, _ = objective_of("many", "softmax", 0.0, 0.0, True)
+    plain = replace(objective, balance=None)
+    logits = torch.zeros(ROWS, CLASSES)
+    # Where a head knows nothing, all the weight that one label's rows have is the same.
+    assert float(objective.rows(logits, targets).sum()) == pytest.approx(
+        float(plain.rows(logits, targets).sum()), rel=1e-5
+    )
+    _, slopes = objective.slopes(logits, targets)
+    assert_close(slopes.sum(dim=0), torch.zeros(CLASSES), rtol=0, atol=1e-5)
+
+
+# Where numbers lie
+
+
+finite = st.floats(-1e4, 1e4, width=32)
+
+
+@settings(deadline=None)
+@given(st.lists(finite, min_size=1, max_size=20), st.booleans())
+def test_numbers_come_back_from_their_span(values: list[float], centred: bool) -> None:
+    numbers = torch.tensor(values)
+    span = Span.of(numbers, centred=centred)
+    assert span.spread > 0
+    narrow = span.narrowed(numbers)
+    assert narrow.isfinite().all()
+    size = max(map(abs, values), default=0.0)
+    assert_close(span.widened(narrow), numbers, rtol=1e-4, atol=1e-5 * size + 1e-6)
+    if not centred:
+        assert span.centre == 0
+
+
+def test_a_span_brings_numbers_to_mean_0_and_deviation_1() -> None:
+    numbers = torch.tensor([100.0, 120.0, 90.0, 110.0])
+    narrow = Span.of(numbers, centred=True).narrowed(numbers)
+    assert float(narrow.mean()) == pytest.approx(0, abs=1e-5)
+    assert float(narrow.std(correction=0)) == pytest.approx(1, abs=1e-5)
+    flat = Span.of(torch.tensor([3.0, 3.0]), centred=True)
+    assert (flat.centre, flat.spread) == (3.0, 1.0)
+    # Without a bias nothing could be added again, so numbers are only scaled.
+    scaled = Span.of(numbers, centred=False)
+    assert scaled.centre == 0
+    assert float(scaled.narrowed(numbers).square().mean()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_put_back_answers_with_the_numbers_themselves(bias: bool) -> None:
+    layer = torch.nn.Linear(5, 1, bias=bias)
+    span = Span.of(torch.tensor([10.0, 14.0, 19.0]), centred=bias)
+    vectors = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        wanted = span.widened(layer(vectors))
+        state = {"out." + name: tensor for name, tensor in layer.state_dict().items()}
+        state["other.weight"] = torch.ones(2)
+        found = span.put_back(state, "out")
+        assert torch.equal(found["other.weight"], torch.ones(2))
+        assert found.keys() == state.keys()
+        layer.load_state_dict({name.removeprefix("out."): t for name, t in found.items()
+                               if name.startswith("out.")})  # fmt: skip
+        assert_close(layer(vectors), wanted)
+
+
+def test_goals_of_a_corpus_are_its_labels() -> None:
+    one = build("one", list("abcd"), ["x", "y", "z", "y"])
+    assert goals_of(one, [3, 0]).tolist() == [[0, 1, 0], [1, 0, 0]]
+    many = build("many", list("abc"), ["x|z", "", "y"])
+    assert goals_of(many, [0, 1, 2]).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    number = numbered("number", list("abc"), [0.5, -2.0, 7.0], column="grade")
+    assert goals_of(number, [2, 0]).tolist() == [[7.0], [0.5]]
+    assert goals_of(many, []).shape == (0, 3)
