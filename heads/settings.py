@@ -65,14 +65,18 @@ class Contest:
     per_class: int = field(
         default=0,
         metadata={
-            "says": "Learn from that many rows a class only, drawn anew for each seed; 0: all.",
+            "says": "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
+            "several labels a row counts for its rarest.",
             "low": 0,
             "high": 100_000,
         },
     )
     class_weights: bool = field(
         default=False,
-        metadata={"says": "Rows of rare classes count more, so that all classes count alike."},
+        metadata={
+            "says": "Rows of rare classes count more, so that all classes count alike; not in "
+            "ridge, centroid, cosine and knn."
+        },
     )
     focal: float = field(
         default=0.0,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.bases import base_of
-from heads.parts.menu import pairing, resolve
+from heads.parts.menu import loss, pairing, resolve
+from heads.parts.order import SOFTMAX, Order
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.catalogue import equals
@@ -109,8 +110,8 @@ def explain(
         reader = head.module.reader if head else Reader(order, backbone)
     chain = order.sketch(order.widened(reader.width), classes)
     joins = pairing[order.pair] if order.pair else None
-    parts = [part for part in (order.pooling, order.layers, joins, order.head) if part]
-    options = {**order.pooling_options, **order.head_options}
+    learned = loss[order.loss] if order.loss != SOFTMAX else None
+    parts = [part for part in (order.pooling, order.layers, joins, order.head, learned) if part]
     facts = provenance(order, backbone, chain, head)
     steps = (*_base_steps(backbone), *_steps(facts, reader, chain))
     return Explanation(
@@ -118,10 +119,7 @@ def explain(
         model=backbone.id,
         classes=classes,
         says=order.says,
-        formula=(
-            *(part.told(part.formula, options) for part in reversed(parts[:-1])),
-            f"logits = {formula(chain)}",
-        ),
+        formula=tuple(_formulas(order, chain)),
         sources=tuple(f"{part.name}: {part.source}" for part in parts),
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
@@ -130,6 +128,17 @@ def explain(
         twins=tuple(twins(order, backbone)),
         notes=tuple(_notes(facts, head)),
     )
+
+
+def _formulas(order: Order, chain: nn.Sequential) -> Iterator[str]:
+    """A line each for the layers, the pooling, two texts put together, the head and its loss."""
+    for part in filter(None, (order.layers, order.pooling)):
+        yield part.told(part.formula, order.pooling_options)
+    if order.pair:
+        yield f"h = {pairing[order.pair].formula}, where u and v are the h of the two texts"
+    yield f"logits = {formula(chain)}"
+    if order.loss != SOFTMAX:
+        yield f"loss = {loss[order.loss].formula}"
 
 
 def _base_steps(backbone: Backbone) -> Iterator[Step]:

@@ -59,7 +59,7 @@ def answers(logits: Tensor, squash: Squash, thresholds: Sequence[float] = ()) ->
         thresholds: For each class a logit; 0, which is one half, without them.
     """
     if squash == "sigmoid":
-        return logits > (torch.tensor(thresholds) if thresholds else 0)
+        return logits > torch.tensor(thresholds or [0.0], dtype=torch.double)
     return torch.nn.functional.one_hot(logits.argmax(dim=1), logits.shape[1]).bool()
 
 

@@ -66,16 +66,17 @@ class Objective:
         if self.kind == "number":
             return squared(logits, goals)
         if self.by_class and self.balance is not None:
-            return self._balanced(logits, goals)
+            return self._balanced(logits, goals, targets)
         name = OVR if self.by_class else self.loss
         return losses[name](logits, goals, focal=self.focal)
 
-    def _balanced(self, logits: Tensor, goals: Tensor) -> Tensor:
-        """One loss a class, weighed, and then summed."""
+    def _balanced(self, logits: Tensor, goals: Tensor, targets: Tensor) -> Tensor:
+        """One loss a class, weighed by what the row is labelled with, and then summed."""
         assert self.balance is not None
         each = losses[OVR](logits[..., None], goals[..., None], focal=self.focal)  # (…, c)
+        has = targets if self.kind == "many" else one_hot(targets, self.outputs).float()
         no, yes = self.balance
-        return (each * (goals * yes + (1 - goals) * no)).sum(dim=-1)
+        return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
 
     def goals(self, targets: Tensor) -> Tensor:
         """What the squashed logits should be, (…, c); numbers as they are."""

@@ -109,7 +109,7 @@ def _takes_away(page, look):
     with page.expect_download() as download:
         page.locator("#save-csv").click()
     rows = list(csv.reader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
-    assert (rows[0][0], len(rows)) == ("recipe", 6)
+    assert (rows[0][0], len(rows)) == ("Recipe", 6)
     with page.expect_download() as download:
         page.locator("#report").click()
     report = download.value.path().read_text("utf-8")

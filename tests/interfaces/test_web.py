@@ -1,11 +1,14 @@
 """The page without a browser: endpoints, their types, and what handlers answer."""
 
 import json
+from types import SimpleNamespace
+from urllib.parse import parse_qsl
 
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from heads.interfaces.web import compare
 from heads.interfaces.web.question import OPENING, Question
 
 
@@ -27,6 +30,14 @@ def test_compare_answers_as_python_does(client):
 def test_compare_needs_only_a_text(client):
     found = client.predict("Not bad at all.", api_name="/compare")
     assert len(found["recipes"]) == 4
+
+
+def test_compare_reads_two_sentences_each_by_itself(client):
+    asked = ["The dog chased the cat.", "The cat chased the dog.", ["mean+linear"]]
+    found = client.predict(*asked, pairs="siamese", api_name="/compare")
+    assert [one["recipe"] for one in found["recipes"]] == ["mean+linear?pair=uv_diff_prod"]
+    with pytest.raises(AppError, match="no pairing called 'siamse'"):
+        client.predict(*asked, pairs="siamse", api_name="/compare")
 
 
 def test_families_difference_and_doctor_answer(client):
@@ -85,8 +96,6 @@ def test_ten_megabytes_of_text_are_cut_and_answered(client):
 
 
 def test_a_link_says_what_the_question_said():
-    from urllib.parse import parse_qsl
-
     question = Question(text="a & b", pair="c?", sample="pairs", recipes=("cls@cat4+mlp?hidden=8",))
     assert Question.from_query(dict(parse_qsl(question.query[1:]))) == question
     by_hand = Question.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
@@ -96,8 +105,6 @@ def test_a_link_says_what_the_question_said():
 
 @pytest.mark.parametrize("pairs", ["joint", "siamese", "uv_diff"])
 def test_a_link_says_how_two_sentences_are_read(pairs):
-    from urllib.parse import parse_qsl
-
     question = Question(text="a", pair="b", sample="pairs", recipes=("mean+linear",), pairs=pairs)
     assert ("pairs=joint" in question.query, f"pairs={pairs}" in question.query) == (
         False,
@@ -108,6 +115,23 @@ def test_a_link_says_how_two_sentences_are_read(pairs):
     # With one sentence there is nothing to read apart.
     alone = Question(text="a", recipes=("mean+linear",), pairs=pairs)
     assert alone.asked["pairs"] == "joint"
+
+
+@pytest.mark.parametrize(("pairs", "radio"), [("siamese", "siamese"), ("", "joint")])
+def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
+    asked = Question(
+        text="The dog chased the cat.",
+        pair="The cat chased the dog.",
+        sample="pairs",
+        recipes=("mean+linear", "attention+linear"),
+        pairs=pairs or "joint",
+    )
+    *_, values = compare._opened(SimpleNamespace(query_params=dict(parse_qsl(asked.query[1:]))))
+    assert values[:5] == [asked.text, asked.pair, asked.model, list(asked.recipes), radio]
+    verdict, cards = (str(value) for value in values[8:10])
+    assert asked.text in verdict
+    assert ("mean+linear?pair=uv_diff_prod" in cards) is (pairs == "siamese")
+    assert values[-1] == asked.query
 
 
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):

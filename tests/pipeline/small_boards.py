@@ -42,6 +42,7 @@ def lesson_of(
         targets=targets,
         objective=Objective(kind="one", outputs=classes),
         weights=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
+        counts=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
         stop=threading.Event(),
     )
 

@@ -208,6 +208,102 @@ def test_a_base_model_that_answers_no_numbers_is_refused(copied: Callable[..., P
         compare(SENTENCE, model=str(folder), recipes=["mean+centroid"], limits=LIMITS)
 
 
+# Two sentences, each by itself; numbers; one versus the rest
+
+
+def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
+    tiny: Callable[..., Path],
+) -> None:
+    recipes = ["mean+centroid", "mean+ridge?pair=uv", "cls+linear?loss=ovr", "attention+linear"]
+    asked: dict[str, Any] = {"model": str(tiny()), "recipes": recipes, "limits": LIMITS}
+    found = compare(*PAIR, pairs="siamese", **asked)
+    assert [str(one.recipe) for one in found.predictions] == [
+        "mean+centroid?pair=uv_diff_prod",
+        "mean+ridge?pair=uv",
+        "cls+linear?loss=ovr&pair=uv_diff_prod",
+        "attention+linear",
+    ]
+    said = "attention+linear reads the two sentences as one sequence: it learns from all their "
+    assert said + "tokens." in found.notes
+    joint = compare(*PAIR, **asked)
+    assert [str(one.recipe) for one in joint.predictions] == [
+        "mean+centroid", "mean+ridge?pair=uv", "cls+linear?loss=ovr", "attention+linear",
+    ]  # fmt: skip
+    assert not [note for note in joint.notes if "as one sequence" in note]
+    # A siamese head says the same, whatever stands beside it.
+    assert found.predictions[1].logits == joint.predictions[1].logits
+    assert found.predictions[3].logits == joint.predictions[3].logits
+
+
+def test_two_sentences_turned_round_are_the_same_for_distance_and_product(
+    tiny: Callable[..., Path],
+) -> None:
+    asked: dict[str, Any] = {"model": str(tiny()), "recipes": ["mean+centroid"], "limits": LIMITS}
+    for pairs, same in (("diff_prod", True), ("uv", False)):
+        one, other = (
+            compare(*two, pairs=pairs, **asked).predictions[0].logits for two in (PAIR, PAIR[::-1])
+        )
+        assert (one == pytest.approx(other, rel=1e-4, abs=1e-5)) is same
+
+
+def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
+    recipes = ["mean+ridge", "mean+linear?pair=uv_diff", "mean+gpt2"]
+    found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity", limits=LIMITS)
+    assert found.classes == ("label",)
+    assert not found.is_unanimous
+    assert found.verdict.startswith("They say: mean+ridge says label +")
+    for one in found.predictions:
+        assert (one.squash, one.answer, one.numbers, one.many) == ("none", (), True, False)
+        assert one.probabilities == one.logits
+        assert len(one.logits) == 1
+        assert one.scores is not None
+        assert one.scores.metric == "spearman"
+        assert -1 <= one.scores.low <= one.scores.accuracy <= one.scores.high <= 1
+        assert one.logits[0] == pytest.approx(2.5, abs=4)  # the labels are from 0 to 5
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_a_vote_is_the_sigmoids_over_their_sum(tiny: Callable[..., Path]) -> None:
+    asked = ["mean+logistic", "mean+logistic?loss=ovr"]
+    found = compare(SENTENCE, model=str(tiny()), recipes=asked, limits=LIMITS)
+    usual, vote = found.predictions
+    assert (usual.squash, vote.squash) == ("softmax", "votes")
+    chances = torch.tensor(vote.logits).sigmoid()
+    assert list(vote.probabilities) == pytest.approx((chances / chances.sum()).tolist(), abs=1e-5)
+    assert not [note for note in found.notes if "same layers" in note]
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "says"),
+    [
+        ({"pairs": "siamese"}, DataError, "compares two texts, and there is one"),
+        ({"recipes": ["mean+linear?pair=uv"]}, DataError, "compares two texts, and there is one"),
+        ({"pair": PAIR[1], "pairs": "siamse"}, RecipeError, "no pairing called 'siamse'"),
+        ({"pair": PAIR[1], "pairs": "features"}, RecipeError, "no pairing called 'features'"),
+        (
+            {"pair": "x", "recipes": ["attention+linear?pair=uv"]},
+            RecipeError,
+            "states of all tokens",
+        ),
+        ({"recipes": ["mean+linear?loss=ordinal"]}, DataError, "have no order"),
+        ({"sample": "aspects", "recipes": ["mean+linear?loss=ovr"]}, RecipeError, "has no meaning"),
+        (
+            {"pair": "x", "sample": "similarity", "recipes": ["mean+knn"]},
+            RecipeError,
+            "knn answers with classes, and these labels are numbers",
+        ),
+    ],
+    ids=str,
+)
+def test_a_way_in_or_a_loss_that_does_not_fit_is_refused_in_a_sentence(
+    tiny: Callable[..., Path], asked: dict[str, Any], kind: type[HeadsError], says: str
+) -> None:
+    usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"], "model": str(tiny())}
+    with pytest.raises(kind, match=says) as refused:
+        compare(**usual | asked, limits=LIMITS)
+    assert "\n" not in str(refused.value)
+
+
 # The verdict
 
 

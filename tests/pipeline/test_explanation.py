@@ -24,6 +24,13 @@ from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none
+OTHER = [
+    resolve(recipe).recipe
+    for recipe in (
+        "mean+linear?pair=uv_diff", "cls@cat4+mlp?hidden=8&pair=uv_diff_prod", "max+knn?pair=prod",
+        "mean+linear?loss=ovr", "cls+bert?loss=ordinal&pair=diff", "attention+linear?loss=ovr",
+    )
+]  # fmt: skip
 UNTRAINED = (
     "The pooler's weights lie in the checkpoint of all-MiniLM-L6-v2, but nothing was ever learned "
     "into them: they are random."
@@ -64,7 +71,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 
 
 @settings(deadline=None, max_examples=80)
-@given(recipe=st.sampled_from(MENU), classes=st.integers(min_value=2, max_value=9))
+@given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
     built = assemble(recipe, small, classes, kind="one", limits=LIMITS)
@@ -83,7 +90,7 @@ def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, cl
     }
     assert {step.kind for step in found.steps} == {"text", "base", "reading", "head", "logits"}
     reading = [step for step in found.steps if step.kind == "reading"]
-    assert reading[-1].shape == (built.reader.width,)
+    assert reading[-1].shape == (built.width,)
     assert sum(step.parameters for step in reading) == sum(
         weight.numel() for weight in built.reader.parameters()
     )
@@ -110,7 +117,7 @@ def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: R
 
 
 @settings(deadline=None, max_examples=60)
-@given(recipe=st.sampled_from(MENU))
+@given(recipe=st.sampled_from(MENU + OTHER))
 def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT)
     values = json.loads(json.dumps(found.as_json(), allow_nan=False))
@@ -265,6 +272,36 @@ def test_layers_and_pooling_each_have_their_formula(small: Backbone) -> None:
     assert found.formula[1] == "h = h₁"
 
 
+def test_two_texts_that_are_read_apart_and_a_loss_are_explained(small: Backbone) -> None:
+    found = explain(
+        "mean@max4+linear?loss=ovr&pair=uv_diff", small, classes=3, text=TEXT, pair="a dog"
+    )
+    assert [line.partition(" = ")[0] for line in found.formula] == [
+        "hᵢ",
+        "h",
+        "h",
+        "logits",
+        "loss",
+    ]
+    assert found.formula[2] == "h = [u; v; |u − v|], where u and v are the h of the two texts"
+    assert found.formula[3] == "logits = W drop(h) + b"
+    assert [source.partition(":")[0] for source in found.sources] == [
+        "mean", "max4", "uv_diff", "linear", "ovr",
+    ]  # fmt: skip
+    tokens = [token for token, _ in found.reads]
+    assert tokens == [
+        *("[CLS]", "the", "cat", "sat", "on", "a", "mat", ".", "[SEP]"),
+        *("[CLS]", "a", "dog", "[SEP]"),
+    ]
+    assert sum(share for _, share in found.reads[:9]) == pytest.approx(1.0, abs=1e-5)
+    assert sum(share for _, share in found.reads[9:]) == pytest.approx(1.0, abs=1e-5)
+    assert any("One versus the rest" in line for line in found.says)
+    usual = explain("mean@max4+linear", small, classes=3)
+    assert len(usual.formula) == 3
+    assert not [note for note in usual.notes if "two texts apart" in note]
+    assert [note for note in found.notes if "two texts apart" in note]
+
+
 # Two recipes
 
 
@@ -300,6 +337,15 @@ DIFFERENCES = {
     ("flatten+linear", "flatten+linear?length=8"): (
         "They read with other options: flatten+linear and flatten+linear?length=8. Both have the "
         "head 'linear'."
+    ),
+    ("mean+linear", "mean+linear?pair=uv"): (
+        "mean+linear?pair=uv reads two texts each by itself and joins them: The two vectors side "
+        "by side. Both have the head 'linear'."
+    ),
+    ("mean+linear?loss=ovr", "mean+linear"): (
+        "mean+linear?loss=ovr: One versus the rest: a yes-or-no question for each class, answered "
+        "by itself. mean+linear: One class a text: the classes compete, and their probabilities "
+        "sum to 1. Both have the head 'linear'."
     ),
     ("mean+linear", "mean+linear?dropout=0.5"): (
         "Against 'linear', the head 'linear?dropout=0.5' has a dropout (0.5) in place of a dropout "
@@ -338,7 +384,7 @@ def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
 
 
 @settings(deadline=None, max_examples=80)
-@given(one=st.sampled_from(MENU), other=st.sampled_from(MENU))
+@given(one=st.sampled_from(MENU + OTHER), other=st.sampled_from(MENU + OTHER))
 def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
     said = differences.difference(one, other, small)
     assert said.endswith(".")

@@ -194,6 +194,7 @@ def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> Lesson:
         targets=targets,
         objective=Objective(kind=kind, outputs=outputs, **options),
         weights=torch.ones(len(targets)),
+        counts=torch.ones(len(targets)),
         stop=threading.Event(),
     )
 

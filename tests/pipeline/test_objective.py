@@ -177,6 +177,17 @@ def test_balance_of_classes_is_that_of_their_questions() -> None:
     assert torch.equal(balance_of(classes, 3), balance_of(one_hot(classes, 3).float(), 3))
 
 
+@pytest.mark.parametrize("kind", ["many", "one"])
+def test_a_smoothed_question_weighs_by_what_the_row_is_labelled_with(kind: str) -> None:
+    objective, targets = objective_of(kind, "ovr", 0.0, 0.2, True)
+    logits = logits_of(objective)
+    hard = targets if kind == "many" else one_hot(targets, CLASSES).float()
+    assert objective.balance is not None
+    weights = torch.where(hard == 1, objective.balance[1], objective.balance[0])
+    each = binary_cross_entropy_with_logits(logits, hard * 0.8 + 0.1, reduction="none")
+    assert_close(objective.rows(logits, targets), (each * weights).sum(dim=1))
+
+
 def test_a_label_that_never_occurs_has_finite_weights() -> None:
     balance = balance_of(torch.tensor([0, 0, 1]), 3)
     assert balance.isfinite().all()

@@ -34,6 +34,7 @@ from heads.pipeline.runs.disagreement import disagreements, label_of
 from heads.pipeline.runs.folder import RunFolder, all_runs
 from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done, featured
 from heads.pipeline.runs.running import begin, cells_of, working
 from heads.pipeline.table import Data, read
@@ -188,6 +189,9 @@ def test_a_run_ends_with_every_cell_measured(whole, sample: str) -> None:
         assert cell["score"] == pytest.approx(sum(cell["scores"]) / 2)
         assert cell["baseline"] or cell["latency_ms"] > 0
     assert all(sentence.endswith(".") for sentence in found.verdict)
+    told = facts_of(whole(sample))
+    assert (told["best"], told["metric"]) == (found.best, found.metric)
+    assert told["score"] == found.cell(found.best).measures.score
 
 
 @every_kind
@@ -600,6 +604,28 @@ def test_a_test_file_of_the_same_kind_is_scored(start, samples, sample: str) -> 
     found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], contest=contest))
     assert found.cell("mean+linear").measures.rows == ROWS - 60
     assert "the 20 rows of the test set" in found.protocol
+
+
+def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
+    start, samples, tmp_path: Path
+) -> None:
+    corpus = samples("aspects").corpus
+    rows = [["text", *corpus.classes]]
+    for text, targets in zip(corpus.texts, corpus.targets, strict=True):
+        rows.append([text, *(str(int(n in targets)) for n in range(len(corpus.classes)))])
+    with (tmp_path / "wide.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    wide = read(tmp_path / "wide.csv", LIMITS)
+    assert wide.corpus.kind == "many"
+    assert wide.columns.labels == corpus.classes
+    contest = Contest(seeds=1, curve=False)
+    one, other = (
+        finished(start("aspects", data=data, recipes=["mean+ridge"], contest=contest))
+        for data in (samples("aspects"), wide)
+    )
+    assert bare([cell.as_json() for cell in one.cells]) == bare(
+        [cell.as_json() for cell in other.cells]
+    )
 
 
 def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:

@@ -1,5 +1,7 @@
 """Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
+With the focal loss, which is not convex, that is an optimum near the beginning.
+
 One matrix of standardised vectors serves every problem. Problems differ in the rows that count,
 in C, and in the gain that every number of the vectors gets once more: 1, or its deviation, which
 is the same as not standardising.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -68,7 +68,8 @@ class Solved:
             solve: Any = self.order.head.solve
             options = {**self.order.head_options, **chosen}
             known = inspect.signature(solve).parameters
-            goals = lesson.objective.goals(lesson.targets[own])
+            # A solver takes a row for a member of its class or not, so nothing is smoothed.
+            goals = replace(lesson.objective, smoothing=0.0).goals(lesson.targets[own])
             if lesson.objective.kind == "number":
                 goals = (goals + 1) / 2  # a solver's 0 and 1 are −1 and +1
             given = {name: value for name, value in options.items() if name in known}

@@ -69,10 +69,10 @@ class Learner(Protocol):
 
 
 def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
-    """The score and the mean loss; weighted as the rows are in learning."""
-    targets, weights = lesson.targets[rows], lesson.weights[rows]
-    losses, total = lesson.objective.rows(logits, targets), weights.sum()
-    loss = float((losses * weights).sum() / total)
+    """The score and the mean loss; where classes are weighed, by their weights for every loss."""
+    targets, counts = lesson.targets[rows], lesson.counts[rows]
+    losses, total = lesson.objective.rows(logits, targets), counts.sum()
+    loss = float((losses * counts).sum() / total)
     if lesson.objective.kind == "number":
         return spearman(logits[:, 0], targets), loss
     if lesson.objective.kind == "many":
@@ -80,7 +80,7 @@ def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
         sizes = given.sum() + targets.sum()
         return float(2 * (given * targets).sum() / sizes.clamp_min(1)), loss
     right = (logits.argmax(dim=1) == targets).float()
-    return float((right * weights).sum() / total), loss
+    return float((right * counts).sum() / total), loss
 
 
 def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:

@@ -24,7 +24,8 @@ class Lesson:
         index: (n,), the number of each row's text.
         targets: (n,), the class of each row, or its number; (n, c) 1 at its labels, else 0.
         objective: What is to be learned of them.
-        weights: (n,), how much each row counts; 1 if all count alike.
+        weights: (n,), how much each row counts in learning; 1 if all count alike.
+        counts: (n,), how much each row counts where settings are judged: the same for every loss.
         stop: Set when the work is to end.
         states: The states of all tokens, where the reading is learned.
     """
@@ -34,6 +35,7 @@ class Lesson:
     targets: Tensor
     objective: Objective
     weights: Tensor
+    counts: Tensor
     stop: threading.Event
     states: TokenStates | None = None
 

@@ -102,6 +102,7 @@ class Board:
             targets=targets,
             objective=Objective(kind=self.task.kind, outputs=classes),
             weights=weights,
+            counts=weights,
             stop=stop,
             states=None if reading else self.states,
         )

@@ -174,5 +174,5 @@ def _checked(splits: Splits, targets: Tensor, groups: Tensor) -> Splits:
             what = f"{rows} rows{told} are too few to learn from, to choose on and to score."
             raise DataError(what, HINT)
         if min(len(targets[rows].unique()) for rows in (train, splits.search)) < 2:
-            raise DataError("The rows to learn from have fewer than 2 classes.", HINT)
+            raise DataError("The rows to learn from have one answer only.", HINT)
     return splits

@@ -229,6 +229,8 @@ def _taken_out(
     rows = torch.tensor(heads.held[:HELD])
     if corpus is None or corpus.numbers or order.late or not len(rows) or not names:
         return found
+    if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
+        return found
     vectors = yield from vectors_of(classifier, corpus, rows)
     targets = [corpus.targets[row] for row in rows.tolist()]
     return [

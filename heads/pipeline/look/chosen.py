@@ -16,6 +16,7 @@ from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.heads_of import classifier as of_run
+from heads.pipeline.runs.heads_of import trained_names
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
@@ -124,20 +125,31 @@ def _split(corpus: Corpus, heads: Sequence[TrainedHead]) -> tuple[tuple[int, ...
 
 
 def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Heads:
-    """Classifiers as they are; where they were trained on a sample, its rows are known."""
+    """Classifiers as they are; where they were trained on a sample, its rows are known.
+
+    A file of the user's own may be called as a sample is, and a run splits otherwise: so the
+    classes and the number of rows must be those of the sample's quick training.
+    """
     names = {sample or one.head.trained_on for one in classifiers}
     name = names.pop() if len(names) == 1 else ""
+    nothing = Heads(classifiers=tuple(classifiers))
     if name not in SAMPLES:
-        return Heads(classifiers=tuple(classifiers))
+        return nothing
     corpus = corpus_of(SAMPLES[name], limits)
     learned, held = _split(corpus, [one.head for one in classifiers])
+    fits = all(
+        one.classes == corpus.classes and one.head.rows == len(learned) and not one.head.chosen
+        for one in classifiers
+    )
+    if not fits:
+        return nothing
     return Heads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
 def _of_run(asked: Chosen, limits: Limits) -> Heads:
     run = find(asked.run, is_public=limits.public)
     kept = question.load(run)
-    names = [_name(one, kept.recipes) for one in asked.recipes] or list(kept.recipes[:FEW])
+    names = [_name(one, kept.recipes) for one in asked.recipes] or trained_names(run, kept)[:FEW]
     corpus = kept.corpus
     backbone: Backbone | None = None
     found = []

@@ -16,6 +16,7 @@ from torch import Tensor
 from heads.errors import RecipeError
 from heads.pipeline.corpus import Kind, folded
 from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
+from heads.pipeline.metrics import ranks
 
 MAJORITY = "majority"
 TFIDF = "tfidf"
@@ -170,5 +171,5 @@ def strata(task: Task) -> Tensor:
         has, sizes = task.targets.bool(), task.targets.sum(dim=0)
         rarity = torch.where(has, sizes, torch.inf)
         return torch.where(has.any(dim=1), rarity.argmin(dim=1), len(task.classes))
-    ranks = torch.searchsorted(task.targets.sort().values, task.targets)  # equal ones stay together
-    return ranks * STRATA // len(ranks)
+    middle = ranks(task.targets) - 0.5  # equal ones stay together
+    return (middle * STRATA / len(middle)).long()

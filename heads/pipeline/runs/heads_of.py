@@ -143,6 +143,16 @@ def head_of(
         raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
 
 
+def trained_names(run: RunFolder, asked: Asked) -> list[str]:
+    """The recipes of a run whose heads are there, the best first."""
+    scores = {
+        name: cell.measures.score
+        for number, name in enumerate(asked.recipes)
+        if (run.path / f"heads/{number:03}.safetensors").is_file() and (cell := kept(run, number))
+    }
+    return sorted(scores, key=lambda name: -scores[name])
+
+
 def check_model(run: RunFolder, asked: Asked, backbone: Backbone) -> None:
     """Refuses a base model that has changed since the run began.
 

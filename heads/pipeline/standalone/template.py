@@ -140,7 +140,7 @@ NUMBERS = '''\
 
 THRESHOLDS = """\
         # The logits above which labels apply, found on texts that it was not trained on.
-        self.thresholds = torch.tensor(facts["thresholds"])
+        self.thresholds = torch.tensor(facts["thresholds"], dtype=torch.double)
 """
 
 BEGIN = Template('''\

@@ -24,6 +24,7 @@ from heads.pipeline.table.names import (
 from heads.pipeline.table.sheet import Columns, Said, Table, short
 
 _SAMPLE = 2_000
+_MOST = 5  # four of five columns are most of them
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 # A column of words is taken for the labels rather than one of as many numbers, or somewhat fewer.
 _NUMBERS_COUNT = 5
@@ -107,6 +108,10 @@ def _by_column(table: Table) -> tuple[Columns, tuple[str, ...]]:
     if not left:
         raise _too_few(table.name, free)
     flags = _flags(table, left, label)
+    others = [name for name in left if name not in flags]
+    worded = any(seen[n].repeats and seen[n].distinct > 2 and not seen[n].numbers for n in others)
+    if flags and worded and not label and len(flags) * _MOST < len(left) * (_MOST - 1):
+        flags, left = (), others  # a few marks beside a column of words
     label = label or _label(left, seen, paired=bool(pair))
     if label not in flags and (len(flags) < _MANY_FLAGS or len(flags) * 2 <= len(left)):
         flags = ()  # they are only something else about the texts

@@ -19,7 +19,10 @@ LABELS = (
 )  # fmt: skip
 # Called so, a column of 0 and 1 is the label, whatever others there are; one called "quality"
 # may as well be one label of several.
-SURELY = LABELS[: LABELS.index("category")]
+SURELY = (
+    *LABELS[: LABELS.index("category")], "target", "targets", "sentiment", "polarity", "stance",
+    "intent", "emotion", "topic", "isduplicate",
+)  # fmt: skip
 PAIRS = (
     ("texta", "textb"), ("text1", "text2"), ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"), ("premise", "hypothesis"), ("question1", "question2"),
