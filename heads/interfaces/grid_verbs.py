@@ -75,7 +75,8 @@ def _resumed(asked: argparse.Namespace) -> Any:
     from heads.pipeline.runs.folder import find
 
     settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
-    if asked.data or asked.test or asked.recipe or asked.out or settings:
+    ways = asked.pairs or asked.loss
+    if asked.data or asked.test or asked.recipe or asked.out or settings or ways:
         what = "A run that goes on keeps its data, its recipes and its settings."
         raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
     return find(asked.resume)
