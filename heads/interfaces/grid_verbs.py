@@ -75,8 +75,7 @@ def _resumed(asked: argparse.Namespace) -> Any:
     from heads.pipeline.runs.folder import find
 
     settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
-    ways = asked.pairs or asked.loss
-    if asked.data or asked.test or asked.recipe or asked.out or settings or ways:
+    if any((asked.data, asked.test, asked.recipe, asked.out, settings, asked.pairs, asked.loss)):
         what = "A run that goes on keeps its data, its recipes and its settings."
         raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
     return find(asked.resume)
