@@ -18,7 +18,8 @@ from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.measure.reliability import Bin, calibration_error, reliability
 
 POINTS = 20  # of the curve of coverage
-FEWEST = 10  # rows that have a label, for a threshold of its own
+PULL = 3.0  # of a threshold to the common one: the best of 0.5 to 4 on two data sets
+TINY = 1e-12
 FACTORS = 1e-2, 1e3  # of logits whose mean square is 1; beyond them confidence hardly moves
 STEPS, PRECISE = 60, 1e-7
 
@@ -137,17 +138,21 @@ def _root(logits: Tensor, goal: Tensor, kind: Kind) -> float:
 def thresholds(logits: Tensor, targets: Tensor) -> Tensor:
     """(c,), the logits above which each label is given, for the best F1 of it on these rows.
 
-    A label that fewer than 10 rows have takes the common threshold, which they cannot mislead.
+    They are drawn to the common threshold, the more the rarer the label: what a threshold away
+    from it gains in F1 has to outweigh PULL / √(rows with the label) for each standard deviation
+    of the logits between the two, since the F1 of few rows errs by about 1 / √rows. A label that
+    no row has takes the common threshold.
 
     Args:
         logits: (m, c).
         targets: (m, c), 1 at the labels of a row.
 
-    Source: Yang 2001 (SCut), who also shows that rare labels need something else.
+    Source: Yang 2001 (SCut), who also shows that it overfits rare labels.
     """
-    enough = targets.bool().sum(dim=0) >= FEWEST
     common = common_threshold(logits, targets)
-    return torch.where(enough, _best_cuts(logits, targets), common)
+    rows = targets.bool().sum(dim=0)
+    pull = PULL / (rows.clamp_min(1).sqrt() * logits.double().std().clamp_min(TINY))
+    return torch.where(rows > 0, _best_cuts(logits, targets, common, pull), common)
 
 
 def common_threshold(logits: Tensor, targets: Tensor) -> float:
@@ -160,16 +165,22 @@ def common_threshold(logits: Tensor, targets: Tensor) -> float:
     return float(_best_cuts(logits.reshape(-1, 1), targets.reshape(-1, 1)))
 
 
-def _best_cuts(logits: Tensor, targets: Tensor) -> Tensor:
-    """(c,), where the F1 of all above is best, midway to the next below; of equals the highest."""
+def _best_cuts(
+    logits: Tensor, targets: Tensor, common: float = 0.0, pull: Tensor | float = 0.0
+) -> Tensor:
+    """(c,), where the F1 of all above, less `pull` times the way from `common`, is best.
+
+    Each is midway from the last that is given to the next below; of equals the highest.
+    """
     ordered, order = logits.sort(dim=0, descending=True, stable=True)
     right = targets.bool().gather(0, order).cumsum(dim=0).double()
     scores = 2 * right / (torch.arange(1, len(ordered) + 1)[:, None] + right[-1])
-    scores[:-1][ordered[:-1] == ordered[1:]] = -1.0  # what is equal is given together
-    best = scores.argmax(dim=0, keepdim=True)
     ordered = ordered.double()
     below = torch.cat([ordered[1:], ordered[-1:] - 2])  # one less where all are given
-    return (ordered.gather(0, best) + below.gather(0, best))[0] / 2
+    cuts = (ordered + below) / 2
+    scores -= pull * (cuts - common).abs()
+    scores[ordered == below] = -torch.inf  # what is equal is given together
+    return cuts.gather(0, scores.argmax(dim=0, keepdim=True))[0]
 
 
 def confidence(outcome: Outcome, task: Task, temperature: float = 1.0) -> Tensor:
