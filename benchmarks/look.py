@@ -23,7 +23,7 @@ from heads.errors import HeadsError
 from heads.parts.menu import head, resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.look.asking import attribute
+from heads.pipeline.look.asking import Look
 from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.attribution import ENOUGH
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
@@ -105,7 +105,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     texts = sentences(asked.data, asked.rows)
-    attribute(texts[0], recipes=["mean+linear"])  # the first call also loads captum
+    Look(recipes=["mean+linear"]).attribute(texts[0])  # the first call also loads captum
     names = asked.recipe or recipes()
     results = [measured(one, texts) for one in classifiers(names)]
     print(

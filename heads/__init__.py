@@ -28,11 +28,7 @@ _HOME = {
     "export_onnx": "heads.pipeline.export",
     "catalogue": "heads.pipeline.catalogue",
     "examine": "heads.pipeline.doctor",
-    "attribute": "heads.pipeline.look.asking",
-    "nearest": "heads.pipeline.look.asking",
-    "flips": "heads.pipeline.look.asking",
-    "ablate": "heads.pipeline.look.asking",
-    "readings": "heads.pipeline.look.asking",
+    "Look": "heads.pipeline.look.asking",
     "pooling": "heads.parts.menu",
     "head": "heads.parts.menu",
     "Pooled": "heads.parts.poolings",
@@ -60,7 +56,7 @@ if TYPE_CHECKING:
     from heads.pipeline.fitting import train
     from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
-    from heads.pipeline.look.asking import ablate, attribute, flips, nearest, readings
+    from heads.pipeline.look.asking import Look
     from heads.pipeline.runs.leaderboard import Leaderboard
     from heads.pipeline.table import Columns
     from heads.recipe import Recipe

@@ -3,6 +3,7 @@
 Each calls the same function as the page and the shell; the docstring is its description.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from heads.interfaces.web.guards import guarded
@@ -11,14 +12,17 @@ from heads.parts.models import BUNDLED
 from heads.pipeline import comparison, inquiry
 from heads.pipeline.catalogue import catalogue
 from heads.pipeline.doctor import examine
-from heads.pipeline.look import asking as looking
+from heads.pipeline.look.asking import Look
+from heads.pipeline.sampled import RECIPES
+
+COMMON: list[str] = list(RECIPES)  # shown as the default
 
 
 @guarded
 def compare(
     text: str,
     pair: str = "",
-    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    recipes: list[str] = COMMON,
     model: str = BUNDLED,
     sample: str = "",
     pairs: str = "joint",
@@ -106,7 +110,7 @@ def doctor(model: str) -> dict[str, Any]:
 def look(
     text: str,
     pair: str = "",
-    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    recipes: list[str] = COMMON,
     model: str = BUNDLED,
     sample: str = "",
     run: str = "",
@@ -124,10 +128,10 @@ def look(
     Returns:
         For each head every token's score, which add up, with the error; and similar examples.
     """
-    asked = _asked(recipes, model, sample, run)
+    inside = _inside(recipes, sample, run, model)
     return {
-        "attributions": [one.as_json() for one in looking.attribute(text, pair, **asked)],
-        "nearest": [one.as_json() for one in looking.nearest(text, pair, **asked)],
+        "attributions": [one.as_json() for one in inside.attribute(text, pair)],
+        "nearest": [one.as_json() for one in inside.nearest(text, pair)],
     }
 
 
@@ -136,7 +140,7 @@ def edit(
     text: str,
     edits: list[str],
     pair: str = "",
-    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    recipes: list[str] = COMMON,
     sample: str = "",
     run: str = "",
 ) -> dict[str, Any]:
@@ -153,14 +157,14 @@ def edit(
     Returns:
         What each head says of each sentence, and a summary in a sentence.
     """
-    return looking.flips(text, edits, pair, **_asked(recipes, BUNDLED, sample, run)).as_json()
+    return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
 
 
 @guarded
 def ablate(
     text: str,
     pair: str = "",
-    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    recipes: list[str] = COMMON,
     without: str = "",
     sample: str = "",
     run: str = "",
@@ -178,15 +182,15 @@ def ablate(
     Returns:
         For each head and layer the logits and answers before and after.
     """
-    asked = _asked(recipes, BUNDLED, sample, run)
-    return [one.as_json() for one in looking.ablate(text, pair, **asked, without=without)]
+    found = _inside(recipes, sample, run).ablate(text, pair, without=without)
+    return [one.as_json() for one in found]
 
 
 @guarded
 def readings(
     text: str,
     pair: str = "",
-    recipes: list[str] = list(comparison.RECIPES),  # noqa: B006  shown as the default
+    recipes: list[str] = COMMON,
     temperature: float = 1.0,
     sample: str = "",
     run: str = "",
@@ -204,16 +208,15 @@ def readings(
     Returns:
         For each head its logits and the probabilities of each reading.
     """
-    asked = _asked(recipes, BUNDLED, sample, run)
-    found = looking.readings(text, pair, **asked, temperature=temperature)
+    found = _inside(recipes, sample, run).readings(text, pair, temperature=temperature)
     return [one.as_json() for one in found]
 
 
-def _asked(recipes: list[str], model: str, sample: str, run: str) -> dict[str, Any]:
+def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> Look:
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
-    if run and list(recipes) == list(comparison.RECIPES):
-        recipes = []
-    return {"recipes": recipes, "model": model, "sample": sample, "run": run}
+    if run and list(recipes) == COMMON:
+        recipes = ()
+    return Look(recipes=recipes, model=model, sample=sample, run=run)
 
 
 @guarded

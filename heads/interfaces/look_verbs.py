@@ -3,11 +3,14 @@
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heads.errors import DataError
 from heads.interfaces.shell import Parser
 from heads.interfaces.verbs import print_json
+
+if TYPE_CHECKING:
+    from heads.pipeline.look.asking import Look
 
 NUMBERS = "the class whose logit is taken apart; of each head its answer, if not given"
 
@@ -57,11 +60,9 @@ def add(verbs: Any, asking: Parser) -> None:
 
 def look(asked: Namespace) -> None:
     """Shows the tokens' scores under each head, and the nearest training examples."""
-    from heads.pipeline.look.asking import attribute, nearest
-
-    text, question = _question(asked)
-    found = attribute(text, asked.pair, **question, label=asked.label)
-    near = nearest(text, asked.pair, **question, most=asked.nearest) if asked.nearest else ()
+    text, inside = _question(asked)
+    found = inside.attribute(text, asked.pair, label=asked.label)
+    near = inside.nearest(text, asked.pair, most=asked.nearest) if asked.nearest else ()
     if asked.json:
         print_json(
             {
@@ -76,10 +77,8 @@ def look(asked: Namespace) -> None:
 
 def edit(asked: Namespace) -> None:
     """Shows what each head says of a sentence and of its edits."""
-    from heads.pipeline.look.asking import flips
-
-    text, question = _question(asked)
-    found = flips(text, asked.edited, asked.pair, **question)
+    text, inside = _question(asked)
+    found = inside.flips(text, asked.edited, asked.pair)
     if asked.json:
         print_json(found.as_json())
         return
@@ -104,10 +103,8 @@ def edit(asked: Namespace) -> None:
 
 def ablate(asked: Namespace) -> None:
     """Shows what heads say with and without a layer."""
-    from heads.pipeline.look.asking import ablate as without
-
-    text, question = _question(asked)
-    found = without(text, asked.pair, **question, without=asked.without)
+    text, inside = _question(asked)
+    found = inside.ablate(text, asked.pair, without=asked.without)
     if asked.json:
         print_json([one.as_json() for one in found])
         return
@@ -129,10 +126,8 @@ def ablate(asked: Namespace) -> None:
 
 def readings(asked: Namespace) -> None:
     """Shows logits read as softmax, as sigmoid, and at a temperature."""
-    from heads.pipeline.look.asking import readings as read
-
-    text, question = _question(asked)
-    found = read(text, asked.pair, **question, temperature=asked.temperature)
+    text, inside = _question(asked)
+    found = inside.readings(text, asked.pair, temperature=asked.temperature)
     if asked.json:
         print_json([one.as_json() for one in found])
         return
@@ -155,17 +150,15 @@ def readings(asked: Namespace) -> None:
     terminal.show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
-def _question(asked: Namespace) -> tuple[str, dict[str, Any]]:
+def _question(asked: Namespace) -> tuple[str, "Look"]:
     """The sentence, and which heads are asked about it."""
+    from heads.pipeline.look.asking import Look
+
     if asked.run_name and asked.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
     text = sys.stdin.read() if asked.text == "-" else asked.text
-    return text, {
-        "recipes": asked.recipe or (),
-        "model": asked.model,
-        "sample": asked.sample,
-        "run": asked.run_name,
-    }
+    recipes = asked.recipe or ()
+    return text, Look(recipes=recipes, model=asked.model, sample=asked.sample, run=asked.run_name)
 
 
 def _sure(said: Any) -> str:

@@ -12,7 +12,8 @@ from heads.settings import limits
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
-    from heads.pipeline.comparison import RECIPES, comparing
+    from heads.pipeline.comparison import comparing
+    from heads.pipeline.sampled import RECIPES
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
     events = comparing(

@@ -16,15 +16,13 @@ from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering
-from heads.pipeline.sampled import corpus_of, sample_for, trained
+from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
 from heads.pipeline.seen import seen
 from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
-
-RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,9 @@ def client(page_url):
 
 def test_look_answers_with_scores_that_add_up(client):
     found = client.predict(TEXT, "", HEADS, api_name="/look")
-    for one, same in zip(found["attributions"], heads.attribute(TEXT, recipes=HEADS), strict=True):
+    for one, same in zip(
+        found["attributions"], heads.Look(recipes=HEADS).attribute(TEXT), strict=True
+    ):
         scores = [token["score"] for token in one["tokens"]]
         assert scores == pytest.approx([token.score for token in same.tokens], abs=1e-5)
         assert one["completeness_error"] < 0.01
@@ -25,7 +27,7 @@ def test_look_answers_with_scores_that_add_up(client):
 
 def test_edit_ablate_and_readings(client):
     found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
-    assert found["summary"] == heads.flips(TEXT, ["Bad at all."], recipes=HEADS).summary
+    assert found["summary"] == heads.Look(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
     found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
     assert [one["layer"] for one in found] == ["dense"]
     found = client.predict(TEXT, "", HEADS, 2.0, api_name="/readings")

@@ -269,16 +269,17 @@ def test_heads_are_given_or_found_by_name(asked):
         list(choosing(Chosen(recipes=["mean+robert"]), "", LIMITS))
 
 
-def test_from_the_outside_in_one_call():
+def test_from_the_outside():
     recipes = ["mean+linear", "cls+roberta"]
-    found = public.attribute("Not bad at all.", recipes=recipes)
+    inside = public.Look(recipes=recipes)
+    found = inside.attribute("Not bad at all.")
     assert [one.name for one in found] == recipes
     assert all(one.is_complete for one in found)
-    near = public.nearest("Not bad at all.", recipes=recipes, most=2)
+    near = inside.nearest("Not bad at all.", most=2)
     assert [len(one.neighbours) for one in near] == [2, 2]
-    assert public.ablate("Not bad at all.", recipes=recipes, without="dense")[0].layer == "dense"
-    assert public.readings("Bad.", recipes=recipes, temperature=2.0)[0].temperature == 2
-    edits = public.flips("Not bad at all.", ["Bad."], recipes=recipes).edits
+    assert inside.ablate("Not bad at all.", without="dense")[0].layer == "dense"
+    assert inside.readings("Bad.", temperature=2.0)[0].temperature == 2
+    edits = inside.flips("Not bad at all.", ["Bad."]).edits
     assert edits[0].said[0].answer == ("negative",)
 
 
@@ -290,10 +291,10 @@ def test_heads_of_a_run(tmp_path):
     found = list(choosing(Chosen(run=str(place)), "", LIMITS))[-1]
     assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
     assert not set(found.learned) & set(found.held)
-    near = public.nearest("Not bad at all.", run=str(place), recipes=recipes[:1], most=3)[0]
+    near = public.Look(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[0]
     assert near.searched == len(found.learned)
-    assert public.attribute("Not bad at all.", run=str(place))[1].is_complete
+    assert public.Look(run=str(place)).attribute("Not bad at all.")[1].is_complete
     with pytest.raises(DataError, match=r"no trained head mean\+linear"):
-        public.attribute("Not bad at all.", run=str(place), recipes=["mean+linear"])
+        public.Look(run=str(place), recipes=["mean+linear"]).attribute("Not bad at all.")
     with pytest.raises(RecipeError, match="A run has heads of its own"):
-        public.attribute("x", run=str(place), recipes=[found.classifiers[0]])
+        public.Look(run=str(place), recipes=[found.classifiers[0]]).attribute("x")

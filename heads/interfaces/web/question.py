@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
-from heads.pipeline.comparison import RECIPES
+from heads.pipeline.sampled import RECIPES
 
 OPENING_SAMPLE = "sentiment"
 LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")

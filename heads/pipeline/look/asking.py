@@ -1,21 +1,21 @@
-"""Looking inside trained heads, from the outside: by name, in one call.
+"""Looking inside trained heads, from the outside: by name.
 
 The page, the shell, the API and Python ask the same functions.
 """
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 
 from heads.errors import RecipeError
-from heads.parts.models import BUNDLED
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import gate
 from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
 from heads.pipeline.look.attributing import attributions, encoded
 from heads.pipeline.look.attribution import Attribution
-from heads.pipeline.look.chosen import Chosen, Heads, Named, choosing
+from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.pipeline.look.edits import Flips, flipped
 from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
 from heads.pipeline.look.saying import Reading, Said, reading, said
@@ -27,150 +27,81 @@ HELD = 1000  # rows on which the effect of a layer is measured, at most
 Found = TypeVar("Found")
 
 
-def attribute(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Named] = (),
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    label: str = "",
-) -> tuple[Attribution, ...]:
-    """Shows which tokens move the answer of each head: signed numbers that add up.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look(Chosen):
+    """Looks inside trained heads: `heads.Look(recipes=["cls+linear"]).attribute("Not bad.")`.
 
-    Integrated gradients from a text of blanks to the text itself, with as many steps as it takes
-    until the tokens' scores add up to the change of the logit; gradient × input; and the share
-    that the pooling reads of each token.
+    What is found is a tuple with one entry a head, except for `flips`.
 
-    Args:
-        text: The sentence.
-        pair: A second sentence.
-        recipes: The heads: recipes, or classifiers as `heads.train` and `heads.load` give them.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
-        run: A run whose heads are asked instead, by its id.
-        label: The class whose logit is taken apart; of each head its answer, if not given.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
-    """
-    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
-    return attributions(found.classifiers, text, pair, label)
-
-
-def nearest(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Named] = (),
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    most: int = NEIGHBOURS,
-) -> tuple[Neighbourhood, ...]:
-    """Finds the training examples that each head sees as most similar to a sentence.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence.
-        recipes: The heads: recipes, or classifiers.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
-        run: A run whose heads are asked instead, by its id.
-        most: How many examples for each head.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
-    """
-    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
-    return _last(searching(found, text, pair, most))
-
-
-def flips(
-    text: str,
-    edits: Sequence[str | tuple[str, str]],
-    pair: str = "",
-    *,
-    recipes: Sequence[Named] = (),
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-) -> Flips:
-    """Asks heads about edits of a sentence, and says which head flips on what.
-
-    Args:
-        text: The sentence.
-        edits: The edited sentences, for example ``["Not good at all."]``. Where there is a second
-            sentence, an edit is of the first, or both as a tuple.
-        pair: A second sentence.
-        recipes: The heads: recipes, or classifiers.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+    Attributes:
+        recipes: Recipes, "own" for the head that a checkpoint came with, or
+            classifiers as `heads.train` and `heads.load` give them. Without any, four common
+            ones, or the first four of a run.
+        model: The bundled base model, a Hub id, or (locally) a folder; a run has its own.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
+            the one that suits, if not given.
         run: A run whose heads are asked instead, by its id.
 
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
+    Every method takes the sentence, where needed a second one as `pair`, and raises a HeadsError
+    for anything in the question that does not fit, in one sentence.
     """
-    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
-    return flipped(found.classifiers, text, edits, pair)
 
+    def attribute(self, text: str, pair: str = "", *, label: str = "") -> tuple[Attribution, ...]:
+        """Shows which tokens move the answer of each head: signed numbers that add up.
 
-def ablate(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Named] = (),
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    without: str = "",
-) -> tuple[Ablation, ...]:
-    """Takes a layer out of trained heads and shows what they say with and without it.
+        Integrated gradients from a text of blanks to the text itself, with as many steps as it
+        takes until the tokens' scores add up to the change of the logit; gradient × input; and
+        the share that the pooling reads of each token.
 
-    Args:
-        text: The sentence.
-        pair: A second sentence.
-        recipes: The heads: recipes, or classifiers.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
-        run: A run whose heads are asked instead, by its id.
-        without: The layer: its name, or dense, activation, norm or scale. Without it, every
-            layer but the last is taken out in turn.
+        Args:
+            label: The class whose logit is taken apart; of each head its answer, if not given.
+        """
+        return attributions(self._found(pair).classifiers, text, pair, label)
 
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
-    """
-    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
-    return _last(ablating(found, text, pair, without))
+    def nearest(
+        self, text: str, pair: str = "", *, most: int = NEIGHBOURS
+    ) -> tuple[Neighbourhood, ...]:
+        """Finds the training examples that each head sees as most similar to a sentence.
 
+        Args:
+            most: How many examples for each head.
+        """
+        return _last(searching(self._found(pair), text, pair, most))
 
-def readings(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Named] = (),
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    temperature: float = 1.0,
-) -> tuple[Reading, ...]:
-    """Reads the same logits as softmax, as sigmoid and at a temperature.
+    def flips(self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = "") -> Flips:
+        """Asks heads about edits of a sentence, and says which head flips on what.
 
-    Args:
-        text: The sentence.
-        pair: A second sentence.
-        recipes: The heads: recipes, or classifiers.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
-        run: A run whose heads are asked instead, by its id.
-        temperature: What the logits are divided by, from 0.1 to 10.
+        Args:
+            edits: The edited sentences, for example ``["Not good at all."]``. Where there is a
+                second sentence, an edit is of the first, or both as a tuple.
+        """
+        return flipped(self._found(pair).classifiers, text, edits, pair)
 
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
-    """
-    found = _found(Chosen(recipes=recipes, model=model, sample=sample, run=run), pair)
-    return tuple(reading(one, temperature) for one in answered(found.classifiers, text, pair))
+    def ablate(self, text: str, pair: str = "", *, without: str = "") -> tuple[Ablation, ...]:
+        """Takes a layer out of trained heads and shows what they say with and without it.
+
+        Args:
+            without: The layer: its name, or dense, activation, norm or scale. Without it, every
+                layer but the last is taken out in turn.
+        """
+        return _last(ablating(self._found(pair), text, pair, without))
+
+    def readings(
+        self, text: str, pair: str = "", *, temperature: float = 1.0
+    ) -> tuple[Reading, ...]:
+        """Reads the same logits as softmax, as sigmoid and at a temperature.
+
+        Args:
+            temperature: What the logits are divided by, from 0.1 to 10.
+        """
+        found = answered(self._found(pair).classifiers, text, pair)
+        return tuple(reading(one, temperature) for one in found)
+
+    def _found(self, pair: str) -> Heads:
+        for event in choosing(self, pair, limits_here()):
+            if isinstance(event, Heads):
+                return event
+        raise AssertionError("a choice ends in its heads")
 
 
 def answered(classifiers: Sequence[Classifier], text: str, pair: str = "") -> tuple[Said, ...]:
@@ -243,13 +174,6 @@ def _gated(text: str, pair: str) -> list[str]:
     limits = limits_here()
     second = [gate(pair, limits, "second sentence")] if pair.strip() else []
     return [gate(text, limits), *second]
-
-
-def _found(asked: Chosen, pair: str) -> Heads:
-    for event in choosing(asked, pair, limits_here()):
-        if isinstance(event, Heads):
-            return event
-    raise AssertionError("a choice ends in its heads")
 
 
 def _last(events: Generator[Progress, None, Found]) -> Found:

@@ -17,12 +17,11 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names
-from heads.pipeline.sampled import corpus_of, sample_for, trained
+from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 
-RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")
 FEW = 4  # heads of a run, where none is named
 Named = Recipe | str | Classifier
 
