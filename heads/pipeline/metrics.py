@@ -42,7 +42,7 @@ def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:
     """Compares answers with labels."""
     right = int((answers(logits, squash) == targets.bool()).all(dim=1).sum())
     commonest = int(torch.unique(targets, dim=0, return_counts=True)[1].max())
-    low, high = wilson(right, len(targets))
+    low, high = wilson(right / len(targets), len(targets))
     return Scores(
         rows=len(targets),
         accuracy=right / len(targets),
@@ -82,15 +82,15 @@ def competing(logits: Tensor, squash: Squash) -> Tensor:
     return torch.nn.functional.logsigmoid(logits) if squash == "votes" else logits
 
 
-def wilson(right: int, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927), which stays between 0 and 1.
+def wilson(share: float, rows: float, quantile: float = Z_95) -> tuple[float, float]:
+    """The interval of a share (Wilson 1927), which stays between 0 and 1; that of 95 %.
 
-    >>> tuple(round(end, 3) for end in wilson(90, 100))
+    >>> tuple(round(end, 3) for end in wilson(0.9, 100))
     (0.826, 0.945)
     """
-    share, spread = right / rows, Z_95**2 / rows
+    spread = quantile**2 / rows
     centre = share + spread / 2
-    half = Z_95 * (share * (1 - share) / rows + spread / (4 * rows)) ** 0.5
+    half = quantile * (share * (1 - share) / rows + spread / (4 * rows)) ** 0.5
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 

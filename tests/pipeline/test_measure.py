@@ -132,7 +132,9 @@ def test_huge_logits_are_no_harm():
 def test_one_seed_of_distinct_texts_has_wilsons_interval(right, rows):
     right = min(right, rows)
     outcome = answering("x", [row < right for row in range(rows)])
-    assert score_interval(outcome, task_of(zeros(rows))) == pytest.approx(wilson(right, rows))
+    assert score_interval(outcome, task_of(zeros(rows))) == pytest.approx(
+        wilson(right / rows, rows)
+    )
 
 
 def test_repeated_texts_widen_the_interval_as_if_they_were_one_row():
@@ -148,7 +150,7 @@ def test_repeated_texts_widen_the_interval_as_if_they_were_one_row():
 @pytest.mark.parametrize("right", [True, False])
 def test_an_interval_has_a_width_where_nothing_is_wrong_or_right(right):
     low, high = score_interval(answering("x", *[[right] * 50] * 3), task_of(zeros(50)))
-    assert high - low == pytest.approx(wilson(50, 50)[1] - wilson(50, 50)[0])
+    assert high - low == pytest.approx(wilson(50 / 50, 50)[1] - wilson(50 / 50, 50)[0])
     assert 0 <= low < high <= 1
 
 

@@ -466,7 +466,7 @@ def test_too_few_rows_are_refused_in_a_sentence(small: Backbone, count: int) -> 
 def test_the_interval_has_the_published_values(
     right: int, rows_: int, low: float, high: float
 ) -> None:
-    assert wilson(right, rows_) == pytest.approx((low, high), abs=5e-5)
+    assert wilson(right / rows_, rows_) == pytest.approx((low, high), abs=5e-5)
 
 
 @settings(deadline=None)
@@ -475,10 +475,10 @@ def test_the_interval_holds_the_share_and_stays_between_0_and_1(
     rows: int, data: st.DataObject
 ) -> None:
     right = data.draw(st.integers(min_value=0, max_value=rows))
-    low, high = wilson(right, rows)
+    low, high = wilson(right / rows, rows)
     assert 0 <= low <= right / rows + 1e-9
     assert right / rows - 1e-9 <= high <= 1
-    mirrored = wilson(rows - right, rows)
+    mirrored = wilson((rows - right) / rows, rows)
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
     assert not math.isnan(low + high)
 
@@ -488,7 +488,7 @@ def test_one_label_is_scored_by_the_largest_logit() -> None:
     goals = torch.eye(3)[[0, 2, 0, 2]]
     scores = score(found, goals, "softmax")
     assert (scores.rows, scores.accuracy, scores.majority) == (4, 0.75, 0.5)
-    assert (scores.low, scores.high) == wilson(3, 4)
+    assert (scores.low, scores.high) == wilson(3 / 4, 4)
 
 
 def test_several_labels_are_scored_by_all_of_them() -> None:

@@ -16,6 +16,7 @@ from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
 from heads.pipeline.measure.calibration import thresholds
+from heads.pipeline.measure.influence import micro_f1_parts
 from heads.pipeline.metrics import spearman
 from heads.recipe import Value
 
@@ -77,8 +78,7 @@ def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
         return spearman(logits[:, 0], targets), loss
     if lesson.objective.kind == "many":
         given = logits > thresholds(logits, targets)
-        sizes = given.sum() + targets.sum()
-        return float(2 * (given * targets).sum() / sizes.clamp_min(1)), loss
+        return float(micro_f1_parts(given, targets).mean()), loss
     right = (logits.argmax(dim=1) == targets).float()
     return float((right * counts).sum() / total), loss
 

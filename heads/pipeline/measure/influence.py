@@ -10,6 +10,8 @@ Legend: n rows, c labels.
 import torch
 from torch import Tensor
 
+from heads.pipeline.metrics import ranks
+
 
 def micro_f1_parts(given: Tensor, truth: Tensor) -> Tensor:
     """(n,), each row's part of micro-F1: their mean is micro-F1, as scikit-learn counts it.
@@ -43,24 +45,22 @@ def spearman_parts(one: Tensor, other: Tensor) -> Tensor:
     Source: the influence function of Spearman's rho, as in Croux & Dehon 2010; here with the
     variances' own influence, which is not 0 where there are ties.
     """
-    ranks, others = _ranks(one), _ranks(other)
-    spread, spread_other = ranks.square().mean(), others.square().mean()
-    if not bool(spread > 0) or not bool(spread_other > 0):
-        return torch.zeros(len(ranks), dtype=torch.double)
-    scale = (spread * spread_other).sqrt()
-    score = (ranks * others).mean() / scale
-    shared = ranks * others + _beyond(one, others) + _beyond(other, ranks)
-    own = (ranks.square() + 2 * _beyond(one, ranks)) / spread
-    own_other = (others.square() + 2 * _beyond(other, others)) / spread_other
-    influence = shared / scale - score * (own + own_other) / 2
+    x, y = _ranks(one), _ranks(other)
+    spread_x, spread_y = x.square().mean(), y.square().mean()
+    if not bool(spread_x > 0) or not bool(spread_y > 0):
+        return torch.zeros(len(x), dtype=torch.double)
+    scale = (spread_x * spread_y).sqrt()
+    score = (x * y).mean() / scale
+    shared = x * y + _beyond(one, y) + _beyond(other, x)
+    own_x = (x.square() + 2 * _beyond(one, x)) / spread_x
+    own_y = (y.square() + 2 * _beyond(other, y)) / spread_y
+    influence = shared / scale - score * (own_x + own_y) / 2
     return score + influence - influence.mean()
 
 
 def _ranks(values: Tensor) -> Tensor:
     """(n,), the middle rank of every value as a share of the rows, less one half."""
-    _, place, counts = values.double().unique(return_inverse=True, return_counts=True)
-    middle = counts.cumsum(dim=0).double() - (counts.double() + 1) / 2  # from 0 to n − 1
-    return (middle[place] - (len(values) - 1) / 2) / len(values)
+    return (ranks(values.double()) - (len(values) + 1) / 2) / len(values)
 
 
 def _beyond(values: Tensor, weights: Tensor) -> Tensor:

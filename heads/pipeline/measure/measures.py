@@ -28,6 +28,7 @@ from heads.pipeline.measure.measures_one import details_of_one
 from heads.pipeline.measure.outcomes import Answers, Outcome, Task, by_text, check, parts
 from heads.pipeline.measure.reliability import Bin, calibration_error, reliability
 from heads.pipeline.measure.scores import METRICS, Metric
+from heads.pipeline.metrics import wilson
 
 CONFIDENCE = 0.95
 DETAILS = {"one": details_of_one, "many": details_of_many, "number": details_of_number}
@@ -139,19 +140,12 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     most = sum(map(len, outcome.rows)) if task.kind == "one" else inf
     # Nothing varies where all is right or all is wrong: then each unique text is one row.
     rows = min(score * (1 - score) / both, most) if both > 1e-15 else texts
-    return _wilson(score, rows, quantile)
-
-
-def _wilson(share: float, rows: float, quantile: float) -> tuple[float, float]:
-    spread = quantile**2 / rows
-    centre = share + spread / 2
-    half = quantile * (share * (1 - share) / rows + spread / (4 * rows)) ** 0.5
-    return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
+    return wilson(score, rows, quantile)
 
 
 def _fisher(score: float, variance: float, texts: int, quantile: float) -> tuple[float, float]:
     if variance <= 1e-15 or texts < 4:  # nothing varies: as sure as of a share of as many rows
-        low, high = _wilson((1 + score) / 2, texts, quantile)
+        low, high = wilson((1 + score) / 2, texts, quantile)
         return 2 * low - 1, 2 * high - 1
     half = quantile * (variance * texts / (texts - 3)) ** 0.5 / (1 - score**2)
     return tanh(atanh(score) - half), tanh(atanh(score) + half)
