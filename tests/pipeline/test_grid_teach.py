@@ -8,9 +8,11 @@ import pytest
 import torch
 from small_boards import WIDTH, accuracy, blobs, board_of, cells, played
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
+from heads.parts.menu import resolve
+from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import descent
@@ -21,6 +23,7 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import Teaching, teaching, without
 from heads.pipeline.measure.calibration import thresholds
 from heads.pipeline.metrics import spearman
+from heads.pipeline.notation import last_linear
 from heads.pipeline.objective import balance_of
 from heads.settings import Contest
 
@@ -238,6 +241,44 @@ def test_the_vote_of_one_versus_the_rest_is_handed_on(small: Backbone, top: str)
         assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
     for learned, logits in zip(softmax.learned, softmax.outcome.logits, strict=True):
         assert torch.equal(logits, learned.logits)
+
+
+# Where a question of its own begins
+
+STILL = {"standardise": False, "learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("kind", "options"), [("many", ""), ("one", "?loss=ovr"), ("one", ""), ("many", "balanced")]
+)
+def test_questions_of_their_own_begin_at_how_often_they_hold(
+    small: Backbone, kind: Kind, options: str
+) -> None:
+    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
+    weighed = options == "balanced"
+    board = board_of(vectors, targets, Contest(seeds=1, class_weights=weighed), kind=kind)
+    taught, _, _ = taught_by(board, f"mean+roberta{'' if weighed else options}", small)
+    rows = board.splits.train[0]
+    (learned,) = taught.learn(STILL | {"planned": 2}, [rows], [rows], [0])
+    bias = learned.state["out_proj.bias"]
+    goals = targets if kind == "many" else one_hot(targets, 3).float()
+    rates = (goals[rows].sum(dim=0) + 0.5) / (len(rows) + 1)
+    begins = torch.allclose(bias.sigmoid(), rates, atol=1e-6)
+    assert begins == (not weighed and (kind == "many" or bool(options)))
+
+
+def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
+    vectors, targets = labels_of(120)
+    board = board_of(vectors, targets, Contest(seeds=1), kind="many")
+    taught, _, _ = taught_by(board, "mean+linear", small)
+    whole = Assembly(resolve("attention+mlp"), small, LABELS)
+    before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
+    descent.at_base_rates(whole, taught.lesson, torch.arange(120))
+    changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
+    assert changed == [f"head.{last_linear(whole.head)}.bias"]
+    no_bias = Assembly(resolve("attention+gpt2"), small, LABELS)
+    descent.at_base_rates(no_bias, taught.lesson, torch.arange(120))  # nothing to set
 
 
 # Settings of the contest

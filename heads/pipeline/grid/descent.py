@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.stack import Stack
+from heads.pipeline.notation import last_linear
 
 STEPS = 400  # about as many for few rows as for many, so that none is cut short
 EPOCHS = (5, 60)
@@ -56,6 +57,28 @@ def plan(rows: int) -> Plan:
     batch = min(max(batch, BATCHES[0]), BATCHES[1])
     epochs = round(STEPS / max(1.0, rows / batch))
     return Plan(batch=batch, epochs=min(max(epochs, EPOCHS[0]), EPOCHS[1]))
+
+
+@torch.no_grad()
+def at_base_rates(chain: nn.Module, lesson: Lesson, rows: Tensor) -> None:
+    """Sets the bias of the last layer to how often each class holds, where each is a question.
+
+    Else all questions begin at one half, and a head with many of them spends its first epochs
+    on learning that most answers are no. Questions that are balanced do begin at one half.
+
+    Args:
+        rows: The rows that it is going to learn from.
+
+    Source: Lin et al. 2017, section 3.3, where the rate is the same for every class.
+    """
+    name = last_linear(chain)
+    layer = chain.get_submodule(name) if name else None
+    objective = lesson.objective
+    if not objective.by_class or objective.balance is not None:
+        return
+    if isinstance(layer, nn.Linear) and layer.bias is not None:
+        goals = objective.goals(lesson.targets[rows])
+        layer.bias.copy_(((goals.sum(dim=0) + 0.5) / (len(goals) + 1)).logit())
 
 
 def descend(

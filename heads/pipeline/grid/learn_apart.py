@@ -73,10 +73,7 @@ class Apart:
         epochs: int,
     ) -> Iterator[tuple[int, list[nn.Module]]]:
         dice = [Dice(seed) for seed in seeds]
-        modules = []
-        for own in dice:
-            with own.rolling():
-                modules.append(self.make())
+        modules = [self._begun(lesson, *both) for both in zip(dice, rows, strict=True)]
         optimizers = [
             torch.optim.AdamW(
                 module.parameters(), lr=choice.learning_rate, weight_decay=choice.weight_decay
@@ -109,6 +106,12 @@ class Apart:
                         _step(optimizers[place], rate)
                         pending[place] = 0.0
             yield epoch, modules
+
+    def _begun(self, lesson: Lesson, dice: Dice, rows: Tensor) -> nn.Module:
+        with dice.rolling():
+            module = self.make()
+        descent.at_base_rates(module, lesson, rows)
+        return module
 
 
 class _Blocks:

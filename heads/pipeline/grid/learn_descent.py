@@ -90,9 +90,10 @@ class Descent:
         seeds: Sequence[int],
     ) -> tuple[Stack, Scaling]:
         chains = []
-        for seed in seeds:
+        for seed, own in zip(seeds, rows, strict=True):
             with Dice(seed).rolling():
                 chains.append(self.make())
+            descent.at_base_rates(chains[-1], lesson, own)
         centred = self.first is not None and self.first.bias
         known: dict[tuple[int, bool], Scaling] = {}
         for own, choice in zip(rows, choices, strict=True):
