@@ -228,6 +228,15 @@ def test_flags_are_labels_unless_a_column_is_called_so(
     assert (found.text, found.label, found.labels) == ("text", label, labels)
 
 
+@pytest.mark.parametrize("cell", ["2", "", "x"])
+def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell: str) -> None:
+    lines = [f"text {row},{row % 2},{row % 3 % 2},{(row + 1) % 2}" for row in range(60)]
+    lines[40] = f"text 40,1,{cell},0"
+    path = write("text,new,pin,lost\n" + "\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"The label column 'pin' .* on line 42"):
+        read(path, LIMITS)
+
+
 def test_one_column_of_flags_has_two_classes(write) -> None:
     data = read(write(table_of("spam", bit(2))), LIMITS)
     assert (data.corpus.classes, data.corpus.kind) == (("0", "1"), "one")

@@ -20,6 +20,7 @@ _MOST_CELLS = 20_000
 _JOINED = 3  # different cells with several labels each
 _AGAIN = 0.75  # of the labels in these, the share that stands in other cells too
 _FEW_NUMBERS = 20
+_ODD = 0.02  # of the cells of a 0/1 column
 _NEARLY_ALL = 0.95
 _FRACTION = re.compile(r"\.\d*[1-9]")
 
@@ -112,7 +113,8 @@ def flag_columns(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     """The columns that hold nothing but 0 and 1, or yes and no, all spelled alike.
 
     Those of the commonest spelling; a column that never says 0 is none, and at least two must
-    say both.
+    say both. A cell in fifty may be odd, so that a slip is named where the column is read
+    instead of hiding the column.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     both: Counter[tuple[str, str]] = Counter()
@@ -129,13 +131,15 @@ def flag_columns(table: Table, names: Sequence[str]) -> tuple[str, ...]:
 
 def _flags(table: Table, name: str) -> tuple[tuple[str, str] | None, bool]:
     """How a column spells no and yes, and whether it says both; None where it says more."""
-    at = table.columns.index(name)
-    spelling, said = None, set()
+    at, odd, said = table.columns.index(name), 0, set[str]()
     for row in table.rows:
         cell = row[at].strip().casefold()
-        if cell not in said:
-            spelling = next((each for each in _SPELLINGS if cell in each), None)
+        spelled = FLAGS.get(cell) is not None
+        odd += not spelled
+        if odd > _ODD * len(table.rows) + 1:
+            return None, False
+        if spelled:
             said.add(cell)
-            if spelling is None or not said <= set(spelling):
-                return None, False
-    return (spelling if spelling and spelling[0] in said else None), len(said) > 1
+    spelling = next((each for each in _SPELLINGS if each[0] in said and said <= set(each)), None)
+    is_clear = odd * 4 < len(table.rows)
+    return (spelling, len(said) > 1) if is_clear else (None, False)
