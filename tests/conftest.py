@@ -5,6 +5,8 @@ import os
 import shutil
 import tempfile
 
+from hypothesis import HealthCheck, settings
+
 # Before anything of the package or of Transformers is imported.
 os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
 atexit.register(shutil.rmtree, os.environ["HEADS_CACHE"], ignore_errors=True)
@@ -13,3 +15,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
 for name in ("HEADS_PUBLIC", "SPACE_ID"):
     os.environ.pop(name, None)
+
+# How long a value takes to draw says something of the machine, which is shared, not of the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")

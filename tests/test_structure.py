@@ -223,6 +223,7 @@ ORDER = [
     "heads.interfaces.verbs",
     "heads.interfaces.look_verbs",
     "heads.interfaces.flags",
+    "heads.interfaces.files",
     "heads.interfaces.grid_verbs",
     "heads.interfaces.cli",
 ]

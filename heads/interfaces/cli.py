@@ -14,7 +14,7 @@ from typing import Any
 
 from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces import flags, look_verbs
+from heads.interfaces import files, flags, look_verbs
 from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
 from heads.interfaces.shell import Parser, noted_interrupts
@@ -137,7 +137,7 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
         "read", parents=[reading], help="how a file of texts and labels is read"
     )
     verb.add_argument("data", help=f"{SAMPLES}; or a file: {FORMATS}")
-    verb.set_defaults(run=grid.look)
+    verb.set_defaults(run=files.look)
 
     verb = verbs.add_parser(
         "train", parents=[reading], help="a grid of heads on your own data, compared"
@@ -146,7 +146,7 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument(
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
-    verb.add_argument("--grid", default="small", help="small, full or layers, without -r")
+    verb.add_argument("--grid", default="", help="small (the default), full or layers; not with -r")
     flags.add_ways(verb)
     verb.add_argument(
         "--test", default="", metavar="FILE", help="rows to score, instead of a split"

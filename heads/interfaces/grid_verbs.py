@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from heads.errors import DataError
+from heads.interfaces.files import read, read_test
 from heads.interfaces.flags import contest_of
 from heads.interfaces.verbs import last_of, print_json
 from heads.settings import Contest, limits
-
-HEADERS = {"yes": True, "no": False, "guess": None}
 
 
 def train(asked: argparse.Namespace) -> None:
@@ -75,7 +74,8 @@ def _resumed(asked: argparse.Namespace) -> Any:
     from heads.pipeline.runs.folder import find
 
     settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
-    if any((asked.data, asked.test, asked.recipe, asked.out, settings, asked.pairs, asked.loss)):
+    given = (asked.data, asked.test, asked.recipe, asked.grid, asked.out, asked.pairs, asked.loss)
+    if any(given) or settings:
         what = "A run that goes on keeps its data, its recipes and its settings."
         raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
     return find(asked.resume)
@@ -89,9 +89,11 @@ def _begun(asked: argparse.Namespace) -> Any:
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
+    if asked.recipe and asked.grid:
+        raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
     contest = contest_of(asked)  # what is wrong with it is said before anything is read
     data = read(asked, asked.data)
-    test = _test(asked, data) if asked.test else None
+    test = read_test(asked, data) if asked.test else None
     _tell(data, asked.data)
     if test:
         _tell(test, asked.test)
@@ -99,7 +101,7 @@ def _begun(asked: argparse.Namespace) -> Any:
         data=data,
         test=test,
         recipes=asked.recipe or (),
-        grid=asked.grid,
+        grid=asked.grid or "small",
         pairs=listed(asked.pairs) or (JOINT,),
         losses=listed(asked.loss) or (SOFTMAX,),
         model=asked.model,
@@ -110,61 +112,10 @@ def _begun(asked: argparse.Namespace) -> Any:
     return run
 
 
-def _test(asked: argparse.Namespace, data: Any) -> Any:
-    """The rows that are scored; their columns are those of the data, where they are called so."""
-    from heads.pipeline.contest import fitting
-    from heads.pipeline.table import data_of, name_of, open_table, place_of
-
-    path = place_of(asked.test)
-    table = open_table(path, limits(), HEADERS[asked.header])
-    return data_of(table, limits(), fitting(data.columns, table), name=name_of(path))
-
-
 def _tell(data: Any, name: str) -> None:
     """Says how a file was read, and warns of what it holds."""
     for line in (*data.notes, *(finding.says for finding in data.findings)):
         print(f"heads: {name}: {line}", file=sys.stderr)
-
-
-def read(asked: argparse.Namespace, name: str) -> Any:
-    """A sample or a file, its columns as the user named them."""
-    from heads.pipeline.loading import load
-    from heads.pipeline.table import data_of, guess, name_of, open_table, place_of
-    from heads.pipeline.tokens import with_token_findings
-
-    path = place_of(name)
-    table = open_table(path, limits(), HEADERS[asked.header])
-    said = _said(asked)
-    columns = guess(table, said) if said else None
-    found = data_of(table, limits(), columns, name=name_of(path))
-    return with_token_findings(found, load(asked.model, limits=limits()))
-
-
-def _said(asked: argparse.Namespace) -> Any:
-    """What the flags say of the columns."""
-    from heads.pipeline.table import Said, listed
-
-    return Said(
-        text=asked.text,
-        label=asked.label,
-        pair=asked.pair,
-        split=asked.split,
-        separator={"": None, "none": ""}.get(asked.separator, asked.separator),
-        labels=listed(asked.labels),
-        number=asked.number,
-        order=listed(asked.order),
-    )
-
-
-def look(asked: argparse.Namespace) -> None:
-    """Shows how a file is read: columns, rows used and left out, classes, warnings."""
-    found = read(asked, asked.data)
-    if asked.json:
-        print_json(found.as_json())
-    else:
-        from heads.interfaces import terminal_grid
-
-        terminal_grid.data(found)
 
 
 def work(asked: argparse.Namespace) -> None:

@@ -60,6 +60,11 @@ def add(verbs: Any, asking: Parser) -> None:
 
 def look(asked: Namespace) -> None:
     """Shows the tokens' scores under each head, and the nearest training examples."""
+    from heads.pipeline.look.nearest import MOST
+
+    if not 0 <= asked.nearest <= MOST:
+        what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {asked.nearest}."
+        raise DataError(what, "Change it.")
     text, inside = _question(asked)
     found = inside.attribute(text, asked.pair, label=asked.label)
     near = inside.nearest(text, asked.pair, most=asked.nearest) if asked.nearest else ()

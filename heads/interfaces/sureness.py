@@ -53,7 +53,7 @@ def useful(points: Sequence[Coverage]) -> Coverage | None:
 def abstained_says(points: Sequence[Coverage], kind: Kind) -> str:
     """What a head gains where it may leave open what it is not sure of, in a sentence."""
     whole, found = points[0], useful(points)
-    things = "texts" if kind == "one" else "labels of texts"
+    things = "texts" if kind == "one" else "yes-or-no questions"
     if whole.accuracy == 1:
         return f"It answers all {things} right, so abstaining has nothing to gain."
     if found is None:

@@ -144,7 +144,7 @@ def _scored(head: TrainedHead) -> list[str]:
     always = "the same number" if head.squash == "none" else "the commonest answer"
     return [
         f"{own} ({says}; 95 % interval {low} to {high}), "
-        f"on {scores.rows:,} rows of the same data that it was not trained on.",
+        f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.",
         f"Chance level, always giving {always}: {chance}.",
     ]
 
@@ -174,8 +174,8 @@ def _limits(classifier: Classifier) -> Iterator[str]:
         of = "the logarithms of its sigmoids" if head.squash == "votes" else "its logits"
         but = "the probabilities above are for logits as they are" if head.thresholds else ""
         yield (
-            f"It is as sure as it is right if {of} are divided by {head.temperature:.3g}, "
-            f"found on rows set aside in training; {but or 'that changes no answer'}."
+            f"Its probabilities fitted rows set aside in training best with {of} divided by "
+            f"{head.temperature:.3g} (temperature scaling); {but or 'that changes no answer'}."
         )
     divided = head.chosen.get(CALIBRATED)
     if isinstance(divided, float):

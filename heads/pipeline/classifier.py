@@ -89,8 +89,8 @@ class Classifier:
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] = (), *, abstain_below: float = 0.0
-    ) -> list[tuple[str, ...]]:
-        """The classes that it decides for, one or several a text; none where it gives a number.
+    ) -> list[tuple[str, ...]] | list[tuple[float, ...]]:
+        """The classes that it decides for, one or several a text; or the number that it gives.
 
         Args:
             abstain_below: Where one class applies: no answer where it is less sure than that, its
@@ -101,7 +101,7 @@ class Classifier:
         """
         logits = self.logits(texts, pairs)
         if self.head.squash == "none":
-            return [()] * len(logits)
+            return [tuple(row) for row in logits.tolist()]
         chosen = answers(logits, self.head.squash, self.head.thresholds)
         if abstain_below:
             chosen &= (self._sureness(logits) >= abstain_below)[:, None]

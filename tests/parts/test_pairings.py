@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from golden import FILE, answer_of_pairing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
@@ -83,7 +83,6 @@ def test_is_as_wide_as_declared(part: Part, rows: int, width: int) -> None:
 numbers = st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3)
 
 
-@settings(deadline=None)
 @given(u=numbers, v=numbers)
 def test_is_what_its_formula_says(u: list[float], v: list[float]) -> None:
     for part in PAIRINGS:

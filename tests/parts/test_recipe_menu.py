@@ -5,7 +5,7 @@ import string
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from heads.parts.menu import head, layers, menu, parts, pooling, resolve
 from heads.parts.registry import Head, Pooling, Shelf
 from heads.recipe import Recipe
 
-unhurried = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=200)
 
 WORD = string.ascii_letters + string.digits + "_"
 LEARNED_LAYERS = [name for name in layers if layers[name].learned]

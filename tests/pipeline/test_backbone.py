@@ -308,7 +308,7 @@ def test_a_real_decoder_is_read(shared: Path) -> None:
     assert not torch.allclose(states.hidden[-1][0, 1], states.hidden[-1][1, 1])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(min_value=1, max_value=36), min_size=1, max_size=70),
     most=st.sampled_from([1, 3, 32, TOKENS_A_BATCH]),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
@@ -29,7 +29,6 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 # The gate
 
 
-@settings(deadline=None)
 @given(text=ANY_TEXT, most=st.integers(min_value=1, max_value=40))
 @example(text="\ud800\udc00 a \x00\x1b[31m", most=20)
 @example(text="  \x07 ", most=5)
@@ -52,7 +51,6 @@ def test_the_gate_lets_clean_texts_in_and_no_others(text: str, most: int) -> Non
     assert gate(clean, LIMITS) == clean
 
 
-@settings(deadline=None)
 @given(text=st.text(st.characters(categories=["L", "N", "P", "Z"]), max_size=60))
 def test_the_gate_takes_nothing_away_from_an_ordinary_text(text: str) -> None:
     whole = unicodedata.normalize("NFC", text).strip()
@@ -279,7 +277,6 @@ LABELS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=200).filter(
 SHARES = st.floats(min_value=0.05, max_value=0.9)
 
 
-@settings(deadline=None)
 @given(labels=LABELS, share=SHARES, seed=st.integers(min_value=0, max_value=2**31))
 def test_a_split_is_whole_disjoint_stratified_and_repeatable(
     labels: list[str], share: float, seed: int
@@ -296,7 +293,6 @@ def test_a_split_is_whole_disjoint_stratified_and_repeatable(
     assert split(corpus, share, seed) == (rows, held)
 
 
-@settings(deadline=None)
 @given(numbers=st.lists(st.floats(-5, 5), min_size=40, max_size=120), seed=st.integers(0, 99))
 def test_small_and_large_numbers_are_held_out_alike(numbers: list[float], seed: int) -> None:
     corpus = numbered("n", [f"text {row}" for row in range(len(numbers))], numbers)

@@ -70,7 +70,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 # True of what is built
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
@@ -105,7 +105,7 @@ def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, cl
     assert set(origins(found).values()) <= set(ORIGINS)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(recipe=st.sampled_from(MENU))
 def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT, pair="a dog")
@@ -116,7 +116,7 @@ def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: R
     assert all(share >= 0 for _, share in found.reads)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(recipe=st.sampled_from(MENU + OTHER))
 def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT)
@@ -133,7 +133,7 @@ def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recip
     assert all(found.formula)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(recipe=st.sampled_from(MENU))
 def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, lacking, classes=3)
@@ -383,7 +383,7 @@ def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
     assert "is chance" not in differences.difference("cls+logistic", "cls+logistic?C=0.1", small)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(one=st.sampled_from(MENU + OTHER), other=st.sampled_from(MENU + OTHER))
 def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
     said = differences.difference(one, other, small)

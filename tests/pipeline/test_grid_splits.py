@@ -55,7 +55,7 @@ def plain(found: Splits) -> list[list[int]]:
 
 
 @given(corpora(), contests)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_text_is_on_two_sides_and_nothing_is_lost(corpus, contest):
     targets, groups = corpus
     found = split(targets, groups, (), contest)
@@ -79,7 +79,7 @@ def test_no_text_is_on_two_sides_and_nothing_is_lost(corpus, contest):
 
 
 @given(corpora(), contests)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_class_is_learned_and_scored_where_it_has_the_texts(corpus, contest):
     targets, groups = corpus
     found = split(targets, groups, (), contest)
@@ -95,7 +95,7 @@ def test_every_class_is_learned_and_scored_where_it_has_the_texts(corpus, contes
 
 
 @given(corpora(), contests)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sizes_are_near_their_shares_class_by_class(corpus, contest):
     targets, groups = corpus
     largest = max(Counter(groups.tolist()).values())
@@ -198,7 +198,7 @@ def test_a_text_that_chooses_the_settings_is_scored_in_no_other_row_either():
 
 
 @given(corpora(), st.integers(2, 30), st.integers(1, 4), st.integers(0, 20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_so_many_different_texts_of_every_class_are_drawn(corpus, count, seeds, seed):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))

@@ -170,7 +170,7 @@ def rewrite(path: Path, **values: Any) -> None:
     save_file(load_file(path), path, metadata={checkpoint.KEY: json.dumps(facts)})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(share=st.floats(min_value=0, max_value=1, exclude_max=True))
 def test_a_file_cut_short_is_refused(
     heads: dict[str, TrainedHead],

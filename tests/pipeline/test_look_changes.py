@@ -234,7 +234,7 @@ def test_a_layer_whose_sizes_do_not_fit_says_why(asked):
     hidden = next(one for one in found if one.layer == "hidden")
     assert hidden.after is None
     assert hidden.says.startswith("hidden of mean+mlp maps 32 numbers to 256, and what comes")
-    with pytest.raises(RecipeError, match="what comes after it needs 3"):
+    with pytest.raises(RecipeError, match=r"out_proj of cls\+roberta gives the logits"):
         ablated(asked.classifiers[0], "out_proj")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 from torch import Tensor
@@ -128,7 +128,6 @@ def test_huge_logits_are_no_harm():
 
 
 @given(right=st.integers(0, 60), rows=st.integers(1, 60))
-@settings(deadline=None)
 def test_one_seed_of_distinct_texts_has_wilsons_interval(right, rows):
     right = min(right, rows)
     outcome = answering("x", [row < right for row in range(rows)])

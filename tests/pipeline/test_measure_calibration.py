@@ -36,7 +36,7 @@ def best_f1(logits: Tensor, targets: Tensor) -> float:
 
 
 @given(rows=st.integers(1, 40), seed=st.integers(0, 100))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_no_common_threshold_has_a_better_micro_f1(rows, seed):
     logits, targets = drawn(rows, seed, 3)
     found = f1(logits > common_threshold(logits, targets), targets)
@@ -71,7 +71,7 @@ def test_a_rare_label_is_drawn_to_the_common_threshold_and_one_without_rows_take
 
 
 @given(seed=st.integers(0, 100), scale=st.sampled_from([1e-3, 0.5, 100.0]))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_thresholds_follow_the_scale_of_the_logits(seed, scale):
     logits, targets = drawn(60, seed, 3)
     once, again = thresholds(logits, targets), thresholds(scale * logits.double(), targets)

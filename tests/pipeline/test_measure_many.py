@@ -115,7 +115,7 @@ def test_rows_without_labels_that_get_none_are_right_and_nothing_at_all_is_no_er
 
 
 @given(rows=st.integers(1, 30), seed=st.integers(0, 200))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_parts_of_micro_f1_are_what_each_row_would_move_it_by(rows, seed):
     targets, logits = drawn(rows, seed, 3)
     answers = logits > 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
@@ -213,7 +213,6 @@ def test_yes_and_no_weigh_alike_in_every_question() -> None:
 finite = st.floats(-1e4, 1e4, width=32)
 
 
-@settings(deadline=None)
 @given(st.lists(finite, min_size=1, max_size=20), st.booleans())
 def test_numbers_come_back_from_their_span(values: list[float], centred: bool) -> None:
     numbers = torch.tensor(values)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from heads.errors import DataError
@@ -17,7 +17,7 @@ from heads.pipeline.table.kinds import find_separator
 from heads.settings import Limits
 
 LIMITS = Limits()
-QUICK = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=100)
 NAMES = ("angry", "calm", "glad", "sad", "tired")
 
 
@@ -129,7 +129,7 @@ def test_a_sign_that_no_cell_holds_leaves_one_label_a_row(folder) -> None:
     columns = Columns(text="text", label="label", separator=";")
     data = read(labelled(folder, ["x", "y"] * 6), LIMITS, columns)
     assert data.corpus.kind == "one"
-    assert "No label holds ';'" in next(one.says for one in data.findings)
+    assert "No cell holds ';'" in next(one.says for one in data.findings)
 
 
 def test_warnings_are_of_each_label_where_there_are_several(folder) -> None:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heads.errors import HeadsError
@@ -16,7 +16,7 @@ from heads.pipeline.table import Columns, Data, data_of, guard_cell, open_table,
 from heads.settings import Limits
 
 LIMITS = Limits()
-QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=150)
 # All letters but those that no file can hold, and zero, which is counted as a control character.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 PLAIN = st.text("ab ,;|\t\"'\n\r\\éß€#=", max_size=12)
@@ -148,7 +148,6 @@ def test_json_comes_back_as_it_is_written(folder, rows, whole) -> None:
     assert list(table.lines) == [at * 4 + 2 if whole else at + 1 for at in range(len(rows))]
 
 
-@settings(deadline=None)
 @given(cell=st.text("'=+-@\t\r\n＝＋－＠a", max_size=6) | st.text())
 def test_a_guarded_cell_comes_back(cell: str) -> None:
     guarded = guard_cell(cell)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
@@ -469,7 +469,6 @@ def test_the_interval_has_the_published_values(
     assert wilson(right / rows_, rows_) == pytest.approx((low, high), abs=5e-5)
 
 
-@settings(deadline=None)
 @given(rows=st.integers(min_value=1, max_value=10_000), data=st.data())
 def test_the_interval_holds_the_share_and_stays_between_0_and_1(
     rows: int, data: st.DataObject
@@ -499,7 +498,6 @@ def test_several_labels_are_scored_by_all_of_them() -> None:
     assert answers(found, "sigmoid").tolist()[2] == [False, False]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.floats(min_value=-50, max_value=50), min_size=3, max_size=3),

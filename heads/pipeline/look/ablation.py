@@ -19,8 +19,6 @@ from heads.pipeline.look.saying import Said, said
 from heads.pipeline.metrics import answers
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 
-KINDS = ("dense", "activation", "norm", "dropout", "scale")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
@@ -107,25 +105,28 @@ def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
         RecipeError: It has no such layer.
     """
     chain = classifier.head.module.head
-    known = dict(leaves(chain))
+    known, last = dict(leaves(chain)), last_linear(chain)
+    acting = {
+        name: layer
+        for name, layer in known.items()
+        if not acts_in_training_only(layer) and not is_idle(layer) and name != last
+    }
     if not without:
-        last = last_linear(chain)
-        return tuple(
-            name
-            for name, layer in known.items()
-            if not acts_in_training_only(layer) and not is_idle(layer) and name != last
-        )
+        return tuple(acting)
     if without in known:
         return (without,)
-    last = last_linear(chain)
+    before = {name: layer for name, layer in known.items() if name != last}
     found = [
         name
-        for name, layer in known.items()
-        if without in (name.rpartition(".")[2], kind_of(layer)) and (name != last)
+        for name, layer in before.items()
+        if without in (name.rpartition(".")[2], kind_of(layer))
     ]
     if not found:
         what = f"{classifier.recipe} has no layer '{without[:60]}' before its last one."
-        raise RecipeError(what, did_you_mean(without, dict.fromkeys([*known, *KINDS])))
+        if not acting:
+            raise RecipeError(what, "It has only the one that gives the logits.")
+        names = dict.fromkeys([*acting, *map(kind_of, acting.values())])
+        raise RecipeError(what, did_you_mean(without, names))
     return tuple(found)
 
 
@@ -169,6 +170,8 @@ def _without(chain: nn.Module, layer: str) -> nn.Sequential:
 
 def _misfit(classifier: Classifier, layer: str, taken: nn.Module) -> str:
     name = f"{layer} of {classifier.recipe}"
+    if layer == last_linear(classifier.head.module.head):
+        return f"{name} gives the logits: without it there is no answer."
     if isinstance(taken, nn.Linear):
         sizes = f"{taken.in_features:,} numbers to {taken.out_features:,}"
         return f"{name} maps {sizes}, and what comes after it needs {taken.out_features:,}."

@@ -132,7 +132,7 @@ def ablating(
     """What each head says without a layer: progress while rows are read, then that.
 
     Raises:
-        RecipeError: No head has such a layer.
+        RecipeError: No head has such a layer, or none can do without it.
     """
     texts = _gated(text, pair)
     found: list[Ablation] = []
@@ -146,6 +146,8 @@ def ablating(
         found += yield from _taken_out(heads, classifier, names, texts)
     if not found and refused:
         raise refused[0]
+    if without and all(one.after is None for one in found):
+        raise RecipeError(found[0].why_not, "Take another layer out.")
     return tuple(found)
 
 

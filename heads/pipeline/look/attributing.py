@@ -134,6 +134,7 @@ def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribu
         blank=ground.entries[0].blank,
         tokens=_tokens(ground.entries, torch.cat(times_input) if times_input else None, reads),
         why_not="" if pulled else _refusal(classifier),
+        unread=sum(one.encoded.whole_length - len(one.encoded) for one in ground.entries),
     )
     if pulled is None or ground.is_blank:
         return attribution, None

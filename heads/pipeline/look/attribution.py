@@ -45,6 +45,7 @@ class Attribution:
         steps: The nodes on the path that this took.
         seconds: The time that it took; what heads share is divided between them.
         why_not: Why there are no scores, in a sentence; empty where there are.
+        unread: How many tokens the base model left out, since it reads no more.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Attribution:
     steps: int = 0
     seconds: float = 0.0
     why_not: str = ""
+    unread: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -80,7 +82,11 @@ class Attribution:
         of = "of it" if self.measured_on == "change" else "of the logits' span, as it is small"
         enough = "" if self.is_complete else ": not closely, so trust no more than their order"
         steps = f"{self.steps} steps, {self.seconds:.2f} s"
-        return f"{told} but for {error} {of}{enough} ({steps})."
+        says = f"{told} but for {error} {of}{enough} ({steps})."
+        if not self.unread:
+            return says
+        last = "token was" if self.unread == 1 else f"{self.unread:,} tokens were"
+        return f"{says} The last {last} not read: the base model takes no more."
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""

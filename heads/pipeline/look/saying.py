@@ -26,8 +26,8 @@ SIGMOID = (
     "classes may apply, or several. It answers: does this class apply, yes or no?"
 )
 TEMPERATURE = (
-    "Every logit is divided by the temperature before the softmax. Above 1 the head becomes less "
-    "sure, below 1 more sure; which class is largest, and so the answer, never changes."
+    "Every logit is divided by the temperature before it becomes a probability. Above 1 the head "
+    "becomes less sure, below 1 more sure; the order of the classes, and so the answer, stays."
 )
 
 

@@ -95,13 +95,11 @@ def _better(winner: Difference, comparisons: Comparisons) -> str:
 def _baselines(
     measures: Mapping[str, Measures], comparisons: Comparisons, commonest: str
 ) -> list[str]:
-    """Says it where the best head does not beat a baseline; the stronger one is enough."""
+    """Says it where neither the best head nor the reference beats a baseline; the stronger one."""
     to_best = {d.name: d for d in comparisons.to_best}
-    unbeaten = [
-        to_best[name]
-        for name in BASELINES
-        if name in to_best and not (to_best[name].differs and to_best[name].difference < 0)
-    ]
+    compared = (*comparisons.to_best, *comparisons.to_reference)
+    beaten = {d.name for d in compared if d.differs and d.difference < 0}
+    unbeaten = [to_best[name] for name in BASELINES if name in to_best and name not in beaten]
     if not unbeaten:
         return []
     strongest = max(unbeaten, key=lambda d: d.difference)

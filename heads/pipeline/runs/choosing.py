@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from heads.errors import DataError, RecipeError
+from heads.errors import DataError, RecipeError, did_you_mean
 from heads.parts.menu import loss, pairing, resolve
 from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
 from heads.pipeline.backbone import Backbone
@@ -51,8 +51,8 @@ def entering(recipe: Recipe | str, way: str) -> Recipe:
         RecipeError: There is no such way in.
     """
     order, name = resolve(recipe), USUAL if way == SIAMESE else way
-    if name != JOINT:
-        pairing[name]  # says what there is, where there is none of that name
+    if name != JOINT and name not in pairing:
+        raise _unknown(name, [JOINT, SIAMESE, *pairing])
     if PAIR in dict(order.recipe.options) or order.needs_states:
         return order.recipe
     return _with(order.recipe, name, order.loss)
@@ -65,9 +65,16 @@ def _ways(pairs: Sequence[str]) -> list[str]:
             found += pairing
         elif way == SIAMESE:
             found.append(USUAL)
-        elif way == JOINT or pairing[way]:
+        elif way == JOINT or way in pairing:
             found.append(way)
+        else:
+            raise _unknown(way, [JOINT, SIAMESE, FEATURES, *pairing])
     return list(dict.fromkeys(found))
+
+
+def _unknown(way: str, known: Sequence[str]) -> RecipeError:
+    what = f"There is no pairing called '{way[:80]}'."
+    return RecipeError(what, did_you_mean(way, known))
 
 
 def _each(recipe: Recipe, ways: Sequence[str], losses: Sequence[str]) -> Iterator[Recipe]:

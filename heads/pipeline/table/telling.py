@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heads.pipeline.corpus import Corpus
+from heads.pipeline.table.kinds import find_separator
 from heads.pipeline.table.rows import Rows
 from heads.pipeline.table.sheet import Columns, Finding, count, finding, short
 
@@ -28,9 +29,11 @@ def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool
     found = []
     if guessed and corpus.kind != "one":
         found.append(_guessed(rows, corpus, columns))
-    if columns.separator and corpus.kind == "one":
-        says = f"No label holds '{columns.separator}', so each row has one label."
-        found.append(finding("separator", says))
+    if columns.separator and all(len(labels) < 2 for labels in rows.sets):
+        says = f"No cell holds '{columns.separator}', so no row has several labels."
+        other = find_separator(label for labels in rows.sets for label in labels)
+        hint = f" '{other}' seems to stand between them." if other else ""
+        found.append(finding("separator", says + hint))
     never = [name for name in columns.labels if name not in corpus.classes]
     if never:
         says = f"No row has {_some(never)}: left out, since nothing can be learned of it."
