@@ -92,6 +92,7 @@ class TrainedHead:
             found on development rows; its own logits are not.
         thresholds: For each class the logit from which it is answered, where several may apply;
             0 where there are none.
+        paired: Whether it learned from two texts a row, and so needs two.
     """
 
     recipe: Recipe
@@ -108,6 +109,7 @@ class TrainedHead:
     chosen: Mapping[str, Value] = field(default_factory=dict)
     temperature: float = 1.0
     thresholds: tuple[float, ...] = ()
+    paired: bool = False
 
     @property
     def squash(self) -> Squash:
@@ -117,6 +119,11 @@ class TrainedHead:
         if self.numbers:
             return "none"
         return "votes" if self.module.reader.order.loss == "ovr" else "softmax"
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether it can be asked about two texts only."""
+        return self.paired or self.module.is_siamese
 
     @property
     def is_own(self) -> bool:

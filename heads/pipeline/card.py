@@ -168,6 +168,8 @@ def _limits(classifier: Classifier) -> Iterator[str]:
     yield f"The first {backbone.tokens:,} tokens of a text are read, and none after them."
     if head.module.is_siamese:
         yield "It compares two texts, each of which is read by itself: it needs both."
+    elif head.paired:
+        yield "It learned from two texts a row, read as one sequence: it needs both."
     if head.squash == "votes":
         yield "Each class is a yes-or-no question; its probability is the share of the sum of all."
     if head.temperature != 1:

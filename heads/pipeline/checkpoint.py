@@ -42,6 +42,7 @@ def save(head: TrainedHead, path: Path) -> None:
         "numbers": head.numbers,
         "temperature": head.temperature,
         "thresholds": head.thresholds,
+        "paired": head.paired,
     }
     tensors = {name: tensor.contiguous() for name, tensor in head.module.state_dict().items()}
     save_file(tensors, path, metadata={KEY: json.dumps(facts)})
@@ -81,6 +82,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             numbers=bool(facts.get("numbers")),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
+            paired=bool(facts.get("paired")),
             module=module.eval().requires_grad_(False),
         )
     except CheckpointError:

@@ -14,7 +14,7 @@ from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.metrics import answers, competing, probabilities
-from heads.pipeline.seen import check_pairs
+from heads.pipeline.seen import check_second
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 
@@ -50,7 +50,7 @@ class Classifier:
             pairs: As many second texts, or none.
 
         Raises:
-            DataError: A text is empty, or there are not as many second texts.
+            DataError: A text is empty, or there are not as many second texts as it needs.
         """
         limits = limits_here()
         if isinstance(texts, str):
@@ -62,9 +62,9 @@ class Classifier:
             return torch.zeros(0, len(self.classes))
         texts = [gate(text, limits, "text") for text in texts]
         pairs = [gate(text, limits, "second text") for text in pairs]
+        check_second(self.head, pairs)
         module = self.head.module
         if module.is_siamese:
-            check_pairs(module.reader.order, pairs)
             return module.head(module.reader.order.joined(self._read(texts), self._read(pairs)))
         encoded = self.backbone.encode(texts, pairs)
         logits = torch.zeros(len(encoded), len(self.classes))

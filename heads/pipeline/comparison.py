@@ -10,6 +10,8 @@ from typing import Any
 from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
+from heads.pipeline.assembly import TrainedHead
+from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
@@ -17,7 +19,7 @@ from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
-from heads.pipeline.seen import seen
+from heads.pipeline.seen import check_second, seen
 from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
@@ -166,7 +168,7 @@ def comparing(
     heads = [next(remaining) if isinstance(recipe, Recipe) else own for recipe in chosen]
     heads = [head for head in heads if head is not None]
     second = [pair] if pair else []
-    predictions = predict(seen(backbone, [text], second, [head.module for head in heads]), heads)
+    predictions = _asked(backbone, text, second, heads)
     notes += token_notes(backbone.encode([text], second)[0]) + recipe_notes(heads, backbone)
     notes += joint_notes(heads) if (pairs or JOINT) != JOINT else []
     yield Compared(
@@ -182,6 +184,14 @@ def comparing(
             notes=tuple(notes),
         )
     )
+
+
+def _asked(
+    backbone: Backbone, text: str, second: Sequence[str], heads: Sequence[TrainedHead]
+) -> list[Prediction]:
+    for head in heads:
+        check_second(head, second)
+    return predict(seen(backbone, [text], second, [head.module for head in heads]), heads)
 
 
 def _check_texts(*named: tuple[str, object]) -> None:

@@ -102,6 +102,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             numbers=bool(facts.get("numbers")),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
+            paired=bool(facts.get("paired")),
         )
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."

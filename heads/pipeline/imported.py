@@ -128,4 +128,5 @@ def own_head(backbone: Backbone) -> TrainedHead:
         numbers=native.numbers,
         temperature=marks.temperature,
         thresholds=marks.thresholds if native.many and not votes else (),
+        paired=marks.paired,
     )

@@ -3,7 +3,8 @@
 ::
 
     "thresholds": {"joy": 0.31, …}                     the probability from which a label is given
-    "head_to_head": {"loss": "ovr", "temperature": 1.3}  how its logits are to be taken
+    "head_to_head": {"loss": "ovr", "temperature": 1.3, "texts": 2}
+                            how its logits are to be taken, and that it needs two texts
 
 Configs are foreign: what is not plainly one of these is passed over.
 """
@@ -21,7 +22,7 @@ from heads.parts.order import LOSS
 from heads.recipe import Recipe
 
 THRESHOLDS, OWN = "thresholds", "head_to_head"
-OVR, TEMPERATURE = "ovr", "temperature"
+OVR, TEMPERATURE, TEXTS = "ovr", "temperature", "texts"
 SURE = math.nextafter(1.0, 0.0)  # the last number before certainty, which has no logit
 
 
@@ -33,11 +34,13 @@ class Marks:
         votes: Whether its yes-or-no questions are put to a vote: one-versus-rest.
         temperature: What its logits are to be divided by so that it is as sure as it is right.
         thresholds: For each class the logit from which it is answered; empty if there are none.
+        paired: Whether it learned from two texts a row.
     """
 
     votes: bool = False
     temperature: float = 1.0
     thresholds: tuple[float, ...] = ()
+    paired: bool = False
 
 
 def mark(config: Any, classes: Sequence[str], marks: Marks) -> None:
@@ -46,6 +49,7 @@ def mark(config: Any, classes: Sequence[str], marks: Marks) -> None:
         config.__dict__.pop(name, None)
     own: dict[str, Any] = {LOSS: OVR} if marks.votes else {}
     own |= {TEMPERATURE: marks.temperature} if marks.temperature != 1 else {}
+    own |= {TEXTS: 2} if marks.paired else {}
     if own:
         setattr(config, OWN, own)
     if marks.thresholds:
@@ -61,6 +65,7 @@ def marks_of(config: Any) -> Marks:
         votes=given.get(LOSS) == OVR,
         temperature=temperature if _is_number(temperature) and temperature > 0 else 1.0,
         thresholds=_logits(getattr(config, THRESHOLDS, None), config.id2label),
+        paired=given.get(TEXTS) == 2,
     )
 
 

@@ -33,7 +33,11 @@ NATIVE_USE = """\
 from transformers import pipeline
 
 classify = pipeline("text-classification", {folder}, top_k=None)
-print(classify("Not bad at all.", truncation=True))"""
+print(classify({text}, truncation=True))"""
+ONE_OR_TWO = (
+    '"Not bad at all."',
+    '{"text": "The bridge is closed.", "text_pair": "The bridge is shut."}',
+)
 
 
 def write_native(
@@ -61,7 +65,8 @@ def write_native(
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     notes = _notes(classifier, native)
-    use = NATIVE_USE.format(folder=json.dumps(name))
+    text = ONE_OR_TWO[classifier.head.paired]
+    use = NATIVE_USE.format(folder=json.dumps(name), text=text)
     (path / "README.md").write_text(model_card(classifier, use, notes), "utf-8")
     return type(model).__name__, _verified(classifier, native, path), tuple(notes)
 
@@ -87,7 +92,12 @@ def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
     if not (head.many and head.numbers):  # one output under a sigmoid has no such name
         config.problem_type = PROBLEMS[head.squash]
     votes = head.squash == "votes"
-    marks = Marks(votes=votes, temperature=head.temperature, thresholds=head.thresholds)
+    marks = Marks(
+        votes=votes,
+        temperature=head.temperature,
+        thresholds=head.thresholds,
+        paired=head.paired,
+    )
     mark(config, classifier.classes, marks)
     for inner in {id(found): found for found in (config, config.get_text_config())}.values():
         inner.pad_token_id = tokenizer.pad_token_id  # by it the class finds a text's last token

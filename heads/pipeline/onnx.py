@@ -33,6 +33,8 @@ ANSWERS: Mapping[Squash, tuple[str, ...]] = {
 }
 INSTEAD = "Write the self-contained folder instead."
 USAGE = """\
+import json
+
 import onnxruntime
 from transformers import AutoTokenizer
 
@@ -40,7 +42,19 @@ tokenizer = AutoTokenizer.from_pretrained({tokenizer}, split_special_tokens=True
 session = onnxruntime.InferenceSession({file})
 {given}
 [logits] = session.run(["logits"], given)  # (texts, {classes})
+{answer}
 """
+CLASSES = """\
+facts = session.get_modelmeta().custom_metadata_map
+classes = json.loads(facts["classes"])
+"""
+ANSWER = CLASSES + "print([classes[number] for number in logits.argmax(axis=1)])"
+CHOSEN = (
+    CLASSES
+    + """\
+bars = json.loads(facts["thresholds"]) or 0
+print([[name for name, yes in zip(classes, row > bars) if yes] for row in logits])"""
+)
 GIVEN = """\
 tokens = tokenizer(
     {texts},
@@ -131,10 +145,12 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
     filled = backbone.tokenizer.pad_token_id is not None and not backbone.reads_padding
     if filled:
         given += ["padding=True", 'padding_side="right"']
-    apart = classifier.head.module.is_siamese
+    head, apart = classifier.head, classifier.head.module.is_siamese
+    texts = '["a text", "another, longer text"]' if filled else '["one text at a time"]'
+    pairs = '["a second text", "one more"]' if filled else '["and its second"]'
     page = (GIVEN_APART if apart else GIVEN).format(
-        texts='["a text", "another, longer text"]' if filled else '["one text at a time"]',
-        pairs='["a second text", "one more"]' if filled else '["and its second"]',
+        texts=f"{texts},\n    {pairs}" if head.paired and not apart else texts,
+        pairs=pairs,
         suffix=SUFFIXES[1],
         arguments=(",\n        " if apart else ",\n    ").join(given),
     )
@@ -143,6 +159,7 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
         file=json.dumps(file),
         given=page,
         classes=len(classifier.classes),
+        answer={"sigmoid": CHOSEN, "none": "print(logits)"}.get(head.squash, ANSWER),
     )
 
 

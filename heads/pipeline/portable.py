@@ -100,7 +100,7 @@ def _write(classifier: Classifier, folder: Path, page: str, why: str) -> None:
     tensors = classifier.head.module.state_dict()
     save_file({n: t.clone().contiguous() for n, t in tensors.items()}, folder / "head.safetensors")
     facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2)
-    use = USAGE.format(texts=TEXTS_OR_PAIRS[classifier.head.module.is_siamese])
+    use = USAGE.format(texts=TEXTS_OR_PAIRS[classifier.head.needs_pairs])
     notes = [why, "Its `load.py` holds the source of what is read and of the head, to be read."]
     texts = {
         "head.json": facts + "\n",
@@ -151,6 +151,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "numbers": head.numbers,
         "temperature": head.temperature,
         "thresholds": head.thresholds,
+        "paired": head.paired,
         "versions": versions(),
     }
 

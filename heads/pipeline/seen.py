@@ -7,7 +7,7 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.parts.order import Order
-from heads.pipeline.assembly import Assembly
+from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.states import States
 
@@ -57,3 +57,15 @@ def check_pairs(order: Order, pairs: Sequence[str]) -> None:
     if order.pair and not pairs:
         what = f"{order.recipe} compares two texts, and there is one."
         raise DataError(what, f"Give a second text, or take pair={order.pair} away.")
+
+
+def check_second(head: TrainedHead, pairs: Sequence[str]) -> None:
+    """Refuses one text where a head needs two.
+
+    Raises:
+        DataError: There are no second texts.
+    """
+    check_pairs(head.module.reader.order, pairs)
+    if head.paired and not pairs:
+        what = f"{head.recipe} was trained on two texts, and there is one."
+        raise DataError(what, "Give a second text.")

@@ -128,6 +128,7 @@ def _scored(
         training=training,
         module=module,
         numbers=corpus.kind == "number",
+        paired=bool(corpus.pairs),
     )
     if head.numbers:
         return replace(head, scores=fit_of_numbers(logits[:, 0], goals[:, 0]))

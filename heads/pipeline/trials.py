@@ -36,7 +36,7 @@ def tried(
         CheckpointError: The export fails, or differs by more.
     """
     count, largest = 0, 0.0
-    for texts, pairs in _batches(padded, apart=classifier.head.module.is_siamese):
+    for texts, pairs in _batches(padded, paired=classifier.head.needs_pairs):
         try:
             ours = classifier.logits(texts, pairs)
         except ModelError:
@@ -68,18 +68,18 @@ def _read(classifier: Classifier, theirs: Reads, batch: Batch) -> Tensor:
         raise CheckpointError(what, "It was not kept.") from error
 
 
-def _batches(padded: bool, *, apart: bool) -> Iterator[Batch]:
+def _batches(padded: bool, *, paired: bool) -> Iterator[Batch]:
     """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs.
 
     Args:
-        apart: Whether two texts are read each by itself, so that there are always pairs.
+        paired: Whether there are always two texts.
     """
     for text, pair in zip(TEXTS, PAIRS, strict=True):
-        yield [text], [pair] * apart
+        yield [text], [pair] * paired
         yield [text] * 3, [pair] * 3
     if padded:
-        yield TEXTS[:2], PAIRS[:2] * apart
-        yield TEXTS, PAIRS * apart
+        yield TEXTS[:2], PAIRS[:2] * paired
+        yield TEXTS, PAIRS * paired
         yield TEXTS * 2, PAIRS * 2
 
 

@@ -215,7 +215,7 @@ def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> No
     shares = torch.tensor(middle).sigmoid().tolist()
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert f"| a | {shares[0]:.3f} |" in card
-    assert "if its logits are divided by 1.75" in card
+    assert "with its logits divided by 1.75" in card
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert back.head.thresholds == pytest.approx(middle, abs=1e-12)
     assert back.head.temperature == 1.75
@@ -259,6 +259,30 @@ def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> 
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert 'classify(["a text"], ["a second text"])' in card
     assert "then h = [u; v; |u − v|]" in card
+
+
+@pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
+def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
+    tmp_path: Path, small: Backbone, recipe: str
+) -> None:
+    labels = ("same", "other") * 8
+    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    ours = trained(recipe, small, pairs)
+    found = export(ours, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    shown = '"text_pair": "The bridge is shut."' if found.native else '["a second text"]'
+    assert shown in card
+    assert "it needs both" in card
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert torch.allclose(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
+    for one in (ours, back):
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            one.predict(TEXTS)
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            heads.Look(recipes=[one]).attribute("the cat sat")
+    if found.native:
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
 
 
 def test_a_fresh_process_without_us_answers_the_same(

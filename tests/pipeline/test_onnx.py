@@ -103,6 +103,37 @@ def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
     assert (torch.from_numpy(made["logits"]) - ours).abs().max() <= 1e-5
 
 
+def test_the_usage_of_a_joint_head_gives_two_texts_and_names_classes(
+    small, tmp_path, monkeypatch, capsys
+):
+    labels = [("x", "y")[row % 2] for row in range(36)]
+    classifier = trained("mean+linear", build("pairs", TEXTS * 4, labels, SECOND * 4), small)
+    report = write_onnx(classifier, tmp_path / "mine.onnx")
+    monkeypatch.chdir(tmp_path)
+    made: dict[str, Any] = {}
+    exec(report.usage, made)
+    both = ["a text", "another, longer text"], ["a second text", "one more"]
+    assert (torch.from_numpy(made["logits"]) - classifier.logits(*both)).abs().max() <= 1e-5
+    named = [name for (name,) in classifier.predict(*both)]
+    assert capsys.readouterr().out.splitlines()[-1] == str(named)
+
+
+def test_the_usage_of_several_labels_gives_each_above_its_own_threshold(
+    small, tmp_path, monkeypatch, capsys
+):
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(36)]
+    own = trained("mean+linear", build("many", TEXTS * 4, labels), small).head
+    asked = ["a text", "another, longer text"]
+    bars = Classifier(backbone=small, head=own).logits(asked)[0] - 0.01
+    tuned = Classifier(backbone=small, head=replace(own, thresholds=tuple(bars.tolist())))
+    report = write_onnx(tuned, tmp_path / "mine.onnx")
+    monkeypatch.chdir(tmp_path)
+    exec(report.usage, {})
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == str([list(names) for names in tuned.predict(asked)])
+    assert told.startswith("[['a', 'b'], ")
+
+
 def test_the_metadata_say_how_logits_are_taken(small, tmp_path):
     import onnxruntime
 

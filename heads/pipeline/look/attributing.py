@@ -18,6 +18,7 @@ from heads.pipeline.look.attribution import Attribution, Token
 from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
 from heads.pipeline.look.path import Aim, integrated, pull
 from heads.pipeline.metrics import answers
+from heads.pipeline.seen import check_second
 from heads.pipeline.states import Encoded, States
 from heads.settings import limits as limits_here
 
@@ -218,11 +219,9 @@ def encoded(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
     """The tokens of one or two texts as a head reads them: together, or each by itself.
 
     Raises:
-        DataError: A siamese head has one text only.
+        DataError: A head that needs two texts has one only.
     """
-    if not classifier.head.module.is_siamese:
-        return classifier.backbone.encode(texts[:1], texts[1:])
-    if len(texts) < 2:
-        what = f"{classifier.recipe} compares two texts, and there is one."
-        raise DataError(what, "Give a second text, or choose another recipe.")
-    return classifier.backbone.encode(texts)
+    check_second(classifier.head, texts[1:])
+    if classifier.head.module.is_siamese:
+        return classifier.backbone.encode(texts)
+    return classifier.backbone.encode(texts[:1], texts[1:])

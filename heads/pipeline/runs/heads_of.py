@@ -69,6 +69,7 @@ def _trained(
         classes=asked.corpus.classes,
         many=asked.corpus.many,
         numbers=asked.corpus.kind == "number",
+        paired=bool(asked.corpus.pairs),
         temperature=measures.calibration.temperature if measures.calibration else 1.0,
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
