@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.web import kept_runs, leaderboard, uploads, worker
+from heads.interfaces.web import guards, kept_runs, leaderboard, train, uploads, worker
 from heads.interfaces.web.saves import as_csv
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_plan import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
@@ -149,8 +149,19 @@ def test_every_way_in_and_every_loss_multiplies_the_heads():
     plan = Plan.of("", "small", [], 3, ["joint", "features"], ["softmax", "ovr"], *DEFAULTS)
     assert plan.heads == 16 * 8 * 2
     assert (plan.pairs, plan.losses) == (("joint", "features"), ("softmax", "ovr"))
-    nothing = Plan.of("", "small", [], 3, [], [], *DEFAULTS)
-    assert (nothing.pairs, nothing.losses) == (("joint",), ("softmax",))
+
+
+@pytest.mark.parametrize(
+    ("ways", "says"),
+    [
+        (([], ["softmax"]), "Tick at least one way in."),
+        ((None, ["softmax"]), "Tick at least one way in."),
+        ((["joint"], []), "Tick at least one loss."),
+    ],
+)
+def test_nothing_ticked_is_said(ways, says):
+    with pytest.raises(HeadsError, match=says):
+        Plan.of("", "small", [], 3, *ways, *DEFAULTS)
 
 
 def test_public_mode_bounds_the_time(public):
@@ -184,7 +195,7 @@ def test_the_course_says_what_the_scores_are():
     point = {"metric": "spearman", "score": -0.25, "settings": {}}
     course.hear({"event": "trying", "recipe": "mean+linear", "epoch": 0} | point)
     assert "Spearman&#39;s correlation on development rows, solved at once" in course.curve
-    assert "-0.250" in course.curve
+    assert "−0.250" in course.curve
     course.hear({"event": "trying", "recipe": "cls+mlp", "epoch": 2} | point | {"score": 0.5})
     assert "pass by pass" in course.curve
     assert "%</b>" not in course.curve
@@ -193,6 +204,37 @@ def test_the_course_says_what_the_scores_are():
     assert "0.500" in course.heat
     assert "−0.125 – 0.750" in course.heat
     assert "Spearman&#39;s correlation of the heads that are done" in course.heat
+
+
+def test_before_the_first_head_the_course_knows_its_score():
+    assert "Micro-F1 of the heads that are done" in Course(recipes=(), metric="micro_f1").heat
+
+
+def test_a_second_start_leaves_the_view_of_the_running_one():
+    places = worker.Places(most=1)
+    with places.taken("me"), pytest.warns(UserWarning, match="You are training already"):
+        (values,) = train._watched(places, "me", [], pytest.fail)
+    assert values == train.UNCHANGED
+
+
+def test_a_question_that_is_refused_leaves_earlier_results():
+    def refused():
+        raise DataError("It does not fit.", "Change it.")
+
+    *_, values = train._watched(worker.Places(most=1), "me", [], refused)
+    status, heat, curve, start, stop, *rest = values
+    assert "It does not fit." in status
+    assert start["interactive"]
+    assert not stop["interactive"]
+    assert [heat, curve, *rest] == [train.UNCHANGED[0]] * 6
+
+
+def test_a_number_typed_beside_a_slider_reaches_its_handler():
+    import gradio as gr
+
+    slider = guards.unchecked(gr.Slider(-1, 1, value=0))
+    assert slider.preprocess(5) == 5
+    assert slider.preprocess(None) is None
 
 
 @pytest.mark.parametrize("how", ["stop", "close"])

@@ -66,6 +66,15 @@ def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]
             yield event
 
 
+def unchecked(slider: gr.Slider) -> gr.Slider:
+    """Hands on whatever is typed beside a slider, so that the handler can say what is wrong.
+
+    Gradio would answer a number out of range with the word "Error" and a traceback in the log.
+    """
+    slider.preprocess = lambda payload: payload
+    return slider
+
+
 def plain(text: str) -> str:
     """A text that a notice shows to the letter; notices would draw HTML, links and images.
 

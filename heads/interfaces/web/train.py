@@ -7,14 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from heads.errors import HeadsError
 from heads.interfaces import boards, drawings
 from heads.interfaces.web import kept_runs, train_data, train_heads, uploads
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import plain, sentence
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_plan import Plan
-from heads.interfaces.web.worker import Places, waiting, worked
-from heads.pipeline.runs.asked import Question
+from heads.interfaces.web.worker import AlreadyTraining, Places, waiting, worked
+from heads.pipeline.measure.scores import METRICS
+from heads.pipeline.runs.asked import Question, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin
@@ -24,6 +24,7 @@ from heads.settings import limits
 TRAINS: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DATA_FIELDS = train_data.FIELDS  # the first inputs; those of step 2 follow
+UNCHANGED: list[Any] = [gr.skip()] * 9  # for each of the outputs
 MOST_MINE = 30  # runs that a browser remembers
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 SAYS = (
@@ -134,11 +135,14 @@ def _begun(asked: tuple[Any, ...]) -> RunFolder:
 
 
 def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[list[Any]]:
-    """Trains a run and shows how it goes; a failure has its sentence, and results stay."""
+    """Trains a run and shows how it goes; a failure has its sentence, and results stay.
+
+    What stands there of an earlier run goes only once this one has begun.
+    """
     course, run = Course(recipes=()), None
     try:
         with places.taken(visitor) as stop:
-            yield _values(course.status, heat="", curve="", busy=True)
+            yield _values(course.status, busy=True)
             for event in waiting(places, visitor, stop):
                 course.hear(event)
                 yield _values(course.status, busy=True)
@@ -151,16 +155,18 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
             yield [*_values(course.status, busy=True)[:-2], run.id, known]
             yield from _shown(run, stop)
         yield _ended(run)
-    except HeadsError as error:
-        yield _failed(error, run)
+    except AlreadyTraining as error:  # the page goes on showing that training
+        gr.Warning(plain(sentence(error)))
+        yield UNCHANGED
     except Exception as error:
-        yield _failed(error, run)
+        yield _failed(error, run) if run else _refused(error)
 
 
 def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
-    asked = run.read("run.json")
-    course, budget = Course(recipes=asked["recipes"]), asked["contest"]["budget_seconds"]
-    yield _values(course.status, heat=course.heat, busy=True)
+    asked = load(run)
+    course = Course(recipes=asked.recipes, metric=METRICS[asked.corpus.kind])
+    budget = asked.contest.budget_seconds
+    yield _values(course.status, heat=course.heat, curve="", busy=True)
     for events in worked(run, stop, budget + PATIENCE if budget else 0.0):
         kinds = {event["event"] for event in events}
         for event in events:
@@ -186,9 +192,14 @@ def _ended(run: RunFolder) -> list[Any]:
     return _values(verdict, heat=heat, has_results=bool(board.best), can_go_on=not is_done)
 
 
-def _failed(error: Exception, run: RunFolder | None) -> list[Any]:
-    kept = run is not None and bool(list(run.path.glob("cells/*.json")))
+def _failed(error: Exception, run: RunFolder) -> list[Any]:
+    kept = bool(list(run.path.glob("cells/*.json")))
     return _values(drawings.failure(sentence(error)), has_results=kept, can_go_on=kept)
+
+
+def _refused(error: Exception) -> list[Any]:
+    """Nothing was begun, so the results of an earlier run stay."""
+    return [*_values(drawings.failure(sentence(error)))[:5], *UNCHANGED[5:]]
 
 
 def _values(

@@ -8,7 +8,7 @@ import gradio as gr
 from heads.interfaces import accounts, drawings
 from heads.interfaces.boards import duration
 from heads.interfaces.web import models
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import sentence, unchecked
 from heads.interfaces.web.train_plan import (
     FORM,
     OWN,
@@ -98,8 +98,8 @@ def build(rows: gr.State) -> Inputs:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     grid.input(lambda grid: gr.update(visible=grid == OWN), grid, own, queue=False, **quiet)
     asked = [rows, *inputs.all()]
-    changes = [grid.input, own.input, seeds.release, seeds.input, model.input, rows.change]
-    changes += [pairs.input, losses.input]
+    changes = [grid.input, own.input, model.input, rows.change, pairs.input, losses.input]
+    changes += [seeds.change, *(control.change for control in form)]
     gr.on(changes, _planned, asked, says, trigger_mode="always_last", **quiet)
     return inputs
 
@@ -169,16 +169,16 @@ def _field(name: str) -> Any:
 def _slider(name: str, title: str) -> gr.Slider:
     field = Contest.__dataclass_fields__[name]
     low, high = field.metadata["low"], field.metadata["high"]
-    whole = isinstance(field.default, int)
-    return gr.Slider(
+    slider = gr.Slider(
         low,
-        min(high, 10) if whole else high,
+        high,
         value=field.default,
-        step=1 if whole else 0.05,
+        step=1 if isinstance(field.default, int) else 0.05,
         label=title,
         info=field.metadata["says"],
         min_width=240,
     )
+    return unchecked(slider)
 
 
 def _planned(rows: int, *inputs: Any) -> Any:

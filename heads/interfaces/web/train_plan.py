@@ -8,7 +8,6 @@ from typing import Any
 from heads.errors import DataError, HeadsError, RecipeError
 from heads.parts.menu import pairing
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.grid.units import GRIDS
 from heads.pipeline.runs.choosing import FEATURES
 from heads.pipeline.runs.folder import all_runs
@@ -57,13 +56,17 @@ class Plan:
         """Reads and checks the values of the inputs.
 
         Raises:
-            RecipeError: Nothing is chosen.
+            RecipeError: No head is chosen, or nothing is ticked.
             DataError: A setting is not within its range.
         """
         recipes = tuple(own or ()) if grid == OWN else ()
         if grid == OWN and not recipes:
             raise RecipeError("No head is chosen.", "Choose at least two to compare.")
         pairs, losses, *form = rest
+        if not pairs:
+            raise RecipeError("No way in for two texts is ticked.", "Tick at least one way in.")
+        if not losses:
+            raise RecipeError("No loss is ticked.", "Tick at least one loss.")
         values = {field.name: value for field, value in zip(FORM, form, strict=True)}
         contest = contest_of(values | {"seeds": seeds}, limits())
         name = "small" if grid == OWN else str(grid)
@@ -71,8 +74,8 @@ class Plan:
             model=str(model or BUNDLED),
             grid=name,
             recipes=recipes,
-            pairs=tuple(pairs or (JOINT,)),
-            losses=tuple(losses or (SOFTMAX,)),
+            pairs=tuple(pairs),
+            losses=tuple(losses),
             contest=contest,
         )
 

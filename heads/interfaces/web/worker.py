@@ -31,6 +31,10 @@ WAIT = 300.0  # seconds that one waits for somebody else's training to end
 Event = dict[str, Any]
 
 
+class AlreadyTraining(LimitError):
+    """A visitor trains one run at a time."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Places:
     """Who trains now: one training a visitor, and not more than this machine bears.
@@ -49,12 +53,13 @@ class Places:
         """Within it, the visitor is known, and `stop` reaches the event that it gives.
 
         Raises:
-            LimitError: The visitor trains already.
+            AlreadyTraining: The visitor trains already.
         """
         stop = threading.Event()
         with self._lock:
             if visitor in self._stops:
-                raise LimitError("You are training already.", "Stop it first, or wait for its end.")
+                hint = "Stop it first, or wait for its end."
+                raise AlreadyTraining("You are training already.", hint)
             self._stops[visitor] = stop
         try:
             yield stop
