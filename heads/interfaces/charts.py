@@ -221,24 +221,26 @@ def bars(
     best: bool = False,
     shown: Sequence[str] = (),
     marks: Sequence[float] = (),
+    most: int = MOST_BARS,
 ) -> Markup:
-    """One bar of a share a row, every number printed; at most 20, the rest is counted.
+    """One bar of a share a row, every number printed.
 
     Args:
         best: Whether only the longest bar takes the colour.
         shown: What is written behind each bar; the share in percent, if nothing else.
         marks: For each bar a share that is marked on it: a bar that does not reach it is grey.
+        most: How many are drawn; the rest is counted.
     """
-    most = max((share for _, share in rows), default=0.0)
+    longest = max((share for _, share in rows), default=0.0)
     written = shown or [percent(share) for _, share in rows]
     lines = []
-    for at, ((name, share), says) in enumerate(zip(rows[:MOST_BARS], written, strict=False)):
-        is_off = share <= marks[at] if marks else best and share < most
+    for at, ((name, share), says) in enumerate(zip(rows[:most], written, strict=False)):
+        is_off = share <= marks[at] if marks else best and share < longest
         mark = Markup('<s style="left:{:.2f}%"></s>').format(100 * marks[at]) if marks else ""
         bar = Markup('<u><i style="--share:{:.4f}"></i>{}</u>').format(max(0.0, share), mark)
         line = Markup('<li class="{}"><span>{}</span>{}<b>{}</b></li>')
         lines.append(line.format("off" if is_off else "", name, bar, says))
-    left = len(rows) - MOST_BARS
+    left = len(rows) - most
     rest = Markup('<p class="quiet">and {} more</p>').format(f"{left:,}") if left > 0 else ""
     drawn = Markup('<ul class="bars" style="--mark:{}">{}</ul>{}')
     return drawn.format(colour, joined(lines), rest)

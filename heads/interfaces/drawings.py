@@ -3,14 +3,16 @@
 Every value passes `Markup.format`, which escapes it. Pure, no Gradio.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from heads.interfaces.figures import COLOURS
+from heads.interfaces.figures import COLOURS, signed
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Finding
+from heads.pipeline.look.saying import Said
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.training import Progress
@@ -47,7 +49,8 @@ def accuracy(scores: Scores) -> str:
     '90.0 % (82.6 to 94.5)'
     """
     if scores.metric == "spearman":
-        return f"{scores.accuracy:.2f} ({scores.low:.2f} to {scores.high:.2f})"
+        told = f"{scores.accuracy:.2f} ({scores.low:.2f} to {scores.high:.2f})"
+        return told.replace("-", "−")
     return f"{scores.accuracy:.1%} ({scores.low * 100:.1f} to {scores.high * 100:.1f})".replace(
         "%", " %"
     )
@@ -65,6 +68,39 @@ def effect(finding: Finding) -> str:
 def joined(parts: Iterable[Markup]) -> Markup:
     """Fragments one after the other."""
     return Markup("").join(parts)
+
+
+def sayers(found: Sequence[Said]) -> Markup:
+    """Who answers what, in a sentence."""
+    found_by: dict[str, list[str]] = {}
+    for one in found:
+        found_by.setdefault(spoken(one), []).append(one.name)
+    verb = "give" if all(one.squash == "none" for one in found) else "say"
+    told = "; ".join(
+        f"{', '.join(names)} {verb}{'s' * (len(names) == 1)} {answer}"
+        for answer, names in found_by.items()
+    )
+    state = "agree" if len(found_by) == 1 else "differ"
+    return Markup('<div class="verdict {}" role="status"><p><strong>{}.</strong></p></div>').format(
+        state, told
+    )
+
+
+def spoken(one: Said) -> str:
+    """What a head answers; a single number needs no name."""
+    is_number = one.squash == "none" and len(one.logits) == 1
+    return signed(one.logits[0]) if is_number else one.spoken
+
+
+def notes(sentences: Iterable[str]) -> Markup:
+    """What one should know of the text, each sentence once."""
+    each = Markup('<p class="note">{}</p>')
+    return joined(each.format(says) for says in dict.fromkeys(sentences))
+
+
+def minus(says: str) -> str:
+    """A sentence with minus signs before its negative numbers, not hyphens."""
+    return re.sub(r"(?<!\S)-(?=\d)", "−", says)
 
 
 def progress(event: Progress) -> Markup:
@@ -96,7 +132,7 @@ def failure(what: str) -> Markup:
 
 def verdict(comparison: Comparison) -> Markup:
     """Who agrees on what, what the heads were trained on, and what one should know."""
-    lead, _, rest = comparison.verdict.partition(". ")
+    lead, _, rest = _told(comparison).partition(". ")
     return Markup(
         '<div class="verdict {}" role="status"><p class="quiet">“{}”</p>'
         '<p><strong>{}</strong> {} <span class="quiet">{}</span></p>{}</div>'
@@ -108,6 +144,21 @@ def verdict(comparison: Comparison) -> Markup:
         _trained(comparison),
         joined(Markup('<p class="note">{}</p>').format(note) for note in comparison.notes),
     )
+
+
+def _told(comparison: Comparison) -> str:
+    """Who agrees on what; of numbers, who gives which."""
+    if any(one.new or one.squash != "none" for one in comparison.predictions):
+        return comparison.verdict
+    each = (f"{one.name} gives {answer(one)}" for one in comparison.predictions)
+    return f"{'; '.join(each)}."
+
+
+def answer(prediction: Prediction) -> str:
+    """What a head answers; a single number needs no name."""
+    if prediction.squash == "none" and len(prediction.logits) == 1:
+        return signed(prediction.logits[0])
+    return said(prediction)
 
 
 def _trained(comparison: Comparison) -> str:
@@ -142,7 +193,7 @@ def _card(prediction: Prediction, colour: str) -> Markup:
     ).format(
         colour,
         prediction.name,
-        said(prediction),
+        answer(prediction),
         shown,
         _vote(prediction),
         margin,

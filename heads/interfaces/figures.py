@@ -22,6 +22,7 @@ AXIS: Figure = {
     "zeroline": True,
     "zerolinecolor": ZERO,
 }
+SHARES: Figure = {"tickvals": [0, 0.5, 1], "ticktext": ["0 %", "50 %", "100 %"]}
 FRAMELESS: Figure = {
     "margin": {"l": 4, "r": 12, "t": 6, "b": 4},
     "showlegend": False,
@@ -45,6 +46,16 @@ def escape(text: str) -> str:
     )
 
 
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign.
+
+    >>> signed(0.5), signed(-1.25, 1), signed(0.0), signed(-0.0001)
+    ('+0.50', '−1.2', '0.00', '0.00')
+    """
+    told = f"{value:+.{digits}f}"
+    return told[1:] if not float(told) else told.replace("-", "−")
+
+
 def bars(
     classes: Sequence[str],
     values: Sequence[float],
@@ -60,7 +71,7 @@ def bars(
         span: The range of the horizontal axis, the same for all recipes.
         percent: Whether values are probabilities.
     """
-    shown = [f"{value:.0%}" if percent else f"{value:+.1f}".replace("-", "−") for value in values]
+    shown = [f"{100 * value:.0f} %" if percent else signed(value, 1) for value in values]
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -75,7 +86,6 @@ def bars(
             "cornerradius": 3,
         },
     }
-    ticks = {"tickvals": [0, 0.5, 1], "tickformat": ".0%"} if percent else {"nticks": 4}
     names = {
         "tickvals": list(range(len(classes))),
         "ticktext": [escape(name) for name in classes],
@@ -86,7 +96,8 @@ def bars(
     }
     layout = {
         "height": BAR * len(classes) + FRAME,
-        "xaxis": AXIS | {"range": list(span)} | ticks,
+        "minreducedheight": BAR,  # else the axis of a single bar has no room
+        "xaxis": AXIS | {"range": list(span)} | (SHARES if percent else {"nticks": 4}),
         "yaxis": AXIS | names,
     }
     return {"data": [trace], "layout": FRAMELESS | layout}

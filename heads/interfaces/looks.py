@@ -1,12 +1,12 @@
 """What trained heads look at, and what-ifs, as fragments of HTML. No Gradio."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
 from heads.interfaces.charts import bars, percent
-from heads.interfaces.drawings import joined
-from heads.interfaces.figures import COLOURS
+from heads.interfaces.drawings import joined, minus, spoken
+from heads.interfaces.figures import COLOURS, signed
 from heads.pipeline.look.ablation import Ablation
 from heads.pipeline.look.attribution import Attribution, Token
 from heads.pipeline.look.edits import Edit, Flips
@@ -14,41 +14,38 @@ from heads.pipeline.look.nearest import Neighbourhood
 from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
 
 SHOWN = 6  # classes of a head
+SECOND = Markup('<span class="side">second text</span>')
 
 
-def verdict(found: Sequence[Said]) -> Markup:
-    """Who answers what, in a sentence."""
-    sayers: dict[str, list[str]] = {}
-    for one in found:
-        sayers.setdefault(one.spoken, []).append(one.name)
-    told = "; ".join(
-        f"{', '.join(names)} {'says' if len(names) == 1 else 'say'} {answer}"
-        for answer, names in sayers.items()
-    )
-    state = "agree" if len(sayers) == 1 else "differ"
-    return Markup('<div class="verdict {}" role="status"><p><strong>{}.</strong></p></div>').format(
-        state, told
-    )
+def attributions(found: Sequence[Attribution], *, numbers: bool = False) -> Markup:
+    """For each head the text, every token in the colour and with the number of its score.
 
-
-def attributions(found: Sequence[Attribution]) -> Markup:
-    """For each head the text, every token in the colour and with the number of its score."""
+    Args:
+        numbers: Whether the heads give numbers, so that there is no class to speak for.
+    """
+    told = ("speaks for the class", "speaks against it")
     legend = Markup(
-        '<ul class="key"><li class="for"><i></i><span>speaks for the class</span></li>'
-        '<li class="against"><i></i><span>speaks against it</span></li></ul>'
-    )
+        '<ul class="key"><li class="for"><i></i><span>{}</span></li>'
+        '<li class="against"><i></i><span>{}</span></li></ul>'
+    ).format(*(("raises the number", "lowers it") if numbers else told))
     cards = joined(
-        _attribution(one, colour) for one, colour in zip(found, COLOURS * 4, strict=False)
+        _attribution(one, colour, numbers) for one, colour in zip(found, COLOURS * 4, strict=False)
     )
-    return Markup('{}<div class="pair">{}</div>').format(legend, cards)
+    return Markup('{}<div class="pair wide">{}</div>').format(legend, cards)
 
 
-def _attribution(one: Attribution, colour: str) -> Markup:
-    body = ("", "") if one.why_not else (_tokens(one), _numbers(one))
-    return Markup(
-        '<article class="card look" style="--mark:{}"><h4>{}</h4>'
-        '<p class="answer">What speaks for <strong>{}</strong>{}</p>{}<p>{}</p>{}</article>'
-    ).format(colour, one.name, one.label, _unlike(one), body[0], one.says, body[1])
+def _attribution(one: Attribution, colour: str, numbers: bool) -> Markup:
+    card = Markup('<article class="card look" style="--mark:{}"><h4>{}</h4>{}</article>')
+    if one.why_not:
+        return card.format(colour, one.name, Markup("<p>{}</p>").format(one.why_not))
+    asked = Markup("What speaks for <strong>{}</strong>{}").format(one.label, _unlike(one))
+    says, to = minus(one.says), f"to the logit of {one.label}"
+    if numbers:
+        asked, to = Markup("What moves the number"), "to the number"
+        says = says.replace(f"the logit of {one.label}", "the number")
+        says = says.replace("the logits' span", "the number")
+    body = Markup('<p class="answer">{}</p>{}<p>{}</p>{}')
+    return card.format(colour, one.name, body.format(asked, _tokens(one, to), says, _numbers(one)))
 
 
 def _unlike(one: Attribution) -> str:
@@ -58,18 +55,25 @@ def _unlike(one: Attribution) -> str:
     return f" (it answers {', '.join(one.answer)})"
 
 
-def _tokens(one: Attribution) -> Markup:
+def _tokens(one: Attribution, to: str) -> Markup:
     most = max((abs(token.score) for token in one.tokens), default=0.0) or 1.0
-    return Markup('<div class="reading">{}</div>').format(
-        joined(_token(token, one, most) for token in one.tokens)
-    )
+    return _texts(one.tokens, lambda token: _token(token, to, most))
 
 
-def _token(token: Token, one: Attribution, most: float) -> Markup:
+def _texts(tokens: Sequence[Token], draw: Callable[[Token], Markup]) -> Markup:
+    """Tokens one after the other; it is written where the second text begins."""
+    drawn = [draw(token) for token in tokens]
+    sides = [token.side for token in tokens]
+    if "pair" in sides:
+        drawn.insert(sides.index("pair"), SECOND)
+    return Markup('<div class="reading">{}</div>').format(joined(drawn))
+
+
+def _token(token: Token, to: str, most: float) -> Markup:
     side = {"pair": " second", "": " special"}.get(token.side, "")
     towards = "for" if token.score > 0 else "against" if token.score < 0 else "neither"
     share = abs(token.score) / most
-    told = f"{token.text}: {signed(token.score, 4)} to the logit of {one.label}"
+    told = f"{token.text}: {signed(token.score, 4)} {to}"
     return Markup(
         '<span class="read {}{}" style="--share:{:.3f}" title="{}"><b>{}</b><i>{}</i></span>'
     ).format(towards, side, share, told, token.text, signed(token.score) if token.side else "–")
@@ -93,31 +97,21 @@ def _numbers(one: Attribution) -> Markup:
     ).format(rows)
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign.
-
-    >>> signed(0.5), signed(-1.25, 1), signed(0.0), signed(-0.0001)
-    ('+0.50', '−1.2', '0.00', '0.00')
-    """
-    told = f"{value:+.{digits}f}"
-    return told[1:] if not float(told) else told.replace("-", "−")
-
-
 def reads(found: Sequence[Attribution]) -> Markup:
     """For each head the share of the pooled vector that every token gives."""
-    return Markup('<div class="pair">{}</div>').format(joined(_read(one) for one in found))
+    return Markup('<div class="pair wide">{}</div>').format(joined(_read(one) for one in found))
 
 
 def _read(one: Attribution) -> Markup:
     most = max((token.read for token in one.tokens), default=0.0) or 1.0
-    tokens = joined(
-        Markup('<span class="read" style="--share:{:.3f}"><b>{}</b><i>{}</i></span>').format(
-            token.read / most, token.text, percent(token.read, 0) if token.read >= 0.005 else "–"
-        )
-        for token in one.tokens
-    )
-    return Markup('<div><h4 class="chart-name">{}</h4><div class="reading">{}</div></div>').format(
-        one.name, tokens
+    box = Markup('<span class="read" style="--share:{:.3f}"><b>{}</b><i>{}</i></span>')
+
+    def drawn(token: Token) -> Markup:
+        share = percent(token.read, 0) if token.read >= 0.005 else "–"
+        return box.format(token.read / most, token.text, share)
+
+    return Markup('<div><h4 class="chart-name">{}</h4>{}</div>').format(
+        one.name, _texts(one.tokens, drawn)
     )
 
 
@@ -137,7 +131,7 @@ def neighbours(found: Sequence[Neighbourhood]) -> Markup:
             Markup(
                 '<article class="card" style="--mark:{}"><h4>{}</h4><p>{}</p>'
                 '<ol class="disagree">{}</ol></article>'
-            ).format(colour, one.name, one.says, items)
+            ).format(colour, one.name, minus(one.says), items)
         )
     if not cards:
         told = "What a head that came with its checkpoint was trained on is not known here."
@@ -176,7 +170,7 @@ def _edit(edit: Edit) -> Markup:
 def sure(said: Said) -> str:
     """What a head says, and how sure it is."""
     chance = said.chance
-    return said.spoken if chance is None else f"{said.spoken} {percent(chance, 0)}"
+    return spoken(said) if chance is None else f"{said.spoken} {percent(chance, 0)}"
 
 
 def ablations(found: Sequence[Ablation]) -> Markup:
@@ -190,48 +184,53 @@ def ablations(found: Sequence[Ablation]) -> Markup:
 
 def _ablation(one: Ablation) -> Markup:
     after = one.after
-    table = Markup("")
-    if after is not None:
-        rows = joined(
-            Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format(
-                name, signed(whole), signed(bare)
-            )
-            for name, whole, bare in zip(
-                one.before.classes[:20], one.before.logits, after.logits, strict=False
-            )
-        )
-        table = Markup(
-            '<div class="scroll"><table class="figures"><thead><tr><th>logit of</th><th>whole</th>'
-            "<th>without</th></tr></thead><tbody>{}</tbody></table></div>"
-        ).format(rows)
+    table = Markup("") if after is None else _without(one.before, after)
     turned = after is not None and after.answer != one.before.answer
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{} without {}</h4>'
         '<p class="quiet">{}</p><p>{}</p>{}</article>'
-    ).format(COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, one.says, table)
+    ).format(
+        COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, minus(one.says), table
+    )
+
+
+def _without(before: Said, after: Said) -> Markup:
+    """Every output of the whole head, and without a layer."""
+    is_number = before.squash == "none" and len(before.classes) == 1
+    names = ["number"] if is_number else before.classes[:20]
+    rows = joined(
+        Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format(
+            name, signed(whole), signed(bare)
+        )
+        for name, whole, bare in zip(names, before.logits, after.logits, strict=False)
+    )
+    return Markup(
+        '<div class="scroll"><table class="figures"><thead><tr><th>{}</th><th>whole</th>'
+        "<th>without</th></tr></thead><tbody>{}</tbody></table></div>"
+    ).format("" if is_number else "logit of", rows)
 
 
 def temperature(found: Sequence[Reading]) -> Markup:
-    """The probabilities of each head at a temperature."""
+    """The probabilities of each head at a temperature; a number has none."""
     told = Markup('<p class="quiet">{}</p>').format(TEMPERATURE)
     cards = (
-        _chances(one, one.tempered, colour) for one, colour in zip(found, COLOURS * 4, strict=False)
+        _chances(one, colour)
+        for one, colour in zip(found, COLOURS * 4, strict=False)
+        if one.said.squash != "none"
     )
     return Markup('<div class="cards">{}</div>{}').format(joined(cards), told)
 
 
-def _chances(one: Reading, shares: Sequence[float], colour: str) -> Markup:
+def _chances(one: Reading, colour: str) -> Markup:
     says = f"at temperature {one.temperature:.2g}"
     if one.said.temperature != 1:
         says += f"; it is as sure as it is right at {one.said.temperature:.2g}"
-    if one.said.squash == "none":
-        drawn = Markup("<p>It answers with a number, which no temperature makes surer.</p>")
-    else:
-        drawn = bars(_largest(one.said.classes, shares), colour=colour, best=True)
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{}</h4><p class="answer"><strong>{}</strong>'
         " {}</p>{}</article>"
-    ).format(colour, one.said.name, one.said.spoken, says, drawn)
+    ).format(
+        colour, one.said.name, one.said.spoken, says, _largest(one, one.tempered, colour, best=True)
+    )
 
 
 def readings(found: Sequence[Reading]) -> Markup:
@@ -241,9 +240,7 @@ def readings(found: Sequence[Reading]) -> Markup:
         if one.said.squash == "none":
             continue
         sides = joined(
-            Markup("<p>{}</p>{}").format(
-                name, bars(_largest(one.said.classes, shares), colour=colour)
-            )
+            Markup("<p>{}</p>{}").format(name, _largest(one, shares, colour))
             for name, shares in (("softmax", one.softmax), ("sigmoid", one.sigmoid))
         )
         card = '<article class="card" style="--mark:{}"><h4>{}</h4>{}</article>'
@@ -254,6 +251,9 @@ def readings(found: Sequence[Reading]) -> Markup:
     )
 
 
-def _largest(classes: Iterable[str], shares: Sequence[float]) -> list[tuple[str, float]]:
-    pairs = list(zip(classes, shares, strict=True))
-    return pairs if len(pairs) <= SHOWN else sorted(pairs, key=lambda pair: -pair[1])[:SHOWN]
+def _largest(one: Reading, shares: Sequence[float], colour: str, *, best: bool = False) -> Markup:
+    """A bar a class; of many, the largest, and how many more there are."""
+    pairs = list(zip(one.said.classes, shares, strict=True))
+    if len(pairs) > SHOWN:
+        pairs.sort(key=lambda pair: -pair[1])
+    return bars(pairs, colour=colour, best=best, most=SHOWN)

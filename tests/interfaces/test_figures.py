@@ -53,6 +53,15 @@ def test_the_answer_alone_is_coloured_and_every_number_is_printed(figure):
     assert len(trace["text"]) == 3
 
 
+def test_percent_has_its_space_and_a_single_bar_room_for_its_axis():
+    one = {"answer": (), "colour": figures.COLOURS[0], "span": (0.0, 1.3)}
+    shares = figures.bars(["a"], [0.344], percent=True, **one)
+    assert shares["data"][0]["text"] == ["34 %"]
+    assert shares["layout"]["xaxis"]["ticktext"] == ["0 %", "50 %", "100 %"]
+    assert shares["layout"]["minreducedheight"] < shares["layout"]["height"]
+    assert figures.bars(["a"], [-0.5], percent=False, **one)["data"][0]["text"] == ["−0.5"]
+
+
 @given(st.lists(st.lists(st.floats(-50, 50), min_size=1, max_size=5), min_size=1, max_size=4))
 def test_one_range_holds_the_logits_of_all_recipes(logits):
     low, high = figures.logit_span(logits)

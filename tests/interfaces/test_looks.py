@@ -1,8 +1,10 @@
 """What looks inside heads, drawn: HTML that shows numbers beside colours and escapes every text."""
 
+from dataclasses import replace
+
 import pytest
 
-from heads.interfaces import looks
+from heads.interfaces import drawings, looks
 from heads.pipeline.look.ablation import Ablation, Effect
 from heads.pipeline.look.attribution import Attribution, Token
 from heads.pipeline.look.edits import Edit, Flips, pieces
@@ -52,6 +54,29 @@ def test_a_head_without_a_gradient_shows_its_sentence_alone():
     assert "+1.50" not in html
 
 
+def test_a_head_without_a_gradient_draws_no_tokens():
+    html = looks.attributions([attribution(why_not="It counts votes.")])
+    assert 'class="reading"' not in html
+    assert "What speaks for" not in html
+
+
+def test_a_number_has_no_class_to_speak_for():
+    one = attribution(name="cls+linear", label="label", answer=(), logit=-1.25)
+    html = looks.attributions([one], numbers=True)
+    assert "What moves the number" in html
+    assert "raises the number" in html
+    assert "cls+linear: the number is −1.250" in html
+    assert "label" not in html
+
+
+def test_it_is_written_where_the_second_text_begins():
+    for html in (looks.attributions([attribution()]), looks.reads([attribution()])):
+        assert html.count("second text</span>") == 1
+        assert html.index("second text</span>") < html.index(">b</b>")
+    alone = attribution(tokens=attribution().tokens[:2])
+    assert "second text" not in looks.attributions([alone])
+
+
 def test_the_share_that_is_read():
     assert looks.reads([attribution()]).count("50 %") == 3
 
@@ -99,6 +124,30 @@ def test_temperature_redraws_the_same_logits(temperature, share):
     assert f"at temperature {temperature:g}" in html
 
 
+def test_numbers_have_no_probabilities():
+    number = replace(SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(),
+                     squash="none")  # fmt: skip
+    assert "<article" not in looks.temperature([reading(number, 10.0)])
+    assert "<article" not in looks.readings([reading(number)])
+    assert "a+b gives −1.96." in drawings.sayers([number])
+    assert looks.sure(number) == "−1.96"
+    gone = Ablation(name="a+b", layer="dense", does="dense layer", before=number, after=number)
+    html = looks.ablations([gone])
+    assert "<th>number</th>" in html
+    assert "logit of" not in html
+
+
+def test_classes_that_are_left_out_are_counted():
+    many = replace(SAID, classes=tuple("abcdefg"), logits=(0.0,) * 7, probabilities=(0.5,) * 7)
+    assert "and 1 more" in looks.temperature([reading(many)])
+    assert looks.readings([reading(many)]).count("and 1 more") == 2
+    assert "more" not in looks.readings([reading(SAID)])
+
+
+def test_a_note_is_said_once():
+    assert drawings.notes(["One <b>.", "One <b>."]).count("One &lt;b&gt;.") == 1
+
+
 def test_softmax_and_sigmoid_stand_side_by_side():
     html = looks.readings([reading(SAID)])
     assert "88.1 %" in html
@@ -107,7 +156,7 @@ def test_softmax_and_sigmoid_stand_side_by_side():
 
 
 def test_who_says_what():
-    assert "a+b says x." in looks.verdict([SAID])
+    assert "a+b says x." in drawings.sayers([SAID])
     other = Said(name="c+d", classes=("x", "y"), logits=(0.0, 1.0), probabilities=(0.3, 0.7),
                  answer=("y",), squash="softmax")  # fmt: skip
-    assert "a+b says x; c+d says y." in looks.verdict([SAID, other])
+    assert "a+b says x; c+d says y." in drawings.sayers([SAID, other])

@@ -1,14 +1,17 @@
 """The page without a browser: endpoints, their types, and what handlers answer."""
 
 import json
+import re
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
+import gradio as gr
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from heads.interfaces.web import compare
+from heads.interfaces.web import compare, recipes
+from heads.interfaces.web.answers import answered
 from heads.interfaces.web.question import OPENING, Question
 
 
@@ -134,9 +137,28 @@ def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
     assert values[-1] == asked.query
 
 
+def test_a_pairing_that_a_link_names_joins_the_menu():
+    way = recipes.way("uv_diff")
+    assert way["value"] == "uv_diff"
+    assert ("each by itself (uv_diff)", "uv_diff") in way["choices"]
+    assert recipes.way("siamese") == "siamese"
+    assert recipes.way("nonsense") == recipes.way("features") == gr.skip()
+
+
+def test_numbers_have_no_heading_of_probabilities_and_no_class():
+    asked = Question(text="A dog.", pair="A cat.", sample="similarity", recipes=("cls+linear",))
+    *_, values = answered(asked)
+    outputs = values[2:]
+    assert re.search(r"cls\+linear gives [+−]\d\.\d\d\.", outputs[0])
+    assert not outputs[3]["visible"]
+    assert outputs[4] == "### The number that each head gives"
+    (row,) = outputs[-2]
+    assert row[:2] == ["cls+linear", "number"]
+    assert row[3] is None
+
+
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):
     from heads.interfaces.web import build
-    from heads.interfaces.web.answers import answered
 
     monkeypatch.setenv("SPACE_ID", "someone/space")
     config = json.dumps(build().config["components"], default=str)

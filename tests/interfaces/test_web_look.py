@@ -5,6 +5,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 import heads
+from heads.interfaces.web import looked
 
 TEXT, HEADS = "Not bad at all.", ["mean+linear", "cls+roberta"]
 
@@ -46,3 +47,34 @@ def test_edit_ablate_and_readings(client):
 def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
     with pytest.raises(AppError, match=sentence):
         client.predict(*arguments, api_name=call)
+
+
+def test_what_the_heads_could_not_read_is_said_once():
+    asked = looked.Asked(
+        trained_on="sample:sentiment", recipes=HEADS, text="word " * 400 + "☃", pair="", model="",
+        label="",
+    )  # fmt: skip
+    first, *_, last = looked.shown(asked)
+    assert not first[1]["visible"]  # what stood there of another text goes at once
+    assert last[2].count("not read: the base model takes no more") == 1
+    unknown = looked.Asked(
+        trained_on="sample:sentiment",
+        recipes=HEADS,
+        text="Good ☃ 猫猫!",
+        pair="",
+        model="",
+        label="",
+    )
+    *_, last = looked.shown(unknown)
+    assert last[2].count("the base model does not know these signs") == 1
+
+
+@pytest.mark.parametrize("power", [5, -1.5, None, float("nan")])
+def test_a_temperature_out_of_range_is_a_sentence(power):
+    assert "from −1 to 1" in looked.warmed([], power)
+    assert "from −1 to 1" not in looked.warmed([], 0.5)
+
+
+def test_numbers_have_no_classes_to_choose_from():
+    assert looked.classes_of("sample:similarity") == ()
+    assert looked.classes_of("sample:sentiment") == ("negative", "neutral", "positive")

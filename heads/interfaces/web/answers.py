@@ -1,7 +1,7 @@
 """From a question to the values of everything on the page that answers it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -12,6 +12,7 @@ from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import Question
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Compared, Comparison, comparing
+from heads.pipeline.prediction import Prediction
 
 PLACES = 4  # recipes side by side
 
@@ -48,10 +49,11 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
             columns.append(gr.update(visible=used))
             prediction = predictions[place if place < len(predictions) else 0]
             names.append(drawings.chart_name(prediction.name, is_random=bool(prediction.new)))
+            classes = _classes(prediction)
             figure = figures.bars(
-                prediction.classes,
+                classes,
                 prediction.probabilities if percent else prediction.logits,
-                answer=prediction.answer,
+                answer=classes if prediction.squash == "none" else prediction.answer,
                 colour=figures.COLOURS[place],
                 span=span,
                 percent=percent,
@@ -61,6 +63,7 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
         drawings.verdict(comparison),
         drawings.cards(comparison),
         gr.update(visible=True),
+        *_titles(predictions),
         *columns,
         *names,
         *plots,
@@ -71,7 +74,25 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
 
 # Every output with nothing in it, in the order of `Outputs.all`.
 HIDDEN = gr.update(visible=False)
-BLANK = ["", "", HIDDEN, *[HIDDEN] * 2 * PLACES, *[""] * 2 * PLACES, *[None] * 2 * PLACES, [], ""]
+BLANK = [
+    *["", "", HIDDEN, HIDDEN, ""],
+    *[*[HIDDEN] * 2 * PLACES, *[""] * 2 * PLACES, *[None] * 2 * PLACES],
+    *[[], ""],
+]
+TITLES = ("### Probability per class", "### Logit per class")
+
+
+def _titles(predictions: Sequence[Prediction]) -> list[Any]:
+    """What stands above the charts; a number has no probability and no class."""
+    are_numbers = all(one.squash == "none" for one in predictions)
+    below = "### The number that each head gives" if are_numbers else TITLES[1]
+    return [gr.update(visible=not are_numbers), below]
+
+
+def _classes(prediction: Prediction) -> tuple[str, ...]:
+    """The names of the outputs; that of a single number says nothing."""
+    is_number = prediction.squash == "none" and len(prediction.classes) == 1
+    return ("number",) if is_number else prediction.classes
 
 
 def _plot(figure: figures.Figure) -> PlotData:
@@ -80,10 +101,15 @@ def _plot(figure: figures.Figure) -> PlotData:
 
 def _table(comparison: Comparison) -> list[list[Any]]:
     return [
-        [prediction.name, name, round(logit, 4), round(chance, 4)]
+        [
+            prediction.name,
+            name,
+            round(logit, 4),
+            None if prediction.squash == "none" else round(chance, 4),
+        ]
         for prediction in comparison.predictions
         for name, logit, chance in zip(
-            prediction.classes, prediction.logits, prediction.probabilities, strict=True
+            _classes(prediction), prediction.logits, prediction.probabilities, strict=True
         )
     ]
 

@@ -7,14 +7,13 @@ from typing import Any
 import gradio as gr
 
 from heads.interfaces.web import models, recipes, take
-from heads.interfaces.web.answers import BLANK, PLACES, answered, chips, shown
+from heads.interfaces.web.answers import BLANK, PLACES, TITLES, answered, chips, shown
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison, compare
-from heads.pipeline.runs.choosing import SIAMESE
 
 HEADERS = ["recipe", "class", "logit", "probability"]
 CONCURRENCY: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
@@ -57,6 +56,7 @@ class Outputs:
     verdict: gr.HTML
     cards: gr.HTML
     results: gr.Column
+    titles: list[gr.Markdown]
     columns: list[gr.Column]
     names: list[gr.HTML]
     plots: list[gr.Plot]
@@ -66,7 +66,8 @@ class Outputs:
     def all(self) -> list[Any]:
         """In the order of `shown`."""
         charts = [*self.columns, *self.names, *self.plots]
-        return [self.verdict, self.cards, self.results, *charts, self.table, self.query]
+        first = [self.verdict, self.cards, self.results, *self.titles]
+        return [*first, *charts, self.table, self.query]
 
 
 def build(page: gr.Blocks) -> Inputs:
@@ -99,13 +100,13 @@ def _sentences() -> tuple[gr.Textbox, gr.Textbox, gr.Radio, gr.Accordion, gr.Dat
     with gr.Accordion("Compare with a second sentence", open=False, elem_id="second") as second:
         pair = gr.Textbox(
             label="Second sentence",
-            info="The heads are then those of the sample Sentence pairs.",
+            info="With a sample of single sentences, the heads are then those of Sentence pairs.",
             lines=1,
             max_lines=8,
             max_length=20_000,
         )
         pairs = gr.Radio(
-            [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)],
+            recipes.WAYS,
             value=JOINT,
             label="The two are read",
             elem_id="pairs",
@@ -132,13 +133,13 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown]:
 
 
 def _results(opening: Comparison) -> Outputs:
-    first_verdict, first_cards, _, *charts, numbers, first_query = shown(opening, OPENING)
+    first_verdict, first_cards, _, _, _, *charts, numbers, first_query = shown(opening, OPENING)
     verdict = gr.HTML(first_verdict, elem_id="verdict", padding=False)
     cards = gr.HTML(first_cards, elem_id="cards", padding=False)
-    columns, names, plots = [], [], []
+    titles, columns, names, plots = [], [], [], []
     with gr.Column() as results:
-        for kind, title in enumerate(("Probability per class", "Logit per class")):
-            gr.Markdown(f"### {title}")
+        for kind, title in enumerate(TITLES):
+            titles.append(gr.Markdown(title))
             with gr.Row():
                 for place in range(kind * PLACES, (kind + 1) * PLACES):
                     with gr.Column(min_width=230, elem_classes="chart") as column:
@@ -152,6 +153,7 @@ def _results(opening: Comparison) -> Outputs:
         verdict=verdict,
         cards=cards,
         results=results,
+        titles=titles,
         columns=columns,
         names=names,
         plots=plots,
@@ -237,7 +239,7 @@ def _opened(request: gr.Request) -> Iterator[list[Any]]:
         return
     question = Question.from_query(fields).suited()
     asked: list[Any] = [question.text, question.pair, question.model, list(question.recipes)]
-    asked.append(question.pairs if question.pairs in (JOINT, SIAMESE) else gr.skip())
+    asked.append(recipes.way(question.pairs))
     menus: list[Any] = [gr.update(open=bool(question.pair)), gr.skip(), gr.skip()]
     if question.sample in SAMPLES:
         menus[1:] = [question.sample, gr.Dataset(samples=chips(question.sample))]

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import boards, closer, drawings, replies, trends
+from heads.interfaces import accounts, boards, closer, drawings, replies, trends
 from heads.interfaces.measured import MEASURES, figures, headers, offered
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web.guards import guarded, sentence
@@ -20,6 +20,10 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
+NO_CURVE = (
+    "The heads of this run were not also trained on fewer rows: it ended early, or “Learning "
+    "curve” was not ticked (tab Train, More settings)."
+)
 LETTER, PADDING = 9, 30  # pixels in a column of the table
 MOST_LETTERS = 36  # of a recipe there
 MOST_TEXTS = 10  # on which the heads disagree
@@ -172,7 +176,7 @@ def _drawn(run: RunFolder, board: Leaderboard, mine: Any) -> list[Any]:
         gr.update(choices=shown, value=measures[0].name),
         boards.heat_of(board.cells),
         trends.sizes(board),
-        trends.growth(board),
+        trends.growth(board) if len(board.curve) > 1 else accounts.remark(NO_CURVE),
         gr.update(visible=bool(layers)),
         layers,
         _scores(board),

@@ -15,6 +15,9 @@ from heads.interfaces.web import kept_runs, take
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.saves import saves
+from heads.parts.menu import resolve
+from heads.pipeline.calibrated import divides
+from heads.pipeline.objective import OVR
 from heads.pipeline.runs.asked import load
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
@@ -24,6 +27,7 @@ from heads.settings import limits
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 MOST = 4  # heads side by side
+WIDTH = 384  # of a base model; whether a head can be divided does not depend on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,7 @@ class Tools:
     pair: gr.Textbox
     answers: gr.HTML
     taken: gr.Dropdown
+    calibrated: gr.Checkbox
     told: gr.HTML
     file: gr.DownloadButton
     sure: gr.Button
@@ -61,6 +66,12 @@ def build(run: gr.Dropdown) -> Tools:
         with gr.Row():
             taken = gr.Dropdown([], label="Head", interactive=True, min_width=200)
             form = gr.Radio([take.FOLDER, take.ONNX], value=take.FOLDER, label="As", min_width=200)
+        calibrated = gr.Checkbox(
+            label="Calibrated: divide the last layer by the temperature",
+            info="The head is then about as sure as it is right; its answers stay.",
+            visible=False,
+            elem_id="calibrated",
+        )
         prepare = gr.Button("Prepare the file", size="sm", elem_id="take-winner")
         told = gr.HTML("", elem_id="winner", padding=False)
         file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
@@ -71,11 +82,14 @@ def build(run: gr.Dropdown) -> Tools:
             "Yes, delete it for good", size="sm", variant="stop", visible=False, elem_id="sure"
         )
     saves(saved, _report, [run], "head-to-head-report.html")
-    prepare.click(_prepared, [run, taken, form], [told, file], **QUIET, **take.ONE_AT_A_TIME)
+    taken.input(_chosen, [run, taken], calibrated, **QUIET)
+    asked = [run, taken, form, calibrated]
+    prepare.click(_prepared, asked, [told, file], **QUIET, **take.ONE_AT_A_TIME)
     delete.click(lambda: gr.update(visible=True), None, sure, queue=False, **QUIET)
     return Tools(
-        heads=heads, pair=pair, answers=answers, taken=taken, told=told, file=file, sure=sure
-    )
+        heads=heads, pair=pair, answers=answers, taken=taken, calibrated=calibrated, told=told,
+        file=file, sure=sure,
+    )  # fmt: skip
 
 
 def _try(run: gr.Dropdown) -> tuple[gr.Dropdown, gr.Textbox, gr.HTML]:
@@ -112,10 +126,25 @@ def offered(run: RunFolder, board: Leaderboard) -> list[Any]:
         gr.update(visible=bool(load(run).corpus.pairs)),
         "",
         gr.update(choices=names, value=board.best),
+        gr.update(visible=calibrates(board, board.best), value=False),
         "",
         hidden,
         hidden,
     ]
+
+
+def calibrates(board: Leaderboard, name: str) -> bool:
+    """Whether a temperature was found for a head, and its last layer can be divided by it."""
+    found, order = board.cell(name).measures.calibration, resolve(name)
+    if found is None or found.temperature == 1 or board.kind == "number" or order.loss == OVR:
+        return False
+    return divides(order.sketch(WIDTH, len(board.classes)))
+
+
+@guarded
+def _chosen(name: Any, head: Any) -> Any:
+    board = leaderboard(kept_runs.opened(name))
+    return gr.update(visible=calibrates(board, str(head or "")), value=False)
 
 
 def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
@@ -143,14 +172,14 @@ def _report(name: Any) -> str:
     return report(leaderboard(run), disagreements(run))
 
 
-def _prepared(name: Any, head: Any, form: str) -> Iterator[tuple[Any, Any]]:
+def _prepared(name: Any, head: Any, form: str, calibrated: bool) -> Iterator[tuple[Any, Any]]:
     """Writes and verifies a head of a run, and hands the file over."""
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
         try:
             yield drawings.busy("Writing and checking the file"), hidden
             found = classifier(kept_runs.opened(name), str(head or ""), limits())
-            path, says = take.written(found, form, Path(place))
+            path, says = take.written(found, form, Path(place), calibrated)
             yield drawings.exported(says), gr.update(visible=True, value=str(path))
         except Exception as error:
             yield drawings.failure(sentence(error)), hidden

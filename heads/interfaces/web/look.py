@@ -9,7 +9,7 @@ import gradio as gr
 
 from heads.errors import HeadsError
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
-from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.guards import guarded, unchecked
 from heads.interfaces.web.looked import (
     BLANK,
     MOST,
@@ -145,15 +145,18 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
     ask = gr.Button("Ask about the edits", size="sm", elem_id="ask-edits")
     flips = gr.HTML("", elem_id="flips", padding=False)
     ask.click(_edited, [*question.all(), lines], flips, **QUIET, **CONCURRENCY)
-    gr.Markdown("### How sure: temperature")
-    power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
-    warm = gr.HTML("", elem_id="warm", padding=False)
-    power.input(warmed, [said, power], warm, queue=False, trigger_mode="always_last", **QUIET)
-    gr.Markdown("### The same logits, read in two ways")
-    read = gr.HTML("", elem_id="softmax-sigmoid", padding=False)
+    with gr.Column() as chances:  # which numbers have none of
+        gr.Markdown("### How sure: temperature")
+        power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
+        warm = gr.HTML("", elem_id="warm", padding=False)
+        gr.Markdown("### The same logits, read in two ways")
+        read = gr.HTML("", elem_id="softmax-sigmoid", padding=False)
+    unchecked(power).change(
+        warmed, [said, power], warm, queue=False, trigger_mode="always_last", **QUIET
+    )
     gr.Markdown("### Take a layer out\nThe trained head with one of its layers left away.")
     layers = gr.HTML("", elem_id="layers", padding=False)
-    return [tokens, reads, near, read, warm, layers, lines, flips]
+    return [tokens, reads, near, read, warm, layers, lines, flips, power, chances]
 
 
 def _following(question: Question) -> list[Any]:
@@ -176,7 +179,8 @@ def _menus(trained_on: str, second: str, recipes: list[str] | None = None) -> li
     menus: dict[str, Any] = {"choices": names or [OWN, *map(str, menu())]}
     if names or recipes:
         menus["value"] = (names or recipes or [])[:MOST]
-    label = gr.update(choices=[ANSWERED, *classes_of(trained_on)], value="")
+    classes = classes_of(trained_on)
+    label = gr.update(choices=[ANSWERED, *classes], value="", visible=bool(classes))
     pair = gr.update(value=second, visible=has_pairs(trained_on))
     return [pair, gr.update(**menus), label]
 

@@ -1,13 +1,12 @@
 """What the tab "Look inside" shows: from what its inputs say to the values of its outputs."""
 
-import math
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import gradio as gr
 
-from heads.errors import LimitError, RecipeError
+from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import drawings, looks
 from heads.interfaces.web import kept_runs
 from heads.interfaces.web.guards import sentence, throttled
@@ -15,6 +14,7 @@ from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
 from heads.pipeline.look.asking import ablating, answered, searching
 from heads.pipeline.look.attributing import attributions
+from heads.pipeline.look.attribution import Attribution
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.pipeline.look.edits import flipped, suggested
 from heads.pipeline.look.saying import Said, reading
@@ -77,11 +77,15 @@ def has_pairs(trained_on: str) -> bool:
 
 
 def classes_of(trained_on: str) -> tuple[str, ...]:
-    """The names of the classes."""
+    """The names of the classes; there are none where numbers are predicted."""
     kind, _, name = (trained_on or "").partition(":")
     if kind == "run":
-        return load(kept_runs.opened(name)).corpus.classes
-    return corpus_of(SAMPLES[name], limits()).classes if name in SAMPLES else ()
+        corpus = load(kept_runs.opened(name)).corpus
+    elif name in SAMPLES:
+        corpus = corpus_of(SAMPLES[name], limits())
+    else:
+        return ()
+    return () if corpus.kind == "number" else corpus.classes
 
 
 def heads_of(trained_on: str) -> list[str]:
@@ -91,14 +95,18 @@ def heads_of(trained_on: str) -> list[str]:
 
 
 # Every output with nothing in it: status, details, tokens, reads, near, read, tempered, layers,
-# what was said, edits, and their answers.
-BLANK: list[Any] = ["", gr.update(visible=False), *[""] * 6, [], gr.skip(), ""]
+# what was said, edits, their answers, the temperature, and all that tells how sure a head is.
+BLANK: list[Any] = ["", gr.update(visible=False), *[""] * 6, [], gr.skip(), "", 0, gr.skip()]
 
 
 def shown(asked: Asked) -> Iterator[list[Any]]:
-    """The values of the outputs, in the order of `BLANK`, as they come to be known."""
+    """The values of the outputs, in the order of `BLANK`, as they come to be known.
+
+    What was found for another text goes at once.
+    """
     try:
         heads = None
+        yield [drawings.busy("Loading the heads"), BLANK[1], *[gr.skip()] * (len(BLANK) - 2)]
         for event in throttled(choosing(asked.chosen, asked.second, limits())):
             if isinstance(event, Heads):
                 heads = event
@@ -114,12 +122,15 @@ def _looked(asked: Asked, heads: Heads) -> Iterator[list[Any]]:
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(heads.classifiers, asked.text, asked.second, asked.label)
     said = answered(heads.classifiers, asked.text, asked.second)
+    numbers = all(one.squash == "none" for one in said)
+    known = drawings.notes(_remarks(heads, found))
+    found = [replace(one, unread=0) for one in found]  # which is said once, not for each head
     read = [reading(one) for one in said]
     values: list[Any] = [
         *(drawings.busy("Looking for the nearest training examples"), gr.update(visible=True)),
-        *(looks.attributions(found), looks.reads(found), ""),
+        *(known + looks.attributions(found, numbers=numbers), looks.reads(found), ""),
         *(looks.readings(read), looks.temperature(read), ""),
-        *(list(said), "\n".join(suggested(asked.text)), ""),
+        *(list(said), "\n".join(suggested(asked.text)), "", 0, gr.update(visible=not numbers)),
     ]
     yield [*values]
     values[4] = looks.neighbours(
@@ -128,8 +139,23 @@ def _looked(asked: Asked, heads: Heads) -> Iterator[list[Any]]:
     values[7] = looks.ablations(
         (yield from _with_progress(ablating(heads, asked.text, asked.second)))
     )
-    values[0] = looks.verdict(said)
+    values[0] = drawings.sayers(said)
     yield values
+
+
+def _remarks(heads: Heads, found: Sequence[Attribution]) -> Iterator[str]:
+    """What the heads could not read: tokens that were left out, and unknown ones."""
+    for one in found:
+        if one.unread:
+            yield one.says.removeprefix(replace(one, unread=0).says).strip()
+    sign = heads.classifiers[0].backbone.tokenizer.unk_token
+    unknown = sum(bool(token.side) and token.text == sign for token in found[0].tokens)
+    if unknown:
+        verb = "is" if unknown == 1 else "are"
+        yield (
+            f"{drawings.counted(unknown, 'token')} {verb} {sign}: the base model does not know "
+            "these signs or words, so no head can tell what they are."
+        )
 
 
 def _with_progress(
@@ -158,10 +184,12 @@ def edited(asked: Asked, lines: str) -> Any:
         return drawings.failure(sentence(error))
 
 
-def warmed(said: Sequence[Said], power: float) -> Any:
+def warmed(said: Sequence[Said], power: Any) -> Any:
     """The same logits at another temperature, ten to that power; no head is asked again."""
     try:
-        temperature = min(10.0, max(0.1, 10 ** float(power))) if math.isfinite(power) else 1.0
-        return looks.temperature([reading(one, temperature) for one in said or ()])
+        if not isinstance(power, int | float) or not -1 <= power <= 1:
+            what = "The temperature goes from −1 to 1, as a power of ten."
+            raise DataError(what, "Type a number between them, or move the slider.")
+        return looks.temperature([reading(one, 10**power) for one in said or ()])
     except Exception as error:
         return drawings.failure(sentence(error))

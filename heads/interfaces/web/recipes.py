@@ -1,5 +1,7 @@
 """The menu of recipes: search one, write one, or put one together from its parts."""
 
+from typing import Any
+
 import gradio as gr
 
 from heads.errors import HeadsError, LimitError
@@ -10,7 +12,9 @@ from heads.interfaces.web.question import OPENING
 from heads.parts.menu import head, layers, loss, menu, pairing, pooling, resolve
 from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
 from heads.pipeline.imported import OWN
+from heads.pipeline.runs.choosing import SIAMESE
 
+WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 LAST = "the last layer"
 JOINT_SAYS = "joint: Both are read as one sequence."
 
@@ -32,6 +36,13 @@ def build() -> gr.Dropdown:
     recipes.change(_legend, recipes, legend, show_progress="hidden", api_visibility="private")
     _workbench(recipes)
     return recipes
+
+
+def way(name: str) -> Any:
+    """The way in that a link names; a pairing that the menu lacks joins it."""
+    if name in pairing:
+        return gr.update(choices=[*WAYS, (f"each by itself ({name})", name)], value=name)
+    return name if name in (JOINT, SIAMESE) else gr.skip()
 
 
 def _workbench(recipes: gr.Dropdown) -> None:

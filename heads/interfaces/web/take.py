@@ -14,6 +14,7 @@ from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
 from heads.pipeline.calibrated import calibrated as divided
+from heads.pipeline.card import CALIBRATED
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.export import export, export_onnx
 from heads.pipeline.fitting import training
@@ -107,6 +108,9 @@ def written(
     else:
         found = export(classifier, folder)
         says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
+    if calibrated:
+        by = classifier.head.chosen[CALIBRATED]
+        says.insert(1, f"It is calibrated: its last layer is divided by the temperature {by:.3g}.")
     path = place / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):

@@ -16,6 +16,7 @@ from heads.settings import limits as limits_here
 
 MOST = 100
 SUGGESTED = 6
+ENDS = ".,;:!?"
 OPPOSITES = (
     ("not", ""), ("never", "always"), ("no", "some"), ("good", "bad"), ("best", "worst"),
     ("better", "worse"), ("great", "terrible"), ("love", "hate"), ("loved", "hated"),
@@ -108,20 +109,23 @@ def flipped(
 
     Args:
         text: The sentence.
-        edits: The edited sentences. Where there is a second sentence, an edit is of the first,
-            or both as a tuple or with `` ↔ `` between them.
+        edits: The edited sentences; repeats count once. Where there is a second sentence, an edit
+            is of the first, or both as a tuple or with `` ↔ `` between them.
         pair: The second sentence.
 
     Raises:
         DataError: A sentence is empty, or there is no edit.
         LimitError: There are too many edits.
     """
-    if isinstance(edits, str) or not edits:
-        raise DataError("There is no edited sentence.", "Give a list of at least one.")
+    if isinstance(edits, str):
+        raise DataError("Edits are a list of sentences, not one sentence.", "Put it into a list.")
+    if not edits:
+        raise DataError("There is no edited sentence.", "Write at least one, with a word changed.")
     if len(edits) > MOST:
         raise LimitError(f"There are {len(edits)} edits; at most {MOST} fit.", "Leave some out.")
     limits = limits_here()
-    rows = [_gated((text, pair), limits), *(_edited(edit, pair, limits) for edit in edits)]
+    once = dict.fromkeys(_edited(edit, pair, limits) for edit in edits)
+    rows = [_gated((text, pair), limits), *once]
     texts, pairs = [first for first, _ in rows], [second for _, second in rows if second]
     with torch.no_grad():
         logits = [one.logits(texts, pairs) for one in classifiers]
@@ -181,8 +185,10 @@ def pieces(original: str, edited: str) -> tuple[tuple[Kind, str], ...]:
 def suggested(text: str) -> list[str]:
     """Some minimal pairs of a sentence: a word turned into its opposite, or left out.
 
-    >>> suggested("Not bad at all.")[:2]
-    ['Bad at all.', 'Not good at all.']
+    >>> suggested("Not bad at all.")[:2], suggested("Not bad at all.")[-1]
+    (['Bad at all.', 'Not good at all.'], 'Not bad all.')
+    >>> "Lovely." in suggested("Lovely soup.")
+    True
     """
     words = text.split()
     turned = dict(OPPOSITES)
@@ -192,10 +198,19 @@ def suggested(text: str) -> list[str]:
         bare = word.strip(".,;:!?\"'").casefold()
         if bare in turned:
             other = word.casefold().replace(bare, turned[bare])
-            found.append([*words[:place], *([other] if other else []), *words[place + 1 :]])
+            rest = [*words[:place], other, *words[place + 1 :]]
+            found.append(rest if turned[bare] else _without(words, place))
     longest = sorted(range(len(words)), key=lambda place: (-len(words[place]), place))
-    found += [[*words[:place], *words[place + 1 :]] for place in longest]
+    found += [_without(words, place) for place in longest]
     lines = [" ".join(each) for each in found if each]
     if text[:1].isupper():
         lines = [line[:1].upper() + line[1:] for line in lines]
     return list(dict.fromkeys(lines))[:SUGGESTED]
+
+
+def _without(words: Sequence[str], place: int) -> list[str]:
+    """The words but one; the sentence keeps its end."""
+    rest, last = [*words[:place], *words[place + 1 :]], words[-1]
+    if rest and place == len(words) - 1:
+        rest[-1] = rest[-1].rstrip(ENDS) + last[len(last.rstrip(ENDS)) :]
+    return rest
