@@ -37,5 +37,5 @@ def add_contest(parser: argparse.ArgumentParser) -> None:
             )
             continue
         kind = type(one.default)  # the range is checked by the contest itself
-        metavar = "N" if kind is int else "SHARE"
+        metavar = "N" if kind is int else "X"
         parser.add_argument(flag, type=kind, metavar=metavar, help=f"{says} ({one.default})")

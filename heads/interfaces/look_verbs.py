@@ -114,6 +114,7 @@ def ablate(asked: Namespace) -> None:
         print_json([one.as_json() for one in found])
         return
     from heads.interfaces import terminal
+    from heads.interfaces.figures import signed
 
     if not found:
         terminal.show("These heads have one layer that does anything, and it gives the logits.")
@@ -125,7 +126,7 @@ def ablate(asked: Namespace) -> None:
         classes = zip(one.before.classes, one.before.logits, after.logits, strict=True)
         terminal.listing(
             ("logit of", "whole", f"without {one.layer} ({one.does})"),
-            [(name, f"{whole:+.3f}", f"{bare:+.3f}") for name, whole, bare in classes],
+            [(name, signed(whole, 3), signed(bare, 3)) for name, whole, bare in classes],
         )
 
 
@@ -137,6 +138,8 @@ def readings(asked: Namespace) -> None:
         print_json([one.as_json() for one in found])
         return
     from heads.interfaces import terminal
+    from heads.interfaces.charts import percent
+    from heads.interfaces.figures import signed
     from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE
 
     for one in found:
@@ -148,11 +151,12 @@ def readings(asked: Namespace) -> None:
         terminal.listing(
             ("class", "logit", "softmax", "sigmoid", f"at temperature {one.temperature:g}"),
             [
-                (name, f"{logit:+.3f}", *(f"{share:.1%}" for share in shares))
+                (name, signed(logit, 3), *map(percent, shares))
                 for name, logit, *shares in zip(*columns, strict=True)
             ],
         )
-    terminal.show(SOFTMAX, SIGMOID, TEMPERATURE)
+    if any(one.softmax for one in found):
+        terminal.show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
 def _question(asked: Namespace) -> tuple[str, "Look"]:
@@ -167,7 +171,9 @@ def _question(asked: Namespace) -> tuple[str, "Look"]:
 
 
 def _sure(said: Any) -> str:
-    return said.spoken if said.chance is None else f"{said.spoken} {said.chance:.0%}"
+    from heads.interfaces.charts import percent
+
+    return said.spoken if said.chance is None else f"{said.spoken} {percent(said.chance, 0)}"
 
 
 def _show_scores(found: Sequence[Any]) -> None:
@@ -190,9 +196,11 @@ def _show_scores(found: Sequence[Any]) -> None:
 
 
 def _score(one: Any, score: float) -> tuple[str, str]:
+    from heads.interfaces.figures import signed
+
     if one.why_not:
         return "", ""
-    return f"{score:+.3f}", "green" if score > 0 else "red" if score < 0 else "dim"
+    return signed(score, 3), "green" if score > 0 else "red" if score < 0 else "dim"
 
 
 def _show_neighbours(found: Iterable[Any]) -> None:

@@ -82,7 +82,7 @@ def _share(share: float) -> str:
 def reliability(measures: Measures) -> Markup:
     """How often a head is right when it is that sure, as it is and with its logits divided."""
     scaled, error = measures.calibration, measures.values["calibration_error"]
-    says = f"On average it is {error * 100:.1f} points more or less sure than it is right."
+    says = f"Its confidence is off by {error * 100:.1f} points on average."
     exact = Line(name="as sure as right", points=((0, 0), (1, 1)), colour=ZERO, joins=True)
     lines = [exact, _curve(measures.bins, "as it is" if scaled else "this head", COLOURS[0])]
     if scaled:

@@ -9,13 +9,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from heads.interfaces.charts import percent
 from heads.interfaces.drawings import accuracy, count, counted, effect
+from heads.interfaces.figures import signed
+from heads.pipeline.card import CALIBRATED
 from heads.pipeline.catalogue import Entry
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Diagnosis
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.export import Exported
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.onnx import OnnxReport
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.provenance import ORIGINS, TensorFact
@@ -42,9 +46,9 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
     gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
     for place, name in enumerate(predictions[0].classes):
         cells = (
-            f"{p.logits[place]:+.2f}"
+            signed(p.logits[place])
             if p.squash == "none"
-            else f"{p.probabilities[place]:.1%}{gap}{p.logits[place]:+.2f}"
+            else f"{percent(p.probabilities[place])}{gap}{signed(p.logits[place])}"
             for p in predictions
         )
         table.add_row(Text(name), *cells)
@@ -74,7 +78,7 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
             number = f"{step.parameters:,}" if step.parameters else ""
             name = step.name.rpartition("/")[2] if step.kind == "base" else step.name
             table.add_row(*map(Text, (name, step.does, shape, number, where)))
-        reads = "  ".join(f"{word} {share:.0%}" for word, share in item.reads)
+        reads = "  ".join(f"{word} {percent(share, 0)}" for word, share in item.reads)
         notes = [f"Note: {note}" for note in item.notes]
         if item.equals:
             notes.append(f"The class that it equals: {item.equals}.")
@@ -136,10 +140,15 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
     kind = "a number" if head.numbers else counted(len(classifier.classes), "class")
-    scores = f", {accuracy(head.scores)} on held-out rows" if head.scores else ""
+    scores = ""
+    if head.scores:
+        noun = next((one.noun for key, one in SCORES.items() if key == head.scores.metric), "")
+        scores = f", {noun} {accuracy(head.scores)} on held-out rows"
+    divided = head.chosen.get(CALIBRATED)
     show(
         f"{what} ({kind}{scores}) is now {_what(found)}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
+        *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
         *found.notes,
         *(found.files if isinstance(found, Exported) else ()),
     )

@@ -163,6 +163,9 @@ def _read_json(path: Path, most: int) -> dict[str, Any]:
     except FileNotFoundError:
         what = f"there is no {path.name} in it."
         hint = "Give a folder that save_pretrained wrote, or an id of the Hub."
+        if (path.parent / "head.json").is_file():
+            what = "it is an export of Head to Head with a loader of its own."
+            hint = "Read it with heads.load in Python, or give its folder 'backbone'."
         raise ModelError(what, hint) from None
     except (OSError, ValueError, RecursionError):
         raise ModelError(f"its {path.name} cannot be read as JSON.", CHOOSE_ANOTHER) from None

@@ -165,7 +165,9 @@ def check_order(order: Order, corpus: Corpus) -> None:
     """
     if order.loss == ORDINAL and not corpus.ordered:
         what = f"The classes of {corpus.name} have no order, which loss={ORDINAL} needs."
-        raise DataError(what, "Say it, from low to high, or choose another loss.")
+        raise DataError(
+            what, "Say it from low to high (--order low,middle,high), or choose another loss."
+        )
 
 
 def goals_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:

@@ -141,7 +141,7 @@ def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -
     if order.needs_states or not (order.head.solve or can_stack(module.head)):
         if order.pair:
             what = f"{order.head.name} has layers that are learned from one sequence of tokens."
-            raise RecipeError(what, f"Take pair={order.pair} away.")
+            raise RecipeError(what, "Let it read both texts as one sequence: joint, without pair=.")
         return Apart(make=partial(Assembly, order, backbone, classes))
     first = first_of(module.head)
     if order.head.name in LINEAR and "dropout" not in dict(order.recipe.options):

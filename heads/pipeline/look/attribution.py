@@ -79,7 +79,11 @@ class Attribution:
             "difference"
         )
         error = f"{self.completeness_error * 100:.2f} %"
-        of = "of it" if self.measured_on == "change" else "of the logits' span, as it is small"
+        of = (
+            "of it"
+            if self.measured_on == "change"
+            else "of the logits' span (the difference itself is small)"
+        )
         enough = "" if self.is_complete else ": not closely, so trust no more than their order"
         steps = f"{self.steps} steps, {self.seconds:.2f} s"
         says = f"{told} but for {error} {of}{enough} ({steps})."

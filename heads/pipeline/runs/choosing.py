@@ -28,7 +28,9 @@ def chosen_recipes(question: Question, backbone: Backbone) -> list[str]:
     ways = _ways(question.pairs or (JOINT,))
     if ways != [JOINT] and not corpus.pairs:
         what = f"{corpus.name} has one text a row, and a siamese way in needs two."
-        raise DataError(what, "Name the column of second texts, or leave the pairs joint.")
+        raise DataError(
+            what, "Name the column of second texts (--pair), or leave the way in joint."
+        )
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
     found: list[Recipe] = []

@@ -57,7 +57,7 @@ class Data:
 
     @property
     def says(self) -> str:
-        """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, parted by |"."""
+        """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, parted by '|'"."""
         return told(self.corpus, self.columns)
 
     def as_json(self) -> dict[str, Any]:

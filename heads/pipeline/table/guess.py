@@ -65,6 +65,9 @@ def guess(table: Table, said: Said | None = None) -> Columns:
         DataError: There are fewer than two columns to choose from.
     """
     said = said or Said()
+    if said.label and said.labels:
+        what = "A label column is named, and 0/1 columns as well."
+        raise DataError(what, "Name the one or the others.")
     found, flags = _by_column(table)
     named = {key: getattr(said, key) for key in ("text", "label", "pair", "split")}
     found = replace(found, **{key: name for key, name in named.items() if name})

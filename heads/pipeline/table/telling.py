@@ -13,14 +13,14 @@ def told(corpus: Corpus, columns: Columns) -> str:
     """What the labels are, in a few words.
 
     Returns:
-        For example "6 classes", "48 labels, 2.3 a row, parted by |" or "numbers from 0 to 5".
+        For example "6 classes", "48 labels, 2.3 a row, parted by '|'" or "numbers from 0 to 5".
     """
     if corpus.kind == "number":
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
     if corpus.kind == "one":
         return count(len(corpus.classes), "class", "classes") + ", in order" * corpus.ordered
     each = sum(map(len, corpus.targets)) / len(corpus)
-    how = f"parted by {columns.separator}" if columns.separator else "a 0/1 column each"
+    how = f"parted by '{columns.separator}'" if columns.separator else "a 0/1 column each"
     return f"{count(len(corpus.classes), 'label')}, {each:.1f} a row, {how}"
 
 
