@@ -106,6 +106,7 @@ ORDER = [
     "heads.pipeline.measure.judgement",
     "heads.pipeline.measure.baselines",
     "heads.pipeline.measure.estimates",
+    "heads.pipeline.measure.agreement",
     "heads.pipeline.measure.curve",
     "heads.pipeline.measure",
     "heads.pipeline.grid.splits",

@@ -205,5 +205,8 @@ def apart(cell: Cell) -> str:
     difference = cell.to_best
     if difference is None:
         return ""
-    points = f"{difference.difference * 100:+.1f}".replace("-", "−")
-    return f"{points} points" if difference.differs else f"{points}, within chance"
+    name = SCORES[cell.measures.metric]
+    gap = name.signed(difference.difference)
+    if not difference.differs:
+        return f"{gap}, within chance"
+    return f"{gap} points" if name.is_share else gap

@@ -17,7 +17,6 @@ from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
 from heads.pipeline.grid.play import Trying
 from heads.pipeline.measure.estimates import MEASURES as ESTIMATES
-from heads.pipeline.measure.paired import Difference
 from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.reproduce import Reproduced
 from heads.pipeline.runs.cell import Cell
@@ -103,7 +102,7 @@ def leaderboard(found: Leaderboard) -> None:
             Text(called(cell), style="bold" * (cell.name == found.best)),
             score.shown(cell.measures.score),
             between(cell.measures).replace(" ", ""),
-            difference(cell.to_reference),
+            difference(cell),
             *("" if value is None else one.shown(value) for one, value in values),
             *size,
         )
@@ -155,13 +154,13 @@ def _layers(found: Leaderboard) -> None:
         show(f"{one.recipe}, layer by layer:", table, one.says)
 
 
-def difference(found: Difference | None) -> str:
-    """The points by which a cell differs, and whether the two are told apart."""
+def difference(cell: Cell) -> str:
+    """How far a cell is from the reference, and whether the two are told apart."""
+    found, name = cell.to_reference, SCORES[cell.measures.metric]
     if found is None:
         return ""
-    gap = f"{100 * found.difference:+.1f}".replace("-", "−")
-    ends = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}".replace("-", "−")
-    return f"{gap} ({ends}){'*' if found.differs else ''}"
+    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
+    return f"{name.signed(found.difference)} ({ends}){'*' if found.differs else ''}"
 
 
 def data(found: Data) -> None:

@@ -149,12 +149,14 @@ def test_a_single_head_gets_its_score_by_name():
     assert re.fullmatch(told, says)
 
 
-def test_points_are_hundredths_of_any_score():
+def test_points_are_hundredths_of_a_share_and_a_correlation_is_said_as_it_is():
     (says,) = judge(*of_labels(9000, 3, linear=900, mlp=905))
     assert says == "`linear` is enough: no head is better by more than 0.1 points (95 %)."
     says = judge(*of_numbers(1000, linear=0.6, mlp=0.3))[0]
-    assert says.startswith("`mlp` is better than `linear` by 1")
-    assert "points (" in says
+    assert re.match(
+        r"`mlp` is better than `linear` by 0\.1\d\d \(0\.\d{3} to 0\.\d{3}, 95 %\)", says
+    )
+    assert "points" not in says
 
 
 def test_baselines_are_called_what_they_are_of_each_kind():

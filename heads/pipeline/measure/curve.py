@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heads.pipeline.measure.judgement import points
 from heads.pipeline.measure.paired import Difference
-from heads.pipeline.measure.scores import SCORES, Metric
+from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 
 SHARES = (0.25, 0.5, 1.0)
 FLAT = 0.005  # less than half a point from a half to all rows is hardly growth
@@ -60,7 +59,7 @@ def subsets(
 
 def curve_says(stages: Sequence[Stage], metric: Metric = "accuracy") -> str:
     """Whether more rows would change the choice, in a sentence or two; sizes ascend."""
-    return f"{_choice(stages)} {_growth(stages, SCORES[metric].noun)}".strip()
+    return f"{_choice(stages)} {_growth(stages, SCORES[metric])}".strip()
 
 
 def _choice(stages: Sequence[Stage]) -> str:
@@ -82,7 +81,7 @@ def _choice(stages: Sequence[Stage]) -> str:
     return f"The lead changes ({told}), but not by more than chance: any of them will do."
 
 
-def _growth(stages: Sequence[Stage], score: str) -> str:
+def _growth(stages: Sequence[Stage], name: ScoreName) -> str:
     if len(stages) < 2:
         return ""
     before, after = stages[-2], stages[-1]
@@ -92,5 +91,5 @@ def _growth(stages: Sequence[Stage], score: str) -> str:
     gain = after.scores[best] - before.scores[best]
     sizes = f"from {before.rows:,} to {after.rows:,} rows"
     if gain > FLAT:
-        return f"Its {score} still grew by {points(gain)} {sizes}: more rows may help."
-    return f"Its {score} hardly grew {sizes}."
+        return f"Its {name.noun} still grew by {name.gap(gain)} {sizes}: more rows may help."
+    return f"Its {name.noun} hardly grew {sizes}."

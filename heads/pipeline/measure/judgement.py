@@ -6,7 +6,7 @@ from math import ceil
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
 from heads.pipeline.measure.paired import Comparisons, Difference
-from heads.pipeline.measure.scores import SCORES, Metric
+from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 
 WIDE = 0.02  # an interval that leaves more than two points open settles little
 POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
@@ -29,7 +29,7 @@ def judge(
     first, wide = _first(measures, comparisons)
     sentences = [first, *_baselines(measures, comparisons, commonest)]
     if wide is not None:
-        sentences += _more_rows(wide, measures[comparisons.reference].rows)
+        sentences += _more_rows(wide, measures[comparisons.reference])
     if comparisons.seeds == 1 and any(d.differs for d in _heads(comparisons.to_reference)):
         sentences.append(
             "Each head was trained once: training with 3 seeds shows how much is luck."
@@ -37,51 +37,42 @@ def judge(
     return tuple(sentences)
 
 
-def points(difference: float) -> str:
-    """A difference of scores as a reader would say it: in hundredths.
-
-    >>> points(0.0084), points(0.01), points(-0.021)
-    ('0.8 points', '1.0 points', '-2.1 points')
-    """
-    return f"{100 * difference:.1f} points"
-
-
 def _first(
     measures: Mapping[str, Measures], comparisons: Comparisons
 ) -> tuple[str, Difference | None]:
     """The verdict on the reference, and the comparison that it leaves too open, if one."""
     reference, heads = comparisons.reference, _heads(comparisons.to_reference)
+    own = measures[reference]
+    name = SCORES[own.metric]
     if not heads:
-        own = measures[reference]
-        name = SCORES[own.metric]
         between = f"{name.told(own.low)} to {name.told(own.high)}, 95 %"
         return f"`{reference}` {name.reached(own.score)} ({between}).", None
     better = [d for d in heads if d.differs and d.difference > 0]
     if better:
-        return _better(max(better, key=lambda d: d.difference), comparisons), None
+        return _better(max(better, key=lambda d: d.difference), comparisons, name), None
     highest = max(heads, key=lambda d: d.high)
     if highest.high <= 0:
-        ahead = f"by {points(-highest.high)} or more (95 %)"
+        ahead = f"by {name.gap(-highest.high)} or more (95 %)"
         return f"`{reference}` is better than every other head, {ahead}.", None
     if highest.high <= WIDE:
-        bound = f"no head is better by more than {_bound(highest.high)} (95 %)"
+        bound = f"no head is better by more than {_bound(highest.high, name)} (95 %)"
         return f"`{reference}` is enough: {bound}.", None
-    rows = measures[reference].rows
+    rows = own.rows
     told = f"No head is shown to be better than `{reference}`"
-    bound = f"up to {_bound(highest.high)} (95 %)"
+    bound = f"up to {_bound(highest.high, name)} (95 %)"
     tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
     first = f"{told}, but {tested} room for {bound}."
     return first, max(heads, key=lambda d: d.difference)
 
 
-def _bound(high: float) -> str:
+def _bound(high: float, name: ScoreName) -> str:
     """An upper bound as every table rounds it, but never 0."""
-    return points(max(high, 0.001))
+    return name.gap(max(high, 0.001))
 
 
-def _better(winner: Difference, comparisons: Comparisons) -> str:
-    between = f"{100 * winner.low:.1f} to {100 * winner.high:.1f}, 95 %"
-    by = f"by {points(winner.difference)} ({between})"
+def _better(winner: Difference, comparisons: Comparisons, name: ScoreName) -> str:
+    between = f"{name.between(winner.low, winner.high)}, 95 %"
+    by = f"by {name.gap(winner.difference)} ({between})"
     first = f"`{winner.name}` is better than `{winner.other}` {by}"
     if winner.name != comparisons.best:
         return f"{first}; `{comparisons.best}` scores highest, but less surely."
@@ -104,18 +95,19 @@ def _baselines(
         return []
     strongest = max(unbeaten, key=lambda d: d.difference)
     own = measures[strongest.name]
-    scored = SCORES[own.metric].told(own.score)
+    name = SCORES[own.metric]
+    scored = name.told(own.score)
     if strongest.name == MAJORITY:
         what = f"{_always(own.metric, commonest)} (majority, {scored})"
     else:
         solved = "ridge" if own.metric == "spearman" else "logistic"
         what = f"TF-IDF + {solved} regression ({scored})"
     if strongest.differs:
-        by = f"by {points(strongest.difference)}"
+        by = f"by {name.gap(strongest.difference)}"
         return [f"No head is better than {what}: it beats the best one, `{strongest.other}`, {by}."]
     if strongest.difference >= 0:
         return [f"No head is better than {what}."]
-    by = points(-strongest.difference)
+    by = name.gap(-strongest.difference)
     return [
         f"No head is shown to be better than {what}: the best one leads by {by}, within chance."
     ]
@@ -129,16 +121,17 @@ def _always(metric: Metric, commonest: str) -> str:
     return f"always answering '{commonest}'" if commonest else "always the same answer"
 
 
-def _more_rows(seen: Difference, rows: int) -> list[str]:
+def _more_rows(seen: Difference, own: Measures) -> list[str]:
     """How many tested rows would settle a difference of the size seen, at 80 % power."""
     if seen.difference < SEEN:
         return []
+    rows, by = own.rows, SCORES[own.metric].gap(seen.difference)
     needed = rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80
     if needed <= rows:
         return []
     scale = 10 ** (len(str(int(needed))) - 2)  # two figures: it is a rough estimate
     about = ceil(needed / scale) * scale
-    lead = f"The lead seen, `{seen.name}` by {points(seen.difference)}"
+    lead = f"The lead seen, `{seen.name}` by {by}"
     return [f"{lead}, would take about {about:,} tested rows to settle."]
 
 

@@ -36,6 +36,35 @@ class ScoreName:
         told = f"{score:.3f}"
         return "0.000" if told == "-0.000" else told
 
+    def gap(self, difference: float) -> str:
+        """A difference of two scores: hundredths where they are shares.
+
+        >>> SCORES["accuracy"].gap(0.0084), SCORES["accuracy"].gap(-0.021)
+        ('0.8 points', '-2.1 points')
+        >>> SCORES["spearman"].gap(0.357)
+        '0.357'
+        """
+        return f"{100 * difference:.1f} points" if self.is_share else f"{difference:.3f}"
+
+    def signed(self, difference: float) -> str:
+        """The same with its sign and without its unit.
+
+        >>> SCORES["micro_f1"].signed(0.021), SCORES["spearman"].signed(-0.357)
+        ('+2.1', '−0.357')
+        """
+        told = f"{100 * difference:+.1f}" if self.is_share else f"{difference:+.3f}"
+        return told.replace("-", "−")
+
+    def between(self, low: float, high: float) -> str:
+        """The ends of a difference's interval.
+
+        >>> SCORES["accuracy"].between(0.01, 0.02), SCORES["spearman"].between(0.3, 0.41)
+        ('1.0 to 2.0', '0.300 to 0.410')
+        """
+        if self.is_share:
+            return f"{100 * low:.1f} to {100 * high:.1f}"
+        return f"{low:.3f} to {high:.3f}"
+
     def reached(self, score: float) -> str:
         """What a head with that score does, to follow its name.
 

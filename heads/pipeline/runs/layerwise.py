@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from heads.parts.menu import resolve
 from heads.pipeline.measure.estimates import MEASURES, Estimate
-from heads.pipeline.measure.judgement import points
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Difference, compare
 from heads.pipeline.measure.scores import SCORES
@@ -84,7 +83,7 @@ def _best(board: Leaderboard, layers: Sequence[str], cells: Sequence[Cell], best
         return first
     found = _difference(board, cells, best)
     surely = "which is more than chance" if found.differs else "which may be chance"
-    by = points(abs(found.difference))
+    by = SCORES[board.metric].gap(abs(found.difference))
     return f"{first} The last layer is {by} below it, {surely}."
 
 

@@ -8,8 +8,9 @@ from heads.parts.menu import resolve
 from heads.parts.order import PAIR, Order
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Kind
+from heads.pipeline.measure.agreement import Agreement, agreement
 from heads.pipeline.measure.curve import Stage, curve_says
-from heads.pipeline.measure.estimates import Agreement, Estimate, agreement
+from heads.pipeline.measure.estimates import Estimate
 from heads.pipeline.measure.judgement import judge
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
@@ -214,7 +215,8 @@ def _agreements(
         if cell.to_best is not None and cell.to_best.differs
     ]
     scores = {reading: cell.measures.score for reading, cell in leaders.items()}
-    return agreement(told, scores, worse)
+    metric = next(iter(leaders.values())).measures.metric
+    return agreement(told, scores, worse, metric)
 
 
 def _top(order: Order) -> str:
