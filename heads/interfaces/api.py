@@ -60,7 +60,7 @@ def explain(
         text: The sentence on which the reading is shown.
         pair: A second sentence, or nothing.
         model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: The data whose classes the head has: sentiment, intents, pairs or aspects.
+        sample: The data whose classes the head has: sentiment, intents, pairs, aspects or similarity.
 
     Returns:
         The steps from tokens to logits with their tensors, and each token's share.
@@ -122,7 +122,7 @@ def look(
         pair: A second sentence, or nothing.
         recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
         model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
 
     Returns:
@@ -151,7 +151,7 @@ def edit(
         edits: The edited sentences.
         pair: A second sentence, or nothing.
         recipes: At most four poolings and heads.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
 
     Returns:
@@ -176,7 +176,7 @@ def ablate(
         pair: A second sentence, or nothing.
         recipes: At most four poolings and heads.
         without: A layer's name, or dense, activation, norm or scale; each in turn if empty.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
 
     Returns:
@@ -202,7 +202,7 @@ def readings(
         pair: A second sentence, or nothing.
         recipes: At most four poolings and heads.
         temperature: What the logits are divided by, from 0.1 to 10.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
 
     Returns:

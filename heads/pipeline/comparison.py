@@ -121,7 +121,7 @@ def compare(
         recipes: The heads, for example ``["mean+linear", "cls+roberta"]``; ``"own"`` is the
             head that a fine-tuned checkpoint came with.
         model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs or aspects.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
             Without it sentiment, and pairs where there are two sentences.
         pairs: How two sentences enter, in recipes that do not say it: "joint", as one sequence,
             "siamese", each by itself, or a pairing by name, such as "uv_diff".
