@@ -60,7 +60,7 @@ def explain(
         text: The sentence on which the reading is shown.
         pair: A second sentence, or nothing.
         model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: The data whose classes the head has: sentiment, intents, pairs, aspects or similarity.
+        sample: The data of its classes: sentiment, intents, pairs, aspects or similarity.
 
     Returns:
         The steps from tokens to logits with their tensors, and each token's share.

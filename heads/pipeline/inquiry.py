@@ -41,7 +41,7 @@ def explain(
         text: The sentence on which the reading is shown.
         pair: A second sentence.
         model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: The data whose classes the head has: sentiment, intents, pairs, aspects or similarity.
+        sample: The data of its classes: sentiment, intents, pairs, aspects or similarity.
 
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
