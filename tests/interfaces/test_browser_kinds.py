@@ -71,3 +71,17 @@ def test_two_sentences_are_compared_siamese(tab, look):
     page.get_by_label("each by itself (siamese)").first.check()
     page.locator("#cards .card h4", has_text="pair=uv_diff_prod").wait_for(timeout=60_000)
     look(page, "kinds-siamese")
+
+
+def test_a_link_to_one_pairing_shows_it_in_the_menu(tab):
+    page = tab("?text=A+dog.&pair=A+cat.&recipes=mean%2Blinear&pairs=uv_diff")
+    page.locator("#cards .card h4", has_text="pair=uv_diff").wait_for(timeout=60_000)
+    assert page.get_by_label("each by itself (uv_diff)").is_checked()
+
+
+def test_numbers_are_compared_without_probabilities(tab, look):
+    page = tab("?text=A+dog.&pair=A+cat.&sample=similarity&recipes=cls%2Blinear")
+    page.locator("#verdict", has_text="cls+linear gives").wait_for(timeout=60_000)
+    page.get_by_text("The number that each head gives").wait_for()
+    assert not page.get_by_text("Probability per class").is_visible()
+    look(page, "kinds-number-compared")

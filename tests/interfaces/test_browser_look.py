@@ -45,6 +45,27 @@ def test_edits_temperature_and_another_sentence(tab):
     page.locator("#tokens", has_text="wonderful").wait_for(timeout=60_000)
 
 
+def test_a_temperature_typed_out_of_range_gets_a_sentence_and_is_mended(tab):
+    from playwright.sync_api import expect
+
+    page = opened(tab)
+    box = page.locator("#temperature input[type=number]")
+    box.fill("5")
+    page.locator("#warm [role=alert]", has_text="from −1 to 1").wait_for()
+    box.press("Tab")
+    page.locator("#warm", has_text="at temperature 10").wait_for()
+    expect(box).to_have_value("1")
+
+
+def test_numbers_say_nothing_of_classes(tab, look):
+    page = opened(tab, "?sample=similarity&text=A+man+sings.&pair=Someone+sings.")
+    assert "What moves the number" in page.locator("#tokens").inner_text()
+    assert page.locator("#temperature").count() == 0 or page.locator("#temperature").is_hidden()
+    assert page.get_by_role("combobox", name="What speaks for").count() == 0
+    assert page.locator("#tokens .side").count() == page.locator("#tokens .card").count()
+    look(page, "look-numbers")
+
+
 def test_what_does_not_fit_is_a_sentence_in_place(tab):
     page = opened(tab)
     box = page.get_by_label("Sentence to look at", exact=True)

@@ -116,8 +116,9 @@ def _takes_away(page, look):
     assert report.startswith("<!doctype html>")
     assert "<img" not in report
     page.get_by_text("Take the winner with you").click()
+    page.get_by_label("Calibrated").check()
     page.locator("#take-winner").click()
-    page.locator("#winner .agree").wait_for(timeout=60_000)
+    page.locator("#winner .agree", has_text="divided by the temperature").wait_for(timeout=60_000)
     with page.expect_download() as download:
         page.get_by_role("button", name="Download the head").click()
     with zipfile.ZipFile(download.value.path()) as archive:
@@ -138,6 +139,26 @@ def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme,
     page.locator("#closer .confusion").wait_for()
     fits(page)
     look(page, f"leaderboard-{theme}-{width}")
+
+
+def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
+    page = tab()
+    turn_to(page, "Train")
+    page.get_by_role("button", name="Sentiment").click()
+    page.locator("#account .verdict").wait_for()
+    own_choice(page, ["mean+linear", "cls+linear"])
+    start(page)
+    page.locator("#status", has_text="2 heads on").wait_for(timeout=60_000)
+    page.get_by_label("as one sequence (joint)").last.uncheck()
+    page.get_by_text("Tick at least one way in.").wait_for()
+    page.locator("#start").click()
+    page.locator("#status [role=alert]", has_text="Tick at least one way in.").wait_for()
+    assert page.locator("#heat .tile").count() == 2
+    assert page.locator("#open").is_visible()
+    page.get_by_label("as one sequence (joint)").last.check()
+    page.get_by_role("spinbutton", name="number input for How many times").fill("60")
+    page.get_by_text("'How many times' must be between 1 and 50.").wait_for()
+    all_runs()[0].delete()
 
 
 def test_a_closed_page_ends_its_training(tab):

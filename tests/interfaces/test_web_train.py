@@ -221,8 +221,9 @@ def test_a_question_that_is_refused_leaves_earlier_results():
     def refused():
         raise DataError("It does not fit.", "Change it.")
 
-    *_, values = train._watched(worker.Places(most=1), "me", [], refused)
+    first, *_, values = train._watched(worker.Places(most=1), "me", [], refused)
     status, heat, curve, start, stop, *rest = values
+    assert first[5:] == train.UNCHANGED[5:]  # the way to the leaderboard stays
     assert "It does not fit." in status
     assert start["interactive"]
     assert not stop["interactive"]

@@ -69,7 +69,8 @@ def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]
 def unchecked(slider: gr.Slider) -> gr.Slider:
     """Hands on whatever is typed beside a slider, so that the handler can say what is wrong.
 
-    Gradio would answer a number out of range with the word "Error" and a traceback in the log.
+    Gradio would answer a number out of range with the word "Error" and a traceback in the log. Not
+    for a slider that is an output too: Gradio makes those anew.
     """
     slider.preprocess = lambda payload: payload
     return slider

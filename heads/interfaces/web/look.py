@@ -9,7 +9,7 @@ import gradio as gr
 
 from heads.errors import HeadsError
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
-from heads.interfaces.web.guards import guarded, unchecked
+from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.looked import (
     BLANK,
     MOST,
@@ -151,9 +151,10 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
         warm = gr.HTML("", elem_id="warm", padding=False)
         gr.Markdown("### The same logits, read in two ways")
         read = gr.HTML("", elem_id="softmax-sigmoid", padding=False)
-    unchecked(power).change(
-        warmed, [said, power], warm, queue=False, trigger_mode="always_last", **QUIET
-    )
+    power.change(  # unchecked, so that a number out of range gets a sentence
+        warmed, [said, power], warm, queue=False, trigger_mode="always_last", preprocess=False,
+        **QUIET,
+    )  # fmt: skip
     gr.Markdown("### Take a layer out\nThe trained head with one of its layers left away.")
     layers = gr.HTML("", elem_id="layers", padding=False)
     return [tokens, reads, near, read, warm, layers, lines, flips, power, chances]

@@ -142,12 +142,12 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
     course, run = Course(recipes=()), None
     try:
         with places.taken(visitor) as stop:
-            yield _values(course.status, busy=True)
+            yield _unbegun(course.status, busy=True)
             for event in waiting(places, visitor, stop):
                 course.hear(event)
-                yield _values(course.status, busy=True)
+                yield _unbegun(course.status, busy=True)
             if stop.is_set():  # while it waited
-                yield _values("", busy=False)
+                yield _unbegun("")
                 return
             course.says = "Starting"
             run = found()
@@ -159,7 +159,7 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
         gr.Warning(plain(sentence(error)))
         yield UNCHANGED
     except Exception as error:
-        yield _failed(error, run) if run else _refused(error)
+        yield _failed(error, run) if run else _unbegun(drawings.failure(sentence(error)))
 
 
 def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
@@ -197,9 +197,9 @@ def _failed(error: Exception, run: RunFolder) -> list[Any]:
     return _values(drawings.failure(sentence(error)), has_results=kept, can_go_on=kept)
 
 
-def _refused(error: Exception) -> list[Any]:
-    """Nothing was begun, so the results of an earlier run stay."""
-    return [*_values(drawings.failure(sentence(error)))[:5], *UNCHANGED[5:]]
+def _unbegun(status: Any, *, busy: bool = False) -> list[Any]:
+    """Nothing has begun yet, so the results of an earlier run stay."""
+    return [*_values(status, busy=busy)[:5], *UNCHANGED[5:]]
 
 
 def _values(
