@@ -74,7 +74,7 @@ def sayers(found: Sequence[Said]) -> Markup:
     """Who answers what, in a sentence."""
     found_by: dict[str, list[str]] = {}
     for one in found:
-        found_by.setdefault(spoken(one), []).append(one.name)
+        found_by.setdefault(one.spoken, []).append(one.name)
     verb = "give" if all(one.squash == "none" for one in found) else "say"
     told = "; ".join(
         f"{', '.join(names)} {verb}{'s' * (len(names) == 1)} {answer}"
@@ -84,12 +84,6 @@ def sayers(found: Sequence[Said]) -> Markup:
     return Markup('<div class="verdict {}" role="status"><p><strong>{}.</strong></p></div>').format(
         state, told
     )
-
-
-def spoken(one: Said) -> str:
-    """What a head answers; a single number needs no name."""
-    is_number = one.squash == "none" and len(one.logits) == 1
-    return signed(one.logits[0]) if is_number else one.spoken
 
 
 def notes(sentences: Iterable[str]) -> Markup:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from heads.interfaces.charts import bars, percent
-from heads.interfaces.drawings import joined, minus, spoken
+from heads.interfaces.drawings import joined, minus
 from heads.interfaces.figures import COLOURS, signed
 from heads.pipeline.look.ablation import Ablation
 from heads.pipeline.look.attribution import Attribution, Token
@@ -170,7 +170,7 @@ def _edit(edit: Edit) -> Markup:
 def sure(said: Said) -> str:
     """What a head says, and how sure it is."""
     chance = said.chance
-    return spoken(said) if chance is None else f"{said.spoken} {percent(chance, 0)}"
+    return said.spoken if chance is None else f"{said.spoken} {percent(chance, 0)}"
 
 
 def ablations(found: Sequence[Ablation]) -> Markup:

@@ -47,7 +47,7 @@ def sizes(board: Leaderboard) -> Markup:
 def growth(board: Leaderboard) -> Markup:
     """The learning curve: the score of the leaders against the number of rows."""
     if len(board.curve) < 2:
-        return Markup('<p class="quiet">There is none for this run.</p>')
+        return Markup('<p class="quiet">This run has no learning curve.</p>')
     names = list(board.curve[-1]["scores"])[: len(COLOURS)]
     lines = [_course(board, *pair) for pair in zip(names, COLOURS, strict=False)]
     rows = [stage["rows"] for stage in board.curve]

@@ -8,27 +8,27 @@ from heads.pipeline.prediction import Prediction
 
 def verdict(predictions: Sequence[Prediction]) -> str:
     """Who agrees on what; a random head and one with classes of its own are not counted."""
-    counted = _counted(predictions)
-    if not counted:
+    known = _known(predictions)
+    if not known:
         return f"{predictions[0].name} is a random head: what it says means nothing."
-    first = kinds(next((p for p in counted if p.scores), counted[0]).classes)
-    alike = [p for p in counted if kinds(p.classes) == first and not p.numbers] or counted[:1]
-    if all(p.squash == "none" for p in counted):
-        return f"They say: {_each(counted)}" if len(counted) > 1 else _each(counted)
-    others = [p for p in counted if p not in alike]
+    first = kinds(next((p for p in known if p.scores), known[0]).classes)
+    alike = [p for p in known if kinds(p.classes) == first and not p.numbers] or known[:1]
+    if all(p.squash == "none" for p in known):
+        return _each(known)
+    others = [p for p in known if p not in alike]
     told = f" Of its own classes, {_each(others)}" if others else ""
     return _among(alike) + told
 
 
 def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     """Whether all heads give the same answer."""
-    counted = _counted(predictions)
-    if any(prediction.squash == "none" for prediction in counted):
+    known = _known(predictions)
+    if any(prediction.squash == "none" for prediction in known):
         return False  # numbers agree more or less
-    return len({_key(prediction) for prediction in counted}) <= 1
+    return len({_key(prediction) for prediction in known}) <= 1
 
 
-def _counted(predictions: Sequence[Prediction]) -> list[Prediction]:
+def _known(predictions: Sequence[Prediction]) -> list[Prediction]:
     return [prediction for prediction in predictions if not prediction.new]
 
 
@@ -36,8 +36,19 @@ def said(prediction: Prediction) -> str:
     """What a head answers, as a reader would say it: classes, or numbers."""
     if not prediction.numbers:
         return spoken(prediction.answer)
-    pairs = zip(prediction.classes, prediction.logits, strict=True)
-    return ", ".join(f"{name} {value:+.2f}" for name, value in pairs)
+    return counted(prediction.classes, prediction.logits)
+
+
+def counted(names: Sequence[str], numbers: Sequence[float]) -> str:
+    """Numbers as a reader would say them, each with its name where there are several.
+
+    >>> counted(["label"], [-1.5]), counted(["calm", "loud"], [0.25, 3])
+    ('−1.50', 'calm +0.25, loud +3.00')
+    """
+    told = [f"{value:+.2f}".replace("-", "−") for value in numbers]
+    if len(told) == 1:
+        return told[0]
+    return ", ".join(map(" ".join, zip(names, told, strict=True)))
 
 
 def spoken(answer: Sequence[str]) -> str:
@@ -73,4 +84,8 @@ def _key(prediction: Prediction) -> frozenset[str]:
 
 
 def _each(predictions: Sequence[Prediction]) -> str:
-    return "; ".join(f"{p.name} says {said(p)}" for p in predictions) + "."
+    return "; ".join(f"{p.name} {_verb(p)} {said(p)}" for p in predictions) + "."
+
+
+def _verb(prediction: Prediction) -> str:
+    return "gives" if prediction.numbers else "says"

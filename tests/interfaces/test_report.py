@@ -71,4 +71,4 @@ def test_an_unfinished_run_has_a_report_too(found):
         path.unlink()
     (found.path / "curve.json").unlink()
     board = leaderboard(found)
-    assert "There is none for this run" in report(board)
+    assert "This run has no learning curve" in report(board)

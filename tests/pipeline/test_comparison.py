@@ -252,7 +252,7 @@ def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
     found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity", limits=LIMITS)
     assert found.classes == ("label",)
     assert not found.is_unanimous
-    assert found.verdict.startswith("They say: mean+ridge says label +")
+    assert found.verdict.startswith("mean+ridge gives +")
     for one in found.predictions:
         assert (one.squash, one.answer, one.numbers, one.many) == ("none", (), True, False)
         assert one.probabilities == one.logits

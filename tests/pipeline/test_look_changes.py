@@ -137,7 +137,7 @@ def test_a_number_does_not_flip_but_moves():
     original = replace(flips.original, said=(number,), flips=(False,))
     edit = replace(flips.edits[0], said=(replace(number, logits=(3.5,)),), flips=(False,))
     assert Flips(original=original, edits=(edit,)).summary == (
-        "a+b moves most with “Not bad.” → “Bad.”: from score +2.00 to score +3.50."
+        "a+b moves most with “Not bad.” → “Bad.”: from +2.00 to +3.50."
     )
     assert reading(number).softmax == ()
 

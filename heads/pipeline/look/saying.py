@@ -15,6 +15,7 @@ from torch import Tensor
 from heads.errors import DataError
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.metrics import Squash, answers, competing, probabilities
+from heads.pipeline.verdict import counted
 
 LOWEST, HIGHEST = 0.1, 10.0
 SOFTMAX = (
@@ -58,8 +59,7 @@ class Said:
     def spoken(self) -> str:
         """The answer as a reader would say it."""
         if self.squash == "none":
-            pairs = zip(self.classes, self.logits, strict=True)
-            return ", ".join(f"{name} {value:+.2f}" for name, value in pairs)
+            return counted(self.classes, self.logits)
         return ", ".join(self.answer) or "none of the classes"
 
     @property
