@@ -3,12 +3,11 @@
 Every value passes `Markup.format`, which escapes it. Pure, no Gradio.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from heads.interfaces.figures import COLOURS, signed
+from heads.interfaces.figures import COLOURS
 from heads.parts.samples import SAMPLES
 from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Finding
@@ -92,11 +91,6 @@ def notes(sentences: Iterable[str]) -> Markup:
     return joined(each.format(says) for says in dict.fromkeys(sentences))
 
 
-def minus(says: str) -> str:
-    """A sentence with minus signs before its negative numbers, not hyphens."""
-    return re.sub(r"(?<!\S)-(?=\d)", "−", says)
-
-
 def progress(event: Progress) -> Markup:
     """What is under way, with a bar."""
     return Markup(
@@ -126,7 +120,7 @@ def failure(what: str) -> Markup:
 
 def verdict(comparison: Comparison) -> Markup:
     """Who agrees on what, what the heads were trained on, and what one should know."""
-    lead, _, rest = _told(comparison).partition(". ")
+    lead, _, rest = comparison.verdict.partition(". ")
     return Markup(
         '<div class="verdict {}" role="status"><p class="quiet">“{}”</p>'
         '<p><strong>{}</strong> {} <span class="quiet">{}</span></p>{}</div>'
@@ -138,21 +132,6 @@ def verdict(comparison: Comparison) -> Markup:
         _trained(comparison),
         joined(Markup('<p class="note">{}</p>').format(note) for note in comparison.notes),
     )
-
-
-def _told(comparison: Comparison) -> str:
-    """Who agrees on what; of numbers, who gives which."""
-    if any(one.new or one.squash != "none" for one in comparison.predictions):
-        return comparison.verdict
-    each = (f"{one.name} gives {answer(one)}" for one in comparison.predictions)
-    return f"{'; '.join(each)}."
-
-
-def answer(prediction: Prediction) -> str:
-    """What a head answers; a single number needs no name."""
-    if prediction.squash == "none" and len(prediction.logits) == 1:
-        return signed(prediction.logits[0])
-    return said(prediction)
 
 
 def _trained(comparison: Comparison) -> str:
@@ -187,7 +166,7 @@ def _card(prediction: Prediction, colour: str) -> Markup:
     ).format(
         colour,
         prediction.name,
-        answer(prediction),
+        said(prediction),
         shown,
         _vote(prediction),
         margin,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from heads.interfaces.charts import bars, percent
-from heads.interfaces.drawings import joined, minus
+from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, signed
 from heads.pipeline.look.ablation import Ablation
 from heads.pipeline.look.attribution import Attribution, Token
@@ -39,7 +39,7 @@ def _attribution(one: Attribution, colour: str, numbers: bool) -> Markup:
     if one.why_not:
         return card.format(colour, one.name, Markup("<p>{}</p>").format(one.why_not))
     asked = Markup("What speaks for <strong>{}</strong>{}").format(one.label, _unlike(one))
-    says, to = minus(one.says), f"to the logit of {one.label}"
+    says, to = one.says, f"to the logit of {one.label}"
     if numbers:
         asked, to = Markup("What moves the number"), "to the number"
         says = says.replace(f"the logit of {one.label}", "the number")
@@ -131,7 +131,7 @@ def neighbours(found: Sequence[Neighbourhood]) -> Markup:
             Markup(
                 '<article class="card" style="--mark:{}"><h4>{}</h4><p>{}</p>'
                 '<ol class="disagree">{}</ol></article>'
-            ).format(colour, one.name, minus(one.says), items)
+            ).format(colour, one.name, one.says, items)
         )
     if not cards:
         told = "What a head that came with its checkpoint was trained on is not known here."
@@ -189,9 +189,7 @@ def _ablation(one: Ablation) -> Markup:
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{} without {}</h4>'
         '<p class="quiet">{}</p><p>{}</p>{}</article>'
-    ).format(
-        COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, minus(one.says), table
-    )
+    ).format(COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, one.says, table)
 
 
 def _without(before: Said, after: Said) -> Markup:

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.errors import HeadsError
-from heads.interfaces.drawings import joined, minus
+from heads.interfaces.drawings import joined
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.folder import RunFolder, all_runs, find
 from heads.pipeline.runs.listing import facts_of
@@ -54,7 +54,7 @@ def _title(facts: dict[str, Any]) -> str:
     when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
     model = facts["model"].rsplit("/", 1)[-1]
     score = facts["score"]
-    best = facts["state"] if score is None else f"best {minus(SCORES[facts['metric']].told(score))}"
+    best = facts["state"] if score is None else f"best {SCORES[facts['metric']].told(score)}"
     return f"{facts['data']}, {model}, {when}, {best}"
 
 
@@ -93,8 +93,8 @@ def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
         facts["model"],
         f"{facts['cells']} of {facts['planned']}",
         facts["best"] or facts["state"],
-        "" if facts["score"] is None else minus(told(facts["score"])),
-        f"{reference} {minus(told(scored[0]))}" if scored else "",
+        "" if facts["score"] is None else told(facts["score"]),
+        f"{reference} {told(scored[0])}" if scored else "",
     ]
     row = joined(Markup("<td>{}</td>").format(cell) for cell in cells)
     return Markup("<tr>{}</tr>").format(row)

@@ -66,7 +66,7 @@ class Course:
         recipe, self.done, planned = event["recipe"], event["done"], event["planned"]
         if recipe not in BASELINES:
             score, between = event["score"], ends(self.metric, event["low"], event["high"])
-            self.tiles[recipe] = Tile(value=score, shown=self._told(score), below=between)
+            self.tiles[recipe] = Tile(value=score, shown=self._score.told(score), below=between)
             self.share = BEGUN + (TRAINED - BEGUN) * self.done / max(planned, 1)
             self._times.append((time.monotonic(), self.done))
             left = "; the last one is being trained" if self.done == planned - 1 else ""
@@ -89,9 +89,6 @@ class Course:
     def _score(self) -> ScoreName:
         return SCORES[self.metric]
 
-    def _told(self, score: float) -> str:
-        return drawings.minus(self._score.told(score))
-
     @property
     def heat(self) -> Markup:
         """The heat map, as far as it is filled."""
@@ -108,7 +105,7 @@ class Course:
         curves, name = dict(sorted(self.curves.items())), self._score
         if not self.epochs:  # heads that are solved at once have no course to draw
             best = [(recipe, max(points.values())) for recipe, points in curves.items()]
-            drawn = bars(best, shown=[self._told(score) for _, score in best])
+            drawn = bars(best, shown=[self._score.told(score) for _, score in best])
             says = "solved at once"
         else:
             drawn, says = live(curves, self.epochs, self.metric), "pass by pass"

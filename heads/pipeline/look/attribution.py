@@ -73,10 +73,10 @@ class Attribution:
         """What the numbers are, and how well they add up, in a sentence or two."""
         if self.why_not:
             return self.why_not
+        own, blank = (f"{x:+.3f}".replace("-", "−") for x in (self.logit, self.baseline))
         told = (
-            f"{self.name}: the logit of {self.label} is {self.logit:+.3f}, and "
-            f"{self.baseline:+.3f} with {self.blank} for every word; the scores add up to the "
-            "difference"
+            f"{self.name}: the logit of {self.label} is {own}, and {blank} with {self.blank} for "
+            "every word; the scores add up to the difference"
         )
         error = f"{self.completeness_error * 100:.2f} %"
         of = (

@@ -71,9 +71,10 @@ class Neighbourhood:
     def says(self) -> str:
         """How the neighbours' labels go with the answer, in a sentence."""
         if self.numbers:
-            average = sum(float(one.labels[0]) for one in self.neighbours) / len(self.neighbours)
+            mean = sum(float(one.labels[0]) for one in self.neighbours) / len(self.neighbours)
+            average = f"{mean:.2f}".replace("-", "−")
             return (
-                f"The {len(self.neighbours)} nearest training examples have {average:.2f} on "
+                f"The {len(self.neighbours)} nearest training examples have {average} on "
                 f"average; {self.name} answers {self.answer}."
             )
         return (

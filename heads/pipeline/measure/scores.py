@@ -34,7 +34,7 @@ class ScoreName:
         if self.is_share:
             return f"{100 * score:.1f} %"
         told = f"{score:.3f}"
-        return "0.000" if told == "-0.000" else told
+        return "0.000" if told == "-0.000" else told.replace("-", "−")
 
     def gap(self, difference: float) -> str:
         """A difference of two scores: hundredths where they are shares.
