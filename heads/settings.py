@@ -3,8 +3,17 @@
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from heads.errors import LimitError
+
+
+def _setting(
+    default: Any, says: str, *, low: float | None = None, high: float | None = None
+) -> Any:
+    """A field with the sentence and the range from which forms and flags are made."""
+    known = {"says": says, "low": low, "high": high}
+    return field(default=default, metadata={k: v for k, v in known.items() if v is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,103 +21,59 @@ class Training:
     """How a head is trained: the same for every recipe, so that only the recipe differs.
 
     (One thing is not: a learned reading takes its rows in batches of like length.)
-
-    Each field carries the sentence and the range from which forms and flags are made.
     """
 
-    seed: int = field(
-        default=0, metadata={"says": "Seed of the split, of new weights and of dropout.", "low": 0}
-    )
-    epochs: int = field(
-        default=40, metadata={"says": "Passes over the training rows.", "low": 1, "high": 500}
-    )
-    batch_size: int = field(
-        default=32, metadata={"says": "Rows in one step of the optimizer.", "low": 1, "high": 4096}
-    )
-    learning_rate: float = field(
-        default=1e-3,
-        metadata={"says": "Step size of AdamW, decayed to 0.", "low": 0.0, "high": 1.0},
-    )
-    weight_decay: float = field(
-        default=0.01, metadata={"says": "Weight decay of AdamW.", "low": 0.0, "high": 1.0}
-    )
-    held_out: float = field(
-        default=0.25,
-        metadata={"says": "Share of the rows kept for scoring.", "low": 0.05, "high": 0.9},
-    )
+    seed: int = _setting(0, "Seed of the split, of new weights and of dropout.", low=0)
+    epochs: int = _setting(40, "Passes over the training rows.", low=1, high=500)
+    batch_size: int = _setting(32, "Rows in one step of the optimizer.", low=1, high=4096)
+    learning_rate: float = _setting(1e-3, "Step size of AdamW, decayed to 0.", low=0.0, high=1.0)
+    weight_decay: float = _setting(0.01, "Weight decay of AdamW.", low=0.0, high=1.0)
+    held_out: float = _setting(0.25, "Share of the rows kept for scoring.", low=0.05, high=0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 
-    seeds: int = field(
-        default=3,
-        metadata={"says": "Repetitions: other splits, or other new weights.", "low": 1, "high": 50},
+    seeds: int = _setting(3, "Repetitions: other splits, or other new weights.", low=1, high=50)
+    held_out: float = _setting(
+        0.25,
+        "Share of the rows that is scored, where the data have no test set.",
+        low=0.05,
+        high=0.9,
     )
-    held_out: float = field(
-        default=0.25,
-        metadata={
-            "says": "Share of the rows that is scored, where the data have no test set.",
-            "low": 0.05,
-            "high": 0.9,
-        },
+    development: float = _setting(
+        0.15, "Share of the rows on which settings are chosen.", low=0.05, high=0.5
     )
-    development: float = field(
-        default=0.15,
-        metadata={
-            "says": "Share of the rows on which settings are chosen.",
-            "low": 0.05,
-            "high": 0.5,
-        },
+    per_class: int = _setting(
+        0,
+        "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
+        "several labels a row counts for its rarest.",
+        low=0,
+        high=100_000,
     )
-    per_class: int = field(
-        default=0,
-        metadata={
-            "says": "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
-            "several labels a row counts for its rarest.",
-            "low": 0,
-            "high": 100_000,
-        },
+    class_weights: bool = _setting(
+        False,
+        "Rows of rare classes count more, so that all classes count alike; not in "
+        "ridge, centroid, cosine and knn.",
     )
-    class_weights: bool = field(
-        default=False,
-        metadata={
-            "says": "Rows of rare classes count more, so that all classes count alike; not in "
-            "ridge, centroid, cosine and knn."
-        },
+    focal: float = _setting(
+        0.0,
+        "Focal loss: how much less rows count that are right already; 0: all alike.",
+        low=0.0,
+        high=10.0,
     )
-    focal: float = field(
-        default=0.0,
-        metadata={
-            "says": "Focal loss: how much less rows count that are right already; 0: all alike.",
-            "low": 0.0,
-            "high": 10.0,
-        },
+    smoothing: float = _setting(
+        0.0, "Label smoothing: how far goals of 0 and 1 are drawn together.", low=0.0, high=0.5
     )
-    smoothing: float = field(
-        default=0.0,
-        metadata={
-            "says": "Label smoothing: how far goals of 0 and 1 are drawn together.",
-            "low": 0.0,
-            "high": 0.5,
-        },
+    curve: bool = _setting(True, "Also train the leaders on a quarter and on half of the rows.")
+    budget_seconds: int = _setting(
+        0,
+        "Stop after that many seconds and keep what is done; 0: no end.",
+        low=0,
+        high=1_000_000,
     )
-    curve: bool = field(
-        default=True,
-        metadata={"says": "Also train the leaders on a quarter and on half of the rows."},
-    )
-    budget_seconds: int = field(
-        default=0,
-        metadata={
-            "says": "Stop after that many seconds and keep what is done; 0: no end.",
-            "low": 0,
-            "high": 1_000_000,
-        },
-    )
-    seed: int = field(
-        default=0, metadata={"says": "Seed of splits, new weights and dropout.", "low": 0}
-    )
+    seed: int = _setting(0, "Seed of splits, new weights and dropout.", low=0)
 
     def __post_init__(self) -> None:
         for one in fields(self):

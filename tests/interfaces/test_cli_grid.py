@@ -13,11 +13,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 
 from heads.errors import ModelError
 from heads.interfaces.cli import main
-from heads.pipeline.grid import descent
 from heads.pipeline.runs.folder import RunFolder, find
 from heads.settings import Contest
 
@@ -25,20 +23,7 @@ ROWS = 60
 RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
 TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
 QUICK = ["--seeds", "2", "--no-curve"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def place(tmp_path_factory):
-    """Runs of these tests are their own; little is learned, since none is about quality."""
-    place = tmp_path_factory.mktemp("place")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(descent, "STEPS", 30)
-        patch.setattr(descent, "EPOCHS", (2, 4))
-        yield place
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture(scope="module")

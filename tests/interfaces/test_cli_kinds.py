@@ -4,27 +4,12 @@ import csv
 import json
 
 import pytest
-import torch
 
 from heads.interfaces.cli import main
-from heads.pipeline.grid import descent
 
 ROWS = 60
 QUICK = ["--seeds", "1", "--no-curve"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def place(tmp_path_factory):
-    """Runs of these tests are their own; little is learned, since none is about quality."""
-    place = tmp_path_factory.mktemp("place")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(descent, "STEPS", 30)
-        patch.setattr(descent, "EPOCHS", (2, 4))
-        yield place
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture(scope="module")

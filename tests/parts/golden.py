@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +25,14 @@ FILE = Path(__file__).with_name("golden.json")
 LENGTHS = (5, 2, 1)
 LAYERS, WIDTH, CLASSES = 6, 3, 3
 ROWS = 16
+
+
+def kept(name: str) -> Any:
+    """The answer that is kept of a part; its test is left out where a new part has none yet."""
+    answers = json.loads(FILE.read_text())
+    if name not in answers:
+        pytest.skip("not in golden.json: python tests/parts/golden.py adds it")
+    return answers[name]
 
 
 def numbers(*shape: int, start: int = 0) -> Tensor:

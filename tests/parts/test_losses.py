@@ -4,12 +4,11 @@ One test compares with the answers kept in golden.json; a part that is not yet i
 that test alone. `python tests/parts/golden.py` adds the missing ones and rewrites none.
 """
 
-import json
 import re
 
 import pytest
 import torch
-from golden import FILE, answer_of_loss
+from golden import answer_of_loss, kept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -228,9 +227,7 @@ def test_goals_of_an_order_are_those_of_its_loss(part: Part) -> None:
 
 @every_loss
 def test_a_name_keeps_its_meaning(part: Part) -> None:
-    kept = json.loads(FILE.read_text()).get(f"loss {part.name}")
-    if kept is None:
-        pytest.skip("not in golden.json: python tests/parts/golden.py adds it")
+    known = kept(f"loss {part.name}")
     answer = answer_of_loss(part)
     for name in ("goals", "losses"):
-        assert_close(torch.tensor(answer[name]), torch.tensor(kept[name]), rtol=1e-6, atol=1e-6)
+        assert_close(torch.tensor(answer[name]), torch.tensor(known[name]), rtol=1e-6, atol=1e-6)

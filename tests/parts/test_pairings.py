@@ -4,13 +4,12 @@ One test compares with the answers kept in golden.json; a part that is not yet i
 that test alone. `python tests/parts/golden.py` adds the missing ones and rewrites none.
 """
 
-import json
 import re
 from collections.abc import Callable
 
 import pytest
 import torch
-from golden import FILE, answer_of_pairing
+from golden import answer_of_pairing, kept
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -158,12 +157,10 @@ def test_a_pairing_is_a_reading_of_its_own(part: Part) -> None:
 
 @every_pairing
 def test_a_name_keeps_its_meaning(part: Part) -> None:
-    kept = json.loads(FILE.read_text()).get(f"pairing {part.name}")
-    if kept is None:
-        pytest.skip("not in golden.json: python tests/parts/golden.py adds it")
+    known = kept(f"pairing {part.name}")
     assert_close(
         torch.tensor(answer_of_pairing(part)["vectors"]),
-        torch.tensor(kept["vectors"]),
+        torch.tensor(known["vectors"]),
         rtol=1e-6,
         atol=1e-6,
     )

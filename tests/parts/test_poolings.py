@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from golden import FILE, add_missing, answer_of_layers, answer_of_pooling, filled
+from golden import FILE, add_missing, answer_of_layers, answer_of_pooling, filled, kept
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -447,12 +447,10 @@ def test_weights_of_several_vectors_stand_side_by_side_and_are_read_on_average()
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_name_keeps_its_meaning(kind: str, part: Pooling) -> None:
-    kept = json.loads(FILE.read_text()).get(f"{kind} {part.name}")
-    if kept is None:
-        pytest.skip("not in golden.json: python tests/parts/golden.py adds it")
+    known = kept(f"{kind} {part.name}")
     answer = (answer_of_pooling if kind == "pooling" else answer_of_layers)(part)
-    assert answer.keys() == kept.keys()
-    for name, values in kept.items():
+    assert answer.keys() == known.keys()
+    for name, values in known.items():
         assert_close(torch.tensor(answer[name]), torch.tensor(values), rtol=1e-6, atol=1e-6)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+from same_runs import bare, tensors
 from tiny_models import LIMITS, rewrite, save_tiny
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
@@ -54,7 +55,6 @@ RECIPES = (
 )  # fmt: skip
 FEW = ("mean+linear", "mean+roberta", "cls+ridge")
 CONTEST = Contest(seeds=2)
-TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
 
 
 @pytest.fixture(autouse=True)
@@ -120,21 +120,6 @@ def whole(
         question = Question(data=data, recipes=RECIPES, contest=CONTEST, model=str(tiny()))
         run = begin(question, limits=LIMITS, out=out)
         return run, list(working(run, LIMITS))
-
-
-def bare(values: Any) -> Any:
-    """Without what depends on the clock or on where it lies."""
-    if isinstance(values, dict):
-        return {key: bare(value) for key, value in values.items() if key not in TIMES}
-    return [bare(value) for value in values] if isinstance(values, (list, tuple)) else values
-
-
-def tensors(run: RunFolder) -> dict[str, bytes]:
-    """Every answer and every head, to the byte."""
-    return {
-        str(path.relative_to(run.path)): path.read_bytes()
-        for path in sorted(run.path.rglob("*.safetensors"))
-    }
 
 
 # A whole run

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from same_runs import bare, tensors
 from tiny_models import LIMITS
 from torch import Tensor
 from torch.testing import assert_close
@@ -79,7 +80,6 @@ CELLS = {
     ],
 }  # fmt: skip
 METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
-TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
 ROWS = 80
 every_kind = pytest.mark.parametrize("sample", RUNS)
 every_cell = pytest.mark.parametrize(
@@ -148,21 +148,6 @@ def whole(
         return made[sample]
 
     return run
-
-
-def bare(values: Any) -> Any:
-    """Without what depends on the clock or on where it lies."""
-    if isinstance(values, dict):
-        return {key: bare(value) for key, value in values.items() if key not in TIMES}
-    return [bare(value) for value in values] if isinstance(values, (list, tuple)) else values
-
-
-def tensors(run: RunFolder) -> dict[str, bytes]:
-    """Every answer and every head, to the byte."""
-    return {
-        str(path.relative_to(run.path)): path.read_bytes()
-        for path in sorted(run.path.rglob("*.safetensors"))
-    }
 
 
 def order_of(run: RunFolder) -> list[str]:
