@@ -593,6 +593,14 @@ def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
     assert found[0].parameters == WIDTH * 3 + 3
 
 
+def test_what_takes_long_costs_more(small: Backbone) -> None:
+    recipes = ["attention+linear", "mean+roberta", "mean+ridge"]
+    costs = [unit.cost(1_000, 3) for unit in units(recipes, small, 3, LIMITS)]
+    assert costs == sorted(costs, reverse=True)
+    (unit,) = units(["mean+roberta"], small, 3, LIMITS)
+    assert unit.cost(100, 1) < unit.cost(1_000, 1) < unit.cost(1_000, 3)
+
+
 def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
     with pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"):
         units(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))

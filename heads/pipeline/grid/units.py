@@ -26,6 +26,9 @@ from heads.settings import Limits
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.
 LINEAR = ("linear", "gpt2", "logistic")
 LAYERS = "layers"
+# How much dearer a parameter is than one of a head that is solved at once, roughly: the layers of
+# a learned reading see every token, and copy by copy.
+PACES: dict[type, float] = {Solved: 1.0, Convex: 30.0, Descent: 10.0, Apart: 500.0}
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -62,6 +65,15 @@ class Unit:
     def name(self) -> str:
         """The recipe in its canonical form."""
         return str(self.order.recipe)
+
+    def cost(self, rows: int, seeds: int) -> float:
+        """How long it takes, by a yardstick of no unit: what takes long should begin first.
+
+        Args:
+            rows: How many each seed learns from.
+            seeds: How many there are.
+        """
+        return self.parameters * rows * seeds * PACES[type(self.learner)]
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
