@@ -1,7 +1,7 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,19 @@ from heads.errors import LimitError
 
 
 def _setting(
-    default: Any, says: str, *, low: float | None = None, high: float | None = None
+    default: Any,
+    says: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    among: tuple[str, ...] | None = None,
 ) -> Any:
-    """A field with the sentence and the range from which forms and flags are made."""
-    known = {"says": says, "low": low, "high": high}
+    """A field with the sentence and the range or choices of which forms and flags are made."""
+    known = {"says": says, "low": low, "high": high, "among": among}
     return field(default=default, metadata={k: v for k, v in known.items() if v is not None})
+
+
+PRECISIONS = ("auto", "exact", "fast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,17 @@ class Contest:
         0.0, "Label smoothing: how far goals of 0 and 1 are drawn together.", low=0.0, high=0.5
     )
     curve: bool = _setting(True, "Also train the leaders on a quarter and on half of the rows.")
+    race: bool = _setting(
+        False,
+        "Stop recipes that cannot win any more, going by the development rows; they are listed "
+        "without a score.",
+    )
+    precision: str = _setting(
+        "auto",
+        "auto: 16-bit products where a probe finds them much faster here; exact: 32 bits "
+        "everywhere; fast: 16 bits wherever they are faster at all.",
+        among=PRECISIONS,
+    )
     budget_seconds: int = _setting(
         0,
         "Stop after that many seconds and keep what is done; 0: no end.",
@@ -77,16 +96,29 @@ class Contest:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            if isinstance(one.default, bool):
-                continue
-            value, low = getattr(self, one.name), one.metadata["low"]
-            high = one.metadata.get("high", float("inf"))
-            whole = isinstance(one.default, float) or value == int(value)
-            if isinstance(value, bool) or not (low <= value <= high and whole):
-                number = "a number" if isinstance(one.default, float) else "a whole number"
-                most = f" and at most {high:,g}" if high < float("inf") else ""
-                what = f"{one.name} must be {number} of at least {low:g}{most}, not {value!r:.40}."
-                raise LimitError(what, "Change it.")
+            value, among = getattr(self, one.name), one.metadata.get("among")
+            if among:
+                _check_choice(one.name, value, among)
+            elif not isinstance(one.default, bool):
+                _check_range(one, value)
+
+
+def _check_choice(name: str, value: Any, among: tuple[str, ...]) -> None:
+    """Refuses what is none of the choices of a setting."""
+    if value not in among:
+        known = f"{', '.join(among[:-1])} or {among[-1]}"
+        raise LimitError(f"{name} must be {known}, not {value!r:.40}.", "Change it.")
+
+
+def _check_range(one: Field[Any], value: Any) -> None:
+    """Refuses what is no number, or none within the range of a setting."""
+    low, high = one.metadata["low"], one.metadata.get("high", float("inf"))
+    whole = isinstance(one.default, float) or value == int(value)
+    if isinstance(value, bool) or not (low <= value <= high and whole):
+        number = "a number" if isinstance(one.default, float) else "a whole number"
+        most = f" and at most {high:,g}" if high < float("inf") else ""
+        what = f"{one.name} must be {number} of at least {low:g}{most}, not {value!r:.40}."
+        raise LimitError(what, "Change it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

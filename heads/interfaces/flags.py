@@ -36,6 +36,9 @@ def add_contest(parser: argparse.ArgumentParser) -> None:
                 flag, action=argparse.BooleanOptionalAction, default=None, help=says
             )
             continue
+        if among := one.metadata.get("among"):
+            parser.add_argument(flag, choices=among, help=f"{says} ({one.default})")
+            continue
         kind = type(one.default)  # the range is checked by the contest itself
         metavar = "N" if kind is int else "X"
         parser.add_argument(flag, type=kind, metavar=metavar, help=f"{says} ({one.default})")

@@ -145,6 +145,14 @@ def test_a_few_rows_of_every_class_and_weights(capfd, file):
     assert find(found["run"]).read("run.json")["contest"]["class_weights"] is True
 
 
+def test_race_and_precision_are_kept_with_the_run(capfd, file):
+    flags = ["--seeds", "1", "--no-curve", "--race", "--precision", "exact"]
+    code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
+    assert code == 0
+    contest = find(json.loads(out)["run"]).read("run.json")["contest"]
+    assert (contest["race"], contest["precision"]) == (True, "exact")
+
+
 def test_columns_are_named_and_a_sample_is_data_too(capfd, file, tmp_path):
     rows = list(csv.reader(io.StringIO(file.read_text("utf-8"))))
     path = tmp_path / "turned.csv"
@@ -354,6 +362,9 @@ def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, file, argument
 def beyond():
     for one in fields(Contest):
         if isinstance(one.default, bool):
+            continue
+        if one.metadata.get("among"):
+            yield one.name, "many"
             continue
         step = 1 if isinstance(one.default, int) else 0.01
         yield one.name, str(one.metadata["low"] - step)

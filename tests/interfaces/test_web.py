@@ -199,3 +199,7 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
         given = [file, None, "", "", "", "", "", "small", "", seeds, 0]
         with pytest.raises(AppError, match="seeds must be a whole number from 1 to"):
             client.predict(*given, api_name="/train_grid")
+    file = handle_file(str(tmp_path / "mine.csv"))
+    given = [file, None, "", "", "", "", "", "small", "", 1, 0, "", "", "", "", ""]
+    with pytest.raises(AppError, match="precision must be auto, exact or fast, not 'double'"):
+        client.predict(*given, False, "double", api_name="/train_grid")

@@ -170,6 +170,17 @@ def test_public_mode_bounds_the_time(public):
     assert Plan.of("", "small", [], 3, *WAYS, *form).contest.budget_seconds == 10
 
 
+def test_race_and_precision_stand_on_the_form():
+    names = [field.name for field in FORM]
+    form = [{"race": True, "precision": "fast"}.get(field.name, field.default) for field in FORM]
+    contest = Plan.of("", "small", [], 3, *WAYS, *form).contest
+    assert (contest.race, contest.precision) == (True, "fast")
+    for wrong in ("double", None, 1, ["fast"]):
+        form[names.index("precision")] = wrong
+        with pytest.raises(HeadsError, match="precision must be auto, exact or fast, not"):
+            Plan.of("", "small", [], 3, *WAYS, *form)
+
+
 def test_the_course_fills_keeps_still_and_tells_the_time_left():
     course = Course(recipes=["mean+linear", "cls+linear"])
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})

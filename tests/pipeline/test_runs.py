@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -833,6 +833,15 @@ def test_a_run_of_another_version_is_refused(whole, tmp_path: Path) -> None:
     rewrite(run.path / "run.json", version=99)
     with pytest.raises(DataError, match="of another version"):
         leaderboard(run)
+
+
+def test_a_run_from_before_one_could_choose_was_exact_and_without_a_race(start) -> None:
+    run = start(["mean+ridge"])
+    assert question.load(run).contest == CONTEST
+    before = asdict(CONTEST)
+    del before["race"], before["precision"]
+    rewrite(run.path / "run.json", contest=before)
+    assert question.load(run).contest == replace(CONTEST, race=False, precision="exact")
 
 
 def test_a_base_model_that_has_changed_is_refused(start, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def build(places: Places) -> None:
         model = gr.Textbox(BUNDLED, label="model")
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
+        how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
@@ -52,11 +53,13 @@ def build(places: Places) -> None:
         (empty: guessed), recipes separated by spaces (empty: those of the grid, small or
         full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal),
-        each parted by commas. Streams progress, then answers with the verdict and every cell.
+        each parted by commas; whether to stop recipes that cannot win any more, and the
+        precision (auto, exact, fast). Streams progress, then the verdict and every cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
+    inputs += how
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
     asks.click(read, [file, *names, *labels], answer, api_name="read", **limit)
     trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
@@ -101,12 +104,14 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
 
 def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses = rest
+    seeds, per_class, *labels, pairs, losses, race, precision = rest
     names = (text, label, pair, split, *labels)
     public = limits().public
     contest = Contest(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
         per_class=_whole("per_class", per_class, 0, 100_000),
+        race=race is True,
+        precision=precision or "auto",
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)

@@ -160,6 +160,8 @@ def _field(name: str) -> Any:
     title, says = TITLES.get(name, name), field.metadata["says"]
     if isinstance(field.default, bool):
         return gr.Checkbox(field.default, label=title, info=says, min_width=240)
+    if among := field.metadata.get("among"):
+        return gr.Dropdown(list(among), value=field.default, label=title, info=says, min_width=240)
     if isinstance(field.default, float):
         return _slider(name, title)
     value = PUBLIC_SECONDS if name == "budget_seconds" and limits().public else field.default

@@ -25,6 +25,8 @@ TITLES = {
     "focal": "Focal loss",
     "smoothing": "Label smoothing",
     "curve": "Learning curve",
+    "race": "Race",
+    "precision": "Precision",
     "budget_seconds": "Time allowed, in seconds",
     "seed": "Seed",
 }
@@ -93,14 +95,15 @@ def contest_of(values: dict[str, Any], here: Limits) -> Contest:
 
     Raises:
         DataError: One is not.
+        LimitError: One is none of its choices.
     """
     checked: dict[str, Any] = {}
     for field in fields(Contest):
         value, kind = values[field.name], type(field.default)
         low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
         title = TITLES.get(field.name, field.name)
-        if kind is bool:
-            checked[field.name] = value is True
+        if kind in (bool, str):  # of texts, the contest itself knows which there are
+            checked[field.name] = value is True if kind is bool else value
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or not low <= value <= high:

@@ -244,7 +244,8 @@ def load(run: RunFolder) -> Asked:
             model=facts["model"],
             revision=facts["revision"],
             recipes=tuple(facts["recipes"]),
-            contest=Contest(**facts["contest"]),
+            # A run that was begun before one could choose was exact.
+            contest=Contest(**{"precision": "exact"} | facts["contest"]),
             account=facts["account"],
             created=facts["created"],
             versions=facts["versions"],
