@@ -5,7 +5,7 @@ import json
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def _line(event: Any, metric: str) -> dict[str, Any]:
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}
     if isinstance(event, Trying):
-        told = {"event": "trying", "recipe": event.name, "metric": metric, **asdict(event.point)}
+        told = {"event": "trying", "recipe": event.name, "metric": metric, **event.point.as_json()}
         return told | ({metric: event.point.score} if metric == "accuracy" else {})
     if isinstance(event, Done):
         own = event.cell.measures

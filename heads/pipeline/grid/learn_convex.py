@@ -70,8 +70,8 @@ class Convex:
         vectors = lesson.of(splits.development)
         tried = []
         for option, state in zip(options, states, strict=True):
-            score, loss = judged(_linear(state, vectors), lesson, splits.development)
-            tried.append(Tried(settings=option, epoch=0, score=score, loss=loss))
+            logits = _linear(state, vectors)
+            tried.append(judged(option, 0, logits, lesson, splits.development))
             yield tried[-1]
         return tried, solved
 

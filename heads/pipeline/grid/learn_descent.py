@@ -125,9 +125,8 @@ def points(
 ) -> Iterator[Tried]:
     """What each choice came to on some rows after an epoch, from its logits (n, c)."""
     for choice, logits in zip(choices, answers, strict=True):
-        score, loss = judged(logits, lesson, rows)
         settings = plain(replace(choice, epochs=epoch))
-        yield Tried(settings=settings, epoch=epoch, score=score, loss=loss)
+        yield judged(settings, epoch, logits, lesson, rows)
 
 
 def plain(choice: descent.Choice) -> Chosen:

@@ -45,8 +45,7 @@ class Solved:
             lesson.check()
             rows, asked = [splits.search], [splits.development]
             logits = self.learn(lesson, option, rows, asked, [0])[0].logits
-            score, loss = judged(logits, lesson, splits.development)
-            tried.append(Tried(settings=option, epoch=0, score=score, loss=loss))
+            tried.append(judged(option, 0, logits, lesson, splits.development))
             yield tried[-1]
         return best(tried, lesson).settings
 

@@ -6,17 +6,18 @@ Legend: n rows, w width, c classes.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from heads.parts.blocks import Repeat
+from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson, Scaling
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
 from heads.pipeline.measure.calibration import thresholds
-from heads.pipeline.measure.influence import micro_f1_parts
+from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
 from heads.pipeline.metrics import spearman
 from heads.recipe import Value
 
@@ -34,12 +35,19 @@ class Tried:
         score: On the development rows: the accuracy, the micro-F1 with thresholds chosen
             there, or Spearman's correlation.
         loss: The mean loss there.
+        parts: (m,), each development row's part of the score, which is their mean; None where
+            they are not at hand any more.
     """
 
     settings: Chosen
     epoch: int
     score: float
     loss: float
+    parts: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The point as plain values, without its parts."""
+        return {name: getattr(self, name) for name in ("settings", "epoch", "score", "loss")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,18 +77,28 @@ class Learner(Protocol):
         ...
 
 
-def judged(logits: Tensor, lesson: Lesson, rows: Tensor) -> tuple[float, float]:
-    """The score and the mean loss; where classes are weighed, by their weights for every loss."""
+def judged(settings: Chosen, epoch: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:
+    """What settings came to on some rows, of which these are the logits (m, c).
+
+    Where classes are weighed, rows count by their weights, the same for every loss.
+    """
     targets, counts = lesson.targets[rows], lesson.counts[rows]
     losses, total = lesson.objective.rows(logits, targets), counts.sum()
+    score, parts = _scored(logits, targets, counts, lesson.objective.kind)
     loss = float((losses * counts).sum() / total)
-    if lesson.objective.kind == "number":
-        return spearman(logits[:, 0], targets), loss
-    if lesson.objective.kind == "many":
-        given = logits > thresholds(logits, targets)
-        return float(micro_f1_parts(given, targets).mean()), loss
-    right = (logits.argmax(dim=1) == targets).float()
-    return float((right * counts).sum() / total), loss
+    return Tried(settings=settings, epoch=epoch, score=score, loss=loss, parts=parts)
+
+
+def _scored(logits: Tensor, targets: Tensor, counts: Tensor, kind: Kind) -> tuple[float, Tensor]:
+    """The score, and each row's part of it."""
+    if kind == "number":
+        given = logits[:, 0]
+        return spearman(given, targets), spearman_parts(given, targets).float()
+    if kind == "many":
+        parts = micro_f1_parts(logits > thresholds(logits, targets), targets)
+        return float(parts.mean()), parts.float()
+    right = (logits.argmax(dim=1) == targets).float() * counts
+    return float(right.sum() / counts.sum()), right * (len(counts) / counts.sum())
 
 
 def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:

@@ -100,7 +100,7 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
         "parameters": cell.parameters,
         "seconds": cell.seconds,
         "chosen": dict(cell.chosen),
-        "tried": [asdict(point) for point in cell.tried],
+        "tried": [point.as_json() for point in cell.tried],
     }
     run.write(f"cells/{number:03}.json", values)
     (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
