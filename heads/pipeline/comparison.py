@@ -19,7 +19,7 @@ from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
-from heads.pipeline.seen import check_second, seen
+from heads.pipeline.seen import Seen, check_second, seen
 from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
@@ -168,8 +168,10 @@ def comparing(
     heads = [next(remaining) if isinstance(recipe, Recipe) else own for recipe in chosen]
     heads = [head for head in heads if head is not None]
     second = [pair] if pair else []
-    predictions = _asked(backbone, text, second, heads)
-    notes += token_notes(backbone.encode([text], second)[0]) + recipe_notes(heads, backbone)
+    given = _read(backbone, text, second, heads)
+    predictions = predict(given, heads)
+    read = given.read or backbone.encode([text], second)
+    notes += token_notes(read[0]) + recipe_notes(heads, backbone)
     notes += joint_notes(heads) if (pairs or JOINT) != JOINT else []
     yield Compared(
         comparison=Comparison(
@@ -186,12 +188,12 @@ def comparing(
     )
 
 
-def _asked(
+def _read(
     backbone: Backbone, text: str, second: Sequence[str], heads: Sequence[TrainedHead]
-) -> list[Prediction]:
+) -> Seen:
     for head in heads:
         check_second(head, second)
-    return predict(seen(backbone, [text], second, [head.module for head in heads]), heads)
+    return seen(backbone, [text], second, [head.module for head in heads])
 
 
 def _check_texts(*named: tuple[str, object]) -> None:

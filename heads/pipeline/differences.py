@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -19,6 +21,7 @@ from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear,
 from heads.recipe import Recipe
 
 CLASSES = 3  # any number: the layers are the same
+MOST = 1_000  # recipes whose layers are remembered, of one base model
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,21 @@ def _fits(recipe: Recipe) -> bool:
         return False  # a head that is solved at once has no loss to choose
 
 
+_told: WeakKeyDictionary[Any, dict[Any, list[Layer]]] = WeakKeyDictionary()
+
+
 def _layers(order: Order, backbone: Backbone) -> list[Layer]:
+    """The layers of a recipe's head on a base model, found once: every comparison asks."""
+    told = _told.setdefault(backbone.model, {})
+    key = (repr(order.recipe), order.pooling.make, order.head.make)
+    if key not in told:
+        if len(told) >= MOST:
+            told.clear()
+        told[key] = _found(order, backbone)
+    return told[key]
+
+
+def _found(order: Order, backbone: Backbone) -> list[Layer]:
     with Dice().rolling():
         chain = order.sketch(order.widened(Reader(order, backbone).width), CLASSES)
     begun = begun_with(order, backbone, chain)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.metrics import Scores, Squash, answers, probabilities
@@ -63,10 +62,9 @@ def predict(given: Seen, heads: Sequence[TrainedHead]) -> list[Prediction]:
     found = []
     for head in heads:
         logits = given.logits(head.module)  # (1, c)
-        shares = probabilities(logits, head.squash)[0]
+        shares = probabilities(logits, head.squash)[0].tolist()
         chosen = answers(logits, head.squash, head.thresholds)[0]
         name = f"own ({head.recipe})" if head.is_own else str(head.recipe)
-        margin = _margin(head, shares)
         found.append(
             Prediction(
                 recipe=head.recipe,
@@ -76,9 +74,9 @@ def predict(given: Seen, heads: Sequence[TrainedHead]) -> list[Prediction]:
                 numbers=head.numbers,
                 squash=head.squash,
                 logits=tuple(logits[0].tolist()),
-                probabilities=tuple(shares.tolist()),
+                probabilities=tuple(shares),
                 answer=() if head.squash == "none" else _named(head.classes, chosen.tolist()),
-                margin=margin,
+                margin=_margin(head, shares),
                 parameters=head.parameters,
                 trained_on=head.trained_on,
                 rows=head.rows,
@@ -93,8 +91,8 @@ def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
     return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
 
 
-def _margin(head: TrainedHead, shares: Tensor) -> float:
+def _margin(head: TrainedHead, shares: Sequence[float]) -> float:
     if head.many:
-        return float((shares - 0.5).abs().min() * 2)
-    best = shares.sort(descending=True).values
-    return float(best[0] - best[1]) if len(best) > 1 else 0.0
+        return min(abs(share - 0.5) for share in shares) * 2
+    best = sorted(shares, reverse=True)
+    return best[0] - best[1] if len(best) > 1 else 0.0

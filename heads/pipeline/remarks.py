@@ -56,7 +56,8 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         is_or_are = "is" if len(lucky) == 1 else "are"
         notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
     for one, other in combinations([head for head in heads if not head.is_own], 2):
-        if same_in_training(one.recipe, other.recipe, backbone):
+        reads_alike = one.recipe.pooling == other.recipe.pooling  # most do not: told at once
+        if reads_alike and same_in_training(one.recipe, other.recipe, backbone):
             notes.append(
                 f"{one.recipe} and {other.recipe} are the same layers under other names: "
                 "any difference between them is chance."

@@ -9,7 +9,7 @@ from heads.errors import DataError
 from heads.parts.order import Order
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.states import States
+from heads.pipeline.states import Encoded, States
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,12 @@ class Seen:
     Attributes:
         joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
         sides: Of first and second texts, each by itself; None where nobody asked for it.
+        read: The tokens of what was read jointly.
     """
 
     joint: States | None
     sides: tuple[States, States] | None = None
+    read: tuple[Encoded, ...] = ()
 
     def logits(self, module: Assembly) -> Tensor:
         """What a head says, (n, c)."""
@@ -43,9 +45,10 @@ def seen(
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
         check_pairs(siamese[0].reader.order, pairs)
-    joint = backbone.states(backbone.encode(texts, pairs)) if len(siamese) < len(heads) else None
+    read = backbone.encode(texts, pairs) if len(siamese) < len(heads) else []
+    joint = backbone.states(read) if read else None
     sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
-    return Seen(joint=joint, sides=(sides[0], sides[1]) if sides else None)
+    return Seen(joint=joint, sides=(sides[0], sides[1]) if sides else None, read=tuple(read))
 
 
 def check_pairs(order: Order, pairs: Sequence[str]) -> None:

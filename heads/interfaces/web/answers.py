@@ -40,15 +40,15 @@ def shown(comparison: Comparison, question: Question) -> list[Any]:
         figures.probability_span(),
         figures.logit_span([prediction.logits for prediction in predictions]),
     )
-    columns, names, plots = [], [], []
+    columns, plots = [], []
+    filled = [*predictions, *[predictions[0]] * (PLACES - len(predictions))]
+    names = [drawings.chart_name(one.name, is_random=bool(one.new)) for one in filled] * 2
     for percent, span in zip((True, False), spans, strict=True):
-        for place in range(PLACES):
+        for place, prediction in enumerate(filled):
             used = place < len(predictions)
             # A number has no probability.
-            used = used and not (percent and predictions[place].squash == "none")
+            used = used and not (percent and prediction.squash == "none")
             columns.append(gr.update(visible=used))
-            prediction = predictions[place if place < len(predictions) else 0]
-            names.append(drawings.chart_name(prediction.name, is_random=bool(prediction.new)))
             classes = _classes(prediction)
             figure = figures.bars(
                 classes,
