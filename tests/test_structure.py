@@ -122,6 +122,7 @@ ORDER = [
     "heads.pipeline.grid.units",
     "heads.pipeline.grid.teach",
     "heads.pipeline.grid.play",
+    "heads.pipeline.grid.jobs",
     "heads.pipeline.grid",
     "heads.pipeline.runs.folder",
     "heads.pipeline.runs.cell",

@@ -139,7 +139,7 @@ def work(asked: argparse.Namespace) -> None:
 
 
 def _line(event: Any, metric: str) -> dict[str, Any]:
-    from heads.pipeline.grid.play import Trying
+    from heads.pipeline.grid.jobs import Trying
     from heads.pipeline.runs.running import Done
     from heads.pipeline.training import Progress
 

@@ -15,7 +15,7 @@ from heads.interfaces.drawings import count
 from heads.interfaces.measured import BRIEF, KINDS, MEASURES, between, titled
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
-from heads.pipeline.grid.play import Trying
+from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.measure.estimates import MEASURES as ESTIMATES
 from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.reproduce import Reproduced

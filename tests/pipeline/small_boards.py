@@ -8,8 +8,9 @@ from torch import Tensor
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
+from heads.pipeline.grid.jobs import Played, Trying, unit_job
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, Played, Trying, play, unit_job
+from heads.pipeline.grid.play import Board, play
 from heads.pipeline.grid.splits import split
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.measure.outcomes import Task, strata

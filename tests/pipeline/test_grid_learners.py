@@ -20,8 +20,8 @@ from heads.parts.registry import head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import convex, descent
+from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.lesson import class_weights, scaling, stacked
-from heads.pipeline.grid.play import Played
 from heads.pipeline.grid.stack import Noise, Stack, can_stack
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +11,17 @@ from small_boards import blobs, board_of, cells
 
 from heads.errors import RecipeError
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.grid.jobs import (
+    Played,
+    Searched,
+    Trying,
+    learn_job,
+    search_job,
+    seeds_of,
+    unit_job,
+)
 from heads.pipeline.grid.lesson import Lesson, Stopped
-from heads.pipeline.grid.play import Board, Failed, Job, Played, Trying, play, seeds_of, unit_job
+from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.settings import Contest
 
 RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
@@ -153,8 +163,58 @@ def test_a_lesson_is_loaded_once_for_all_its_cells(
     monkeypatch.setattr(
         Board, "lesson", lambda self, *given: loaded.append(given[0]) or lesson(self, *given)
     )
-    list(play([unit_job(unit, board) for unit in cells(RECIPES, small, board)], board, 2))
+    alike = ("mean+roberta", "mean+bert", "cls+roberta", "cls+bert", "max+roberta")  # in cost
+    found = list(play([unit_job(unit, board) for unit in cells(alike, small, board)], board, 2))
+    assert sum(isinstance(event, Played) for event in found) == len(alike)
     assert sorted(loaded) == ["cls", "max", "mean"]
+
+
+def test_the_longest_begin_first_and_equals_in_their_order(board: Board) -> None:
+    def named(name: str) -> Callable[..., object]:
+        return lambda lesson, tell: name
+
+    costs = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 3.0, "e": 1.0}
+    jobs = [Job(name=n, reading="mean", work=named(n), cost=cost) for n, cost in costs.items()]
+    assert list(play(jobs, board, 1)) == ["b", "d", "c", "a", "e"]
+
+
+def test_numbers_do_not_depend_on_the_order(small: Backbone, board: Board) -> None:
+    found = []
+    for sign in (1, -1):
+        jobs = [unit_job(unit, board) for unit in cells(RECIPES, small, board)]
+        jobs = [replace(job, cost=sign * job.cost) for job in jobs]
+        ended = [event for event in play(jobs, board, 2) if isinstance(event, Played)]
+        found.append({one.unit.name: one for one in ended})
+    assert set(found[0]) == set(found[1]) == set(RECIPES)
+    for name, one in found[0].items():
+        other = found[1][name]
+        assert one.chosen == other.chosen
+        for mine, theirs in zip(one.learned, other.learned, strict=True):
+            assert torch.equal(mine.logits, theirs.logits)
+
+
+def test_a_search_and_then_learning_are_the_whole_work(small: Backbone, board: Board) -> None:
+    found = cells(RECIPES, small, board)
+    whole = {
+        e.unit.name: e
+        for e in play([unit_job(u, board) for u in found], board, 1)
+        if isinstance(e, Played)
+    }
+    searched = {
+        e.name: e
+        for e in play([search_job(u, board) for u in found], board, 1)
+        if isinstance(e, Searched)
+    }
+    for name, one in searched.items():
+        assert one.parts.shape == (len(board.splits.development),)
+        assert float(one.parts.mean()) == pytest.approx(one.score)
+        assert all(point.parts is None for point in one.tried)
+        assert (one.chosen, one.tried) == (whole[name].chosen, whole[name].tried)
+    jobs = [learn_job(unit, board, searched[unit.name]) for unit in found]
+    for one in play(jobs, board, 1):
+        assert isinstance(one, Played)
+        logits = [learned.logits for learned in whole[one.unit.name].learned]
+        assert all(torch.equal(a.logits, b) for a, b in zip(one.learned, logits, strict=True))
 
 
 def test_a_check_after_the_stop_ends_the_work(board: Board) -> None:

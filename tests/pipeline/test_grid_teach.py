@@ -16,9 +16,10 @@ from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import descent
+from heads.pipeline.grid.jobs import learned_from, seeds_of
 from heads.pipeline.grid.learner import Chosen, Learned, Learner, Tried
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, learned_from, seeds_of
+from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import Teaching, teaching, without
 from heads.pipeline.measure.calibration import thresholds

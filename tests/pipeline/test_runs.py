@@ -28,8 +28,8 @@ from heads.parts.samples import SAMPLES
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import build
 from heads.pipeline.grid import descent
+from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.learn_solved import Solved
-from heads.pipeline.grid.play import Trying
 from heads.pipeline.grid.splits import split
 from heads.pipeline.loading import load
 from heads.pipeline.measure.curve import SHARES

@@ -22,7 +22,7 @@ from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import in_order
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.play import Trying
+from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.loading import load
 from heads.pipeline.measure.outcomes import BASELINES

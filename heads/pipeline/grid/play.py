@@ -1,28 +1,22 @@
-"""All units of a grid on all cores: one thread a core, a unit at a time in each.
+"""Pieces of work on all cores: one thread a core, a piece at a time in each, the longest first.
 
-A unit's numbers depend on its seeds alone, not on what runs beside it.
+A piece's numbers depend on its seeds alone, not on what runs beside it or before it.
 """
 
 import logging
 import queue
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from heads.errors import HeadsError
-from heads.pipeline.grid.learner import Chosen, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson, Stopped, class_weights
 from heads.pipeline.grid.splits import Splits
-from heads.pipeline.grid.teach import Teaching, teaching, without
-from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.calibration import thresholds
-from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates
 from heads.pipeline.vectors import Read
@@ -30,37 +24,6 @@ from heads.settings import Contest
 
 Tell = Callable[[object], None]
 log = logging.getLogger("heads")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trying:
-    """A point of the validation curve of one cell."""
-
-    name: str
-    point: Tried
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Played:
-    """A cell is done.
-
-    Attributes:
-        unit: Which one.
-        chosen: The settings that were best on the development rows.
-        tried: All that was tried, in order.
-        learned: For each seed the head, with its logits on that seed's test rows.
-        outcome: What it said of those rows; of one class a row, logits for the softmax.
-        rows: How many rows each of them learned from.
-        seconds: How long it took, on one core.
-    """
-
-    unit: Unit
-    chosen: Chosen
-    tried: tuple[Tried, ...]
-    learned: tuple[Learned, ...]
-    outcome: Outcome
-    rows: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,82 +79,20 @@ class Job:
         name: Of the cell.
         reading: Which one; none, where the states of all tokens are learned from.
         work: Is given the lesson and a way to tell of its progress, and returns the result.
+        cost: How long it takes, by a yardstick of no unit.
     """
 
     name: str
     reading: str
     work: Callable[[Lesson, Tell], object]
-
-
-def unit_job(unit: Unit, board: Board) -> Job:
-    """The whole work on a unit: search the settings, then learn with every seed."""
-
-    def work(lesson: Lesson, tell: Tell) -> Played:
-        begun, splits = time.perf_counter(), board.splits
-        taught = teaching(unit, lesson, splits, board.contest)
-        search, tried = taught.search(splits), []
-        while True:
-            try:
-                tried.append(next(search))
-            except StopIteration as end:
-                chosen: Chosen = end.value
-                break
-            tell(Trying(name=unit.name, point=tried[-1]))
-        is_held = board.task.kind != "number"
-        learned, outcome = learned_from(taught, chosen, board, splits.train, is_held=is_held)
-        return Played(
-            unit=unit,
-            chosen=chosen,
-            tried=tuple(tried),
-            learned=learned,
-            outcome=outcome,
-            rows=len(splits.train[0]),
-            seconds=time.perf_counter() - begun,
-        )
-
-    return Job(name=unit.name, reading=unit.reading, work=work)
-
-
-def learned_from(
-    taught: Teaching, chosen: Chosen, board: Board, train: Sequence[Tensor], *, is_held: bool
-) -> tuple[tuple[Learned, ...], Outcome]:
-    """The heads of all seeds, and what they said of the tested rows.
-
-    Args:
-        train: For each seed the rows that it learns from.
-        is_held: Whether one more learns without the development rows, to answer those: how
-            sure it is on rows that it has not seen, and from which logit it gives a label.
-    """
-    splits, seeds, held = board.splits, seeds_of(board), None
-    rows, asked = list(train), list(splits.test)
-    if is_held:
-        rows, asked = [*rows, without(train[0], splits.development)], [*asked, splits.development]
-        seeds = [*seeds, seeds[0]]
-    found = taught.learn(chosen, rows, asked, seeds)
-    learned = tuple(found[: len(train)])
-    if is_held:
-        held = (taught.competing(found[-1].logits), splits.development)
-    many = board.task.kind == "many"
-    outcome = Outcome(
-        name=taught.unit.name,
-        rows=splits.test,
-        logits=tuple(taught.competing(one.logits) for one in learned),
-        thresholds=thresholds(held[0], board.task.targets[held[1]]) if held and many else None,
-        held=held,
-    )
-    return learned, outcome
-
-
-def seeds_of(board: Board) -> list[int]:
-    """The seed of every repetition."""
-    return [board.contest.seed + number for number in range(board.contest.seeds)]
+    cost: float = 0.0
 
 
 def play(jobs: Sequence[Job], board: Board, workers: int) -> Generator[object, None, None]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
-    Closing the iterator ends them at their next step. A job that fails gives `Failed`, and the
-    others go on.
+    The longest begin first, so that no core waits long for another at the end. Closing the
+    iterator ends them at their next step. A job that fails gives `Failed`, and the others go on.
     """
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
@@ -213,7 +114,7 @@ def play(jobs: Sequence[Job], board: Board, workers: int) -> Generator[object, N
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(workers, thread_name_prefix="grid") as pool:
         try:
-            for job in jobs:
+            for job in sorted(jobs, key=lambda job: -job.cost):
                 pool.submit(one, job)
             left = len(jobs)
             while left:

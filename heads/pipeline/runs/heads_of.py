@@ -15,7 +15,7 @@ from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid.play import Played
+from heads.pipeline.grid.jobs import Played
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, MAJORITY

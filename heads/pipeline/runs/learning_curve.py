@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.pipeline.grid.jobs import learned_from, seeds_of
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, Job, Tell, learned_from, play, seeds_of
+from heads.pipeline.grid.play import Board, Job, Tell, play
 from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
@@ -49,6 +50,7 @@ def learning_curve(
             name=unit.name,
             reading=unit.reading,
             work=partial(_learn, unit, found[unit.name].chosen, share, parts[share], board),
+            cost=unit.cost(len(parts[share][0]), board.contest.seeds),
         )
         for unit in cells
         if unit.name in names

@@ -16,7 +16,8 @@ import torch
 
 from heads.errors import RecipeError
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.grid.play import Board, Failed, Played, Trying, play, unit_job
+from heads.pipeline.grid.jobs import Played, Trying, unit_job
+from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import measure
