@@ -5,7 +5,7 @@ Legend: n texts, t tokens, d width, l layers.
 
 import inspect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from heads.parts.bases import base_of
 from heads.parts.forms import Side
 from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.pipeline.packed.block import Block
+from heads.pipeline.packed.forward import TOKENS, batches, run
 from heads.pipeline.states import Encoded, States, layers_of
 from heads.pipeline.weights import Pooler
 
@@ -50,6 +52,8 @@ class Backbone:
         skipped: The token that the family's class takes for padding wherever it ends a text,
             so that its last token is another one; in a GPT-2 with pad = eos, the end token.
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
+        block: What a pass without padding computes from; None where the family has another
+            block, or where such a pass did not give what Transformers gives.
     """
 
     id: str
@@ -72,6 +76,7 @@ class Backbone:
     reads_padding: bool
     model: Any
     tokenizer: Any
+    block: Block | None = None
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
@@ -85,25 +90,27 @@ class Backbone:
                 cut = self.tokenizer(*given, **settings, truncation=True, max_length=self.tokens)
         taken = inspect.signature(self.model.forward).parameters
         names = [name for name in ("input_ids", "token_type_ids") if name in cut and name in taken]
+        columns = [cut[name] for name in names]  # looking one up for every text takes its time
+        rows = zip(*columns, strict=True)
         encoded = [
             Encoded(
-                inputs={name: cut[name][row] for name in names},
-                special=cut["special_tokens_mask"][row],
-                whole_length=len(whole["input_ids"][row]),
+                inputs=dict(zip(names, row, strict=True)), special=special, whole_length=len(every)
             )
-            for row in range(len(whole["input_ids"]))
+            for row, special, every in zip(
+                rows, cut["special_tokens_mask"], whole["input_ids"], strict=True
+            )
         ]
+        most = _vocabulary(self.model)
         for row, text in enumerate(encoded):
-            self._check(text, cut.sequence_ids(row) if self.stubborn else [])
+            self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
         return encoded
 
-    def _check(self, text: Encoded, sides: Sequence[int | None]) -> None:
+    def _check(self, text: Encoded, sides: Sequence[int | None], most: int) -> None:
         """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""
         numbers = text.inputs["input_ids"]
         for place, side in enumerate(sides):
             if side is not None and numbers[place] in self.stubborn:
                 numbers[place], text.special[place] = self.tokenizer.unk_token_id or 0, 0
-        most = _vocabulary(self.model)
         if max(numbers, default=0) >= most > 0:
             what = f"The tokenizer of {self.id} knows more tokens than the model has ({most:,})."
             raise ModelError(what, CHOOSE_ANOTHER)
@@ -117,6 +124,11 @@ class Backbone:
     @torch.no_grad()
     def states(self, batch: Sequence[Encoded], side: Side = "right") -> States:
         """One forward pass over texts, padded on one side to the longest of them."""
+        if self.block is not None and len({len(text) for text in batch}) == 1:
+            ((_, states),) = self.read(
+                batch, self.block, range(self.layers + 1), most=sum(map(len, batch))
+            )
+            return states
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
         special = _filled([text.special for text in batch], 1, side)
@@ -131,6 +143,23 @@ class Backbone:
             eos=torch.isin(inputs["input_ids"], ends).float(),
             **(self._decoded(output, mask) if self.decoder_width else {}),
         )
+
+    def read(
+        self, texts: Sequence[Encoded], block: Block, layers: Collection[int], most: int = TOKENS
+    ) -> Iterator[tuple[list[int], States]]:
+        """Reads any number of texts without padding, the longest first.
+
+        Args:
+            layers: The numbers of those whose states are kept.
+            most: About how many tokens are read at once.
+
+        Yields:
+            The row numbers of texts of one length, and their states.
+        """
+        ends = torch.tensor(sorted(self.ends))
+        for batch in batches(texts, most):
+            for one, hidden in zip(batch, run(block, batch, layers), strict=True):
+                yield list(one.rows), one.states(hidden, block, ends)
 
     def _unpadded(self, numbers: Tensor, mask: Tensor) -> Tensor:
         """The mask (n, t) less the tokens at a text's end that its class takes for padding."""

@@ -10,7 +10,7 @@ Legend: n rows, u different texts, w width of a reading.
 import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -23,6 +23,8 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
 from heads.pipeline.features import Reader
 from heads.pipeline.origin import foreign_code, own_code
+from heads.pipeline.precision import EXACT
+from heads.pipeline.reading import Engine, to_try, tried, untried
 from heads.pipeline.states import Encoded
 from heads.pipeline.training import Progress
 from heads.pipeline.vectors import Features, Part, opened
@@ -31,8 +33,15 @@ from heads.settings import cache_folder
 CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is faster to read
 FEWEST = 1024
 SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
-PRECISION = "float32"
-CODE = ("backbone", "features", "extraction", "states", "weights")  # what the numbers depend on
+CODE = (
+    "backbone",
+    "features",
+    "extraction",
+    "states",
+    "weights",
+    "packed/block",
+    "packed/forward",
+)  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
 
 
@@ -55,9 +64,22 @@ class _Chunk:
         """The file of token counts."""
         return self.folder / "tokens.safetensors"
 
+    @property
+    def says(self) -> str:
+        """How it was read, in the words of the run that read it; "" where nothing is kept."""
+        try:
+            with safe_open(self.facts, framework="pt") as file:
+                return (file.metadata() or {}).get("says", "")
+        except (OSError, SafetensorError):
+            return ""
+
 
 def extract(
-    orders: Sequence[Order], texts: Sequence[str], pairs: Sequence[str], backbone: Backbone
+    orders: Sequence[Order],
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    backbone: Backbone,
+    precision: str = EXACT,
 ) -> Iterator[Progress | Features]:
     """Reads every text once for all readings, or finds what was read before.
 
@@ -65,6 +87,7 @@ def extract(
         orders: Recipes whose reading is fixed; their heads do not matter.
         texts: The gated texts of n rows.
         pairs: The second texts, or none.
+        precision: auto, exact or fast, as the setting has it.
 
     Yields:
         `Progress` with the rate and the time left, then the `Features`.
@@ -75,10 +98,11 @@ def extract(
     readers = {order.reading: Reader(order, backbone) for order in orders}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    engine, chunks = _prepared(list(number), bool(pairs), readers, untried(backbone, precision))
     pace = _Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
     given = []
-    for chunk in _chunks(list(number), bool(pairs), backbone):
-        given.append((yield from _read(chunk, readers, backbone, pace)))
+    for chunk in chunks:
+        given.append((yield from _read(chunk, readers, engine, pace)))
     for parts, counts in given:  # what this run is about to open is used
         for part in (*parts.values(), counts):
             if isinstance(part, Path):
@@ -91,7 +115,25 @@ def extract(
         **{name: torch.cat([count[name] for count in counts]) for name in counts[0]},
         seconds=pace.seconds,
         fresh=pace.texts,
+        engine=engine.name,
+        precision=engine.precision,
+        says=engine.says,
     )
+
+
+def _prepared(
+    unique: Sequence[tuple[str, str]], paired: bool, readers: Mapping[str, Reader], engine: Engine
+) -> tuple[Engine, list[_Chunk]]:
+    """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
+    chunks = _chunks(unique, paired, engine)
+    wanted = [chunk.place(reader.order) for chunk in chunks for reader in readers.values()]
+    if all(map(_is_kept, wanted)):
+        return replace(engine, says=chunks[0].says or engine.says), chunks
+    sample = [unique[place] for place in to_try([_characters(row) for row in unique])]
+    pairs = [pair for _, pair in sample] if paired else []
+    found = tried(engine, engine.backbone.encode([text for text, _ in sample], pairs))
+    alike = (found.name, found.precision) == (engine.name, engine.precision)
+    return found, chunks if alike else _chunks(unique, paired, found)
 
 
 class _Pace:
@@ -123,40 +165,44 @@ def _characters(row: tuple[str, str]) -> int:
     return len(row[0]) + len(row[1]) + 8  # the tokens around a text take time as well
 
 
-def _chunks(
-    unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone
-) -> Iterator[_Chunk]:
-    facts = (backbone.id, backbone.revision, backbone.tokens, PRECISION, own_code(*CODE), paired)
+def _chunks(unique: Sequence[tuple[str, str]], paired: bool, engine: Engine) -> list[_Chunk]:
+    backbone, way = engine.backbone, (engine.name, engine.precision)
+    facts = (backbone.id, backbone.revision, backbone.tokens, *way, own_code(*CODE), paired)
     most = max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
+    chunks = []
     for start in range(0, len(unique), most):
         rows = unique[start : start + most]
         digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
-        yield _Chunk(
+        chunk = _Chunk(
             texts=[text for text, _ in rows],
             pairs=[pair for _, pair in rows] if paired else [],
             folder=home_of("features") / digest,
         )
+        chunks.append(chunk)
+    return chunks
 
 
 def _read(
-    chunk: _Chunk, readers: Mapping[str, Reader], backbone: Backbone, pace: _Pace
+    chunk: _Chunk, readers: Mapping[str, Reader], engine: Engine, pace: _Pace
 ) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
     """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
     found: dict[str, Part] = {r: chunk.place(reader.order) for r, reader in readers.items()}
     missing = {
         r: reader for r, reader in readers.items() if not _is_kept(chunk.place(reader.order))
     }
+    backbone = engine.backbone
     rows = list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True))
     if not missing:
         pace.skip(rows)
         if _is_kept(chunk.facts):
             return found, chunk.facts
         encoded = backbone.encode(chunk.texts, chunk.pairs)
-        return found, _put(chunk.facts, _counts(encoded, backbone))
+        return found, _put(chunk.facts, _counts(encoded, backbone), engine.says)
     begun = time.perf_counter()
     encoded = backbone.encode(chunk.texts, chunk.pairs)
     buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in missing.items()}
-    for places, states in backbone.passes(encoded):
+    depths = frozenset[int]().union(*(reader.depths for reader in missing.values()))
+    for places, states in engine.passes(encoded, depths):
         with torch.inference_mode():
             for reading, reader in missing.items():
                 buffers[reading][places] = reader(states).vectors
@@ -165,7 +211,7 @@ def _read(
         begun = time.perf_counter()
     for reading, vectors in buffers.items():
         found[reading] = _put(chunk.place(readers[reading].order), {"vectors": vectors})
-    return found, _put(chunk.facts, _counts(encoded, backbone))
+    return found, _put(chunk.facts, _counts(encoded, backbone), engine.says)
 
 
 def _counts(encoded: Sequence[Encoded], backbone: Backbone) -> dict[str, Tensor]:
@@ -188,10 +234,10 @@ def _is_kept(path: Path) -> bool:
     return True
 
 
-def _put(path: Path, tensors: dict[str, Tensor]) -> Part:
+def _put(path: Path, tensors: dict[str, Tensor], says: str = "") -> Part:
     """Keeps tensors on disk; where that fails, in memory."""
     try:
-        write(path, lambda place: save_file(tensors, place))
+        write(path, lambda place: save_file(tensors, place, {"says": says}))
     except (OSError, SafetensorError):
         return tensors
     return path

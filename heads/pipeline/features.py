@@ -4,6 +4,7 @@ Legend: n texts, t tokens, d width of a state, w width of the pooled vector.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ class Reader(nn.Module):
         width: w, found by reading two tokens of nothing.
         state_width: Size of a state as the pooling sees it: d, or 4 d under `cat4`.
         weighs: Whether it answers with one weight a token, so that anything can be pooled by it.
+        depths: The numbers of the layers that it needs; a pass may leave out the others.
 
     Raises:
         RecipeError: The base model has no such layer, no pooler or no decoder.
@@ -44,11 +46,26 @@ class Reader(nn.Module):
         self.layers = _made(order.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
         self.state_width: int = self.chosen(nothing).shape[-1]
+        self.depths = self._depths(nothing)
         self.pooling = _made(order.pooling, self.state_width, **order.pooling_options)
         with torch.no_grad():
             answer, width = self._tried(nothing)
         self.width: int = width
         self.weighs = isinstance(answer, Tensor) and (answer.dim() == 2 or answer.shape[1] == 1)
+
+    def _depths(self, nothing: States) -> frozenset[int]:
+        """The layers that it reads: where one is no number, neither is what it makes of them."""
+        last = len(nothing.hidden) - 1  # the model's own pooler reads it
+        if self.order.layers is None:
+            return frozenset({self.order.layer % (last + 1), last})
+        found = {last}
+        for number, states in enumerate(nothing.hidden):
+            hidden = list(nothing.hidden)
+            hidden[number] = torch.full_like(states, torch.nan)
+            with torch.no_grad():
+                if self.chosen(replace(nothing, hidden=tuple(hidden))).isnan().any():
+                    found.add(number)
+        return frozenset(found)
 
     def forward(self, states: States) -> Pooled:
         return pooled(*self._answer(states))

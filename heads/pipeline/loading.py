@@ -15,6 +15,7 @@ from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.gate import Checkpoint, admit
 from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.pipeline.reading import with_block
 from heads.pipeline.states import Encoded
 from heads.pipeline.weights import (
     has_both,
@@ -58,7 +59,7 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     try:
         backbone = _assembled(checkpoint, limits)
         short, long = backbone.encode(["one two three", "one two three four five six seven eight"])
-        return measured(backbone, short, long)
+        return with_block(measured(backbone, short, long), (short, long))
     except ModelError:
         raise
     except Exception as error:

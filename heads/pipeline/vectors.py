@@ -30,6 +30,9 @@ class Features:
         unknown: (u,), how many of those read the tokenizer does not know.
         seconds: How long the base model has read, 0 where all was kept from before.
         fresh: How many texts were read now, not found on disk.
+        engine: By what they were read: packed, or Transformers.
+        precision: In what its products were computed: float32 or bfloat16.
+        says: Why so, and how closely it agrees with Transformers, in a sentence.
     """
 
     index: Tensor
@@ -39,6 +42,9 @@ class Features:
     unknown: Tensor
     seconds: float
     fresh: int
+    engine: str
+    precision: str
+    says: str
 
     def matrix(self, reading: str) -> Tensor:
         """The vectors of all different texts under a reading, (u, w)."""
@@ -76,6 +82,13 @@ class Read:
     def seconds(self) -> float:
         """How long the base model has read, 0 where all was kept from before."""
         return sum(part.seconds for part in (self.joint, self.alone) if part)
+
+    @property
+    def way(self) -> dict[str, str]:
+        """By what the base model has read, in which precision, and why, as plain values."""
+        part = self.joint or self.alone
+        assert part is not None
+        return {"engine": part.engine, "precision": part.precision, "says": part.says}
 
     def counts(self) -> tuple[Tensor, Tensor, Tensor]:
         """For each row: tokens read, tokens in all, tokens unknown; (n,) each."""

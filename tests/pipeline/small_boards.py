@@ -69,6 +69,9 @@ def board_of(
         unknown=torch.zeros_like(rows),
         seconds=0.0,
         fresh=0,
+        engine="packed",
+        precision="float32",
+        says="",
     )
     return Board(
         read=Read(joint=features, alone=None, siamese={}),

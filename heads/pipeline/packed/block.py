@@ -1,0 +1,238 @@
+"""BERT's block, described once: what it computes from, and where each family keeps that.
+
+A text's tokens get a vector each, words, positions and sides added up and normalised; then every
+layer lets them read one another, and adds, and normalises, and goes wide and back, and adds, and
+normalises.
+Legend: d width, h attention heads, t tokens of a text.
+
+Source: Vaswani et al. 2017, section 3; Devlin et al. 2019.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heads.pipeline.packed.names import FAMILIES, Names
+from heads.pipeline.packed.products import (
+    GELU,
+    GELU_TANH,
+    NOTHING,
+    PREPACKED,
+    RELU,
+    Ending,
+    Product,
+    product,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Norm:
+    """Layer normalisation over the last dimension, (…, d)."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, values: Tensor) -> Tensor:
+        return nn.functional.layer_norm(values, values.shape[-1:], self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Embedding:
+    """From token numbers to the states that the first layer reads.
+
+    Attributes:
+        words: (vocabulary, e).
+        positions: (places, e).
+        before: The number of the position before a text's first; None where numbers of tokens do
+            not count. RoBERTa counts from its padding's number, and passes over such tokens.
+        sides: (2, e): the first text or the second; None where the family does not tell.
+        embedded: The norm behind the sum.
+        projected: From e to d; None where they are equal.
+    """
+
+    words: Tensor
+    positions: Tensor
+    before: int | None
+    sides: Tensor | None
+    embedded: Norm
+    projected: Product | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layer:
+    """One layer of the block.
+
+    Attributes:
+        read: Query, key and value side by side, d to 3 d.
+        joined: What the attention heads have read, d to d.
+        attended: The norm behind it.
+        wide: d to the wide size, its activation applied.
+        activation: What comes behind `wide` where no kernel has it; None elsewhere.
+        narrow: Back to d.
+        done: The norm behind it.
+    """
+
+    read: Product
+    joined: Product
+    attended: Norm
+    wide: Product
+    activation: Callable[[Tensor], Tensor] | None
+    narrow: Product
+    done: Norm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """All that a pass computes from.
+
+    Attributes:
+        embedding: Before the first layer.
+        layers: One after the other; ALBERT's are the same ones again and again.
+        heads: h.
+        bias: What the distance of two tokens adds before the softmax, (1, h, t, t) for t tokens;
+            None where the family has no such thing.
+        pooler: The model's own, from the last states (n, t, d) to (n, d); None without one.
+        dtype: Of products and states.
+    """
+
+    embedding: Embedding
+    layers: tuple[Layer, ...]
+    heads: int
+    bias: Callable[[int], Tensor] | None
+    pooler: Callable[[Tensor], Tensor] | None
+    dtype: torch.dtype
+
+
+def block_of(model: Any, dtype: torch.dtype) -> Block | None:
+    """The block of a model of Transformers, from its own tensors; None for another family.
+
+    Args:
+        dtype: In which products are computed; the model's tensors are in 32 bits.
+    """
+    names = FAMILIES.get(model.config.model_type)
+    # A model that also writes reads only what stands before a token.
+    if names is None or getattr(model.config, "is_decoder", False):
+        return None
+    small = sum(tensor.numel() for tensor in model.parameters()) <= PREPACKED
+    make = _Maker(dtype=dtype, prepacked=small)
+    positions = model.get_submodule(names.positions)
+    projected = _part(model, names.projected)  # where both sizes are equal there is none
+    embedding = Embedding(
+        words=model.get_submodule(names.words).weight.detach(),
+        positions=positions.weight.detach(),
+        before=positions.padding_idx,
+        sides=model.get_submodule(names.sides).weight.detach() if names.sides else None,
+        embedded=make.norm(model.get_submodule(names.embedded), torch.float32),
+        projected=make.product(projected) if projected is not None else None,
+    )
+    made: dict[int, Layer] = {}
+    order = list(_layers(model, names))
+    for layer in order:
+        if id(layer) not in made:
+            made[id(layer)] = make.layer(layer, names)
+    return Block(
+        embedding=embedding,
+        layers=tuple(made[id(layer)] for layer in order),
+        heads=model.config.num_attention_heads,
+        bias=_distances(model, dtype),
+        pooler=_pooler(model),
+        dtype=dtype,
+    )
+
+
+def _layers(model: Any, names: Names) -> Iterator[nn.Module]:
+    found = model.get_submodule(names.layers)
+    if model.config.model_type != "albert":
+        yield from found
+        return
+    for number in range(model.config.num_hidden_layers):
+        group = number * model.config.num_hidden_groups // model.config.num_hidden_layers
+        yield from found[group].albert_layers
+
+
+def _distances(model: Any, dtype: torch.dtype) -> Callable[[int], Tensor] | None:
+    """MPNet's bias of attention by distance, computed once for each length."""
+    encoder = getattr(model, "encoder", None)
+    compute = getattr(encoder, "compute_position_bias", None)
+    if compute is None:
+        return None
+    known: dict[int, Tensor] = {}
+
+    def bias(tokens: int) -> Tensor:
+        if tokens not in known:
+            place = next(model.parameters()).device
+            known[tokens] = compute(torch.empty(1, tokens, 1, device=place)).detach().to(dtype)
+        return known[tokens]
+
+    return bias
+
+
+def _pooler(model: Any) -> Callable[[Tensor], Tensor] | None:
+    """The model's own pooler; ALBERT's is a linear layer and an activation apart."""
+    pooler = getattr(model, "pooler", None)
+    if not isinstance(pooler, nn.Linear):
+        return pooler
+    return lambda states: model.pooler_activation(pooler(states[:, 0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Maker:
+    """Makes the parts of a block from a model's modules."""
+
+    dtype: torch.dtype
+    prepacked: bool
+
+    def product(self, linear: Any, ending: Ending = NOTHING) -> Product:
+        return product(
+            linear.weight, linear.bias, self.dtype, prepacked=self.prepacked, ending=ending
+        )
+
+    def norm(self, norm: Any, dtype: torch.dtype) -> Norm:
+        weight, bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
+        return Norm(weight=weight, bias=bias, eps=norm.eps)
+
+    def layer(self, layer: nn.Module, names: Names) -> Layer:
+        readers: list[Any] = [
+            layer.get_submodule(name) for name in (names.query, names.key, names.value)
+        ]
+        activation = _part(layer, names.activation)
+        ending = _ending(activation)
+        return Layer(
+            read=product(
+                torch.cat([one.weight for one in readers]),
+                torch.cat([one.bias for one in readers]),
+                self.dtype,
+                prepacked=self.prepacked,
+            ),
+            joined=self.product(layer.get_submodule(names.joined)),
+            attended=self.norm(layer.get_submodule(names.attended), self.dtype),
+            wide=self.product(layer.get_submodule(names.wide), ending or NOTHING),
+            activation=None if ending else activation,
+            narrow=self.product(layer.get_submodule(names.narrow)),
+            done=self.norm(layer.get_submodule(names.done), self.dtype),
+        )
+
+
+def _part(module: Any, path: str) -> Any:
+    """What stands at a path, a module or a function; None where nothing does."""
+    for name in path.split("."):
+        module = getattr(module, name, None)
+    return module
+
+
+def _ending(activation: Any) -> Ending | None:
+    """The activation as a kernel knows it; None if none does."""
+    from transformers import activations
+
+    if isinstance(activation, nn.ReLU):
+        return RELU
+    if isinstance(activation, nn.GELU):
+        return GELU if activation.approximate == "none" else GELU_TANH
+    if isinstance(activation, activations.GELUActivation):
+        return GELU
+    tanh = (activations.NewGELUActivation, activations.GELUTanh, activations.FastGELUActivation)
+    return GELU_TANH if isinstance(activation, tanh) else None
