@@ -78,11 +78,11 @@ def _failed(command: list[str]) -> str:
 
 
 def last_error(told: str) -> str:
-    """The line that says what went wrong.
+    r"""The line that says what went wrong.
 
-    >>> last_error("WARNING: a\\nERROR: No matching distribution found for nonsense\\nnotice: b")
+    >>> last_error("WARNING: a\nERROR: No matching distribution found for nonsense\nnotice: b")
     'No matching distribution found for nonsense'
-    >>> last_error("Traceback\\n  File x\\nValueError: one\\n\\n")
+    >>> last_error("Traceback\n  File x\nValueError: one\n\n")
     'ValueError: one'
     """
     lines = [line.strip() for line in told.splitlines() if line.strip()]

@@ -1,0 +1,228 @@
+"""How time and memory grow: with rows, tokens a row, classes, and heads.
+
+Every point is a process of its own: `heads train … --json`, as anybody would call it, or for the
+tokens of a row the base model with a head on it, in Python. Points are measured in turn. With one
+round only the small ones are measured.
+"""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reports import Row, measured
+from benchmarks.rounds import Answer, CannotSayError, in_turn, own, read, write
+from benchmarks.venvs import last_error
+
+POOLINGS = ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@3", "mean@mean4")
+LAYERS, WIDTH = 6, 384  # of the bundled model
+BLAND = "account "  # a word that is one token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The points that are measured, and how many rows, or tokens in all, they have."""
+
+    rows: tuple[int, ...]
+    tokens: tuple[int, ...]
+    all_tokens: int
+    classes: tuple[int, ...]
+    class_rows: int
+    heads: tuple[int, ...]
+    head_rows: int
+
+
+FULL = Sizes(
+    rows=(1_000, 10_000, 100_000),
+    tokens=(16, 32, 64, 128, 256, 512),
+    all_tokens=65_536,
+    classes=(2, 10, 77, 300, 1_000),
+    class_rows=10_000,
+    heads=(1, 8, 64, 320),
+    head_rows=10_000,
+)
+QUICK = Sizes(
+    rows=(500, 2_000),
+    tokens=(16, 128, 512),
+    all_tokens=8_192,
+    classes=(2, 77),
+    class_rows=1_000,
+    heads=(1, 8),
+    head_rows=500,
+)
+
+
+def main(data: Path, rounds: int) -> list[Row]:
+    """Measures all four on banking77: tokens and classes in rounds, rows and heads once."""
+    sizes, folder = FULL if rounds > 1 else QUICK, data / "banking77"
+    if not folder.is_dir():
+        print(f"{folder} is not there: growth was not measured")
+        return []
+    lines = read(folder / "train.csv")
+    told = [
+        *grown(lambda place: by_rows(lines, sizes, place), 1),
+        *grown(lambda place: by_tokens(sizes), rounds),
+        *grown(lambda place: by_classes(lines, sizes, place), min(rounds, 2)),
+        *grown(lambda place: by_heads(lines, sizes, place), 1),
+    ]
+    return told
+
+
+Points = dict[str, Callable[[], Answer]]
+
+
+def grown(points: Callable[[Path], Points], rounds: int) -> list[Row]:
+    """Measures points in turn; a row of time and a row of memory for each."""
+    with tempfile.TemporaryDirectory() as place:
+        answers, failed = in_turn(points(Path(place)), rounds)
+    rows = []
+    for name, found in answers.items():
+        note = found[0].get("note", "")
+        rows.append(measured(name, [one["seconds"] for one in found], note=note))
+        peaks = [one["peak_bytes"] / 1e9 for one in found]
+        rows.append(measured(f"{name}: peak memory", peaks, unit="GB"))
+    return rows + [Row(what=name, note=why, rounds=0) for name, why in failed.items()]
+
+
+def by_rows(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Points:
+    """Eight poolings of so many rows, and a head that costs next to nothing on each."""
+
+    def at(rows: int) -> Answer:
+        path = write(place / f"{rows}.csv", many(lines, rows))
+        found = train(path, [f"{name}+centroid" for name in POOLINGS], seeds=1)
+        features = rows * len(POOLINGS) * WIDTH * 4 / 1e9
+        note = f"of which reading {found['forward_seconds']:.1f} s; features {features:.2f} GB"
+        return found | {"note": note}
+
+    return {f"{rows:,} rows, 8 poolings, whole run": _at(at, rows) for rows in sizes.rows}
+
+
+def by_tokens(sizes: Sizes) -> Points:
+    """As many tokens in all, in texts of that many tokens: the base model with one head."""
+
+    def at(tokens: int) -> Answer:
+        texts = texts_of(tokens, max(8, sizes.all_tokens // tokens))
+        found = own({"job": "read", "texts": texts, "tokens": 512, "precision": "exact"})
+        every, work = tokens * len(texts), operations(tokens) * len(texts)
+        pace = f"{every / found['seconds']:,.0f} tokens/s"
+        note = f"{every:,} tokens, {pace}, {work / found['seconds'] / 1e9:.0f} GFLOP/s"
+        return found | {"note": note}
+
+    return {f"{tokens} tokens a row": _at(at, tokens) for tokens in sizes.tokens}
+
+
+def by_classes(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Points:
+    """A linear head where labels are drawn by lot: features are kept, so it is training only."""
+
+    def at(classes: int) -> Answer:
+        dice, texts = random.Random(classes), [text for text, _ in lines[: sizes.class_rows]]
+        labels = [f"class {number % classes}" for number in range(len(texts))]
+        dice.shuffle(labels)
+        path = write(place / f"{classes}.csv", list(zip(texts, labels, strict=True)))
+        found = train(path, ["mean+linear"], seeds=1, cache=place / "cache")
+        seconds = next(c["train_seconds"] for c in found["cells"] if not c["baseline"])
+        whole = f"the whole run, with intervals and baselines, {found['seconds']:.1f} s"
+        return found | {"seconds": seconds, "note": f"settings searched; {whole}"}
+
+    return {f"{classes:,} classes, mean+linear": _at(at, classes) for classes in sizes.classes}
+
+
+def by_heads(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Points:
+    """So many heads on kept features: the cells of the full grid, and then their seeds."""
+    path = write(place / "heads.csv", many(lines, sizes.head_rows))
+    cache = place / "cache"
+
+    def at(heads: int) -> Answer:
+        if heads > len(POOLINGS):
+            found = train(path, [], seeds=max(1, heads // 64), grid="full", cache=cache)
+        else:
+            found = train(path, [f"{p}+linear" for p in POOLINGS[:heads]], seeds=1, cache=cache)
+        reading = found["forward_seconds"]
+        note = f"reading is not in it ({reading:.1f} s, if anything was left to read)"
+        return found | {"seconds": found["seconds"] - reading, "note": note}
+
+    return {f"{heads} heads, training": _at(at, heads) for heads in sizes.heads}
+
+
+def _at(work: Callable[[int], Answer], size: int) -> Callable[[], Answer]:
+    return lambda: work(size)
+
+
+def many(lines: Sequence[tuple[str, str]], rows: int) -> list[tuple[str, str]]:
+    """The rows of a file again and again, made different, up to so many.
+
+    >>> many([("a", "x"), ("b", "y")], 3)
+    [('a', 'x'), ('b', 'y'), ('a 1', 'x')]
+    """
+    order = list(lines)
+    if rows < len(order):  # a file may be sorted by class
+        order = random.Random(0).sample(order, rows)
+    turns = ((number // len(order), order[number % len(order)]) for number in range(rows))
+    return [(f"{text} {turn}" if turn else text, label) for turn, (text, label) in turns]
+
+
+def texts_of(tokens: int, count: int) -> list[str]:
+    """Different texts of that many tokens, with the two around them; digits are tokens each."""
+    return [
+        (BLAND * (tokens - 2 - len(digits)) + " ".join(digits)).strip()
+        for digits in (f"{number:04}" for number in range(count))
+    ]
+
+
+def operations(tokens: int) -> int:
+    """Multiplications and additions of the base model for a text of so many tokens."""
+    return tokens * LAYERS * (24 * WIDTH**2 + 4 * tokens * WIDTH)
+
+
+def train(
+    path: Path, recipes: Sequence[str], *, seeds: int, grid: str = "", cache: Path | None = None
+) -> dict[str, Any]:
+    """`heads train` in a process of its own: its JSON and the peak of its memory.
+
+    Raises:
+        CannotSayError: It failed.
+    """
+    asked = ["train", str(path), "--seeds", str(seeds), "--no-curve", "--json"]
+    asked += [part for name in recipes for part in ("-r", name)] + (
+        ["--grid", grid] if grid else []
+    )
+    with contextlib.ExitStack() as stack:
+        place = cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        runs = stack.enter_context(tempfile.TemporaryDirectory())
+        settings = {"HEADS_CACHE": str(place), "HEADS_RUNS": runs, "HF_HUB_OFFLINE": "1"}
+        with started([sys.executable, "-m", "heads", *asked], settings) as (process, said):
+            told = process.stdout.read() if process.stdout else b""
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise CannotSayError(last_error(b"".join(said).decode(errors="replace")))
+    return json.loads(told) | {"peak_bytes": usage.ru_maxrss * 1024}
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str], settings: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], list[bytes]]]:
+    """A process, and what it says on standard error."""
+    pipe, said = subprocess.PIPE, []
+    process = subprocess.Popen(command, env=os.environ | settings, stdout=pipe, stderr=pipe)
+    listening = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    listening.start()
+    try:
+        yield process, said
+    finally:
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+        listening.join()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()

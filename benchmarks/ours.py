@@ -1,0 +1,131 @@
+"""The side of this project in a comparison: asked and answering like the peers' scripts.
+
+``python -m benchmarks.ours`` with the question as JSON on standard input; HEADS_CACHE says where
+features are kept. The base model is in memory before a clock begins, as it is for the peers.
+"""
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import heads
+from heads.parts.menu import resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.extraction import extract
+from heads.pipeline.loading import load
+from heads.pipeline.measure.estimates import estimate
+from heads.pipeline.vectors import Features
+from heads.settings import limits
+
+Question = Mapping[str, Any]
+Found = dict[str, Any]
+LAYERS = tuple(range(1, 6))  # of six; the last has no number
+
+
+class Clock:
+    """Seconds and processor seconds of what stands under it."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu_seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        begun, used = time.perf_counter(), time.process_time()
+        yield
+        self.seconds += time.perf_counter() - begun
+        self.cpu_seconds += time.process_time() - used
+
+
+def head(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """One head, as a whole run: settings searched, baselines, intervals, what is kept on disk."""
+    with tempfile.TemporaryDirectory() as place, clock.running():
+        board = heads.train_grid(
+            question["train"],
+            test=question["test"],
+            recipes=[question["recipe"]],
+            contest=heads.Contest(seeds=1, curve=False, precision=question["precision"]),
+            out=Path(place) / "run",
+        )
+    cell = board.cell(question["recipe"])
+    phases = {"read": board.forward_seconds, "train": cell.seconds}
+    return {"accuracy": cell.measures.score, "phases": phases, "precision": board.precision}
+
+
+def layers(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """A linear head on the mean of every layer: what training finds, and was foretold."""
+    with tempfile.TemporaryDirectory() as place, clock.running():
+        board = heads.train_grid(
+            question["train"],
+            test=question["test"],
+            grid="layers",
+            contest=heads.Contest(seeds=1, curve=False, precision="exact"),
+            out=Path(place) / "run",
+        )
+    scores = [board.cell(f"{name}+linear").measures.score for name in _readings()]
+    told = {one.name: one for one in board.estimates}
+    measures = {"logme": "log_me", "hscore": "h_score", "knn": "neighbours"}
+    found = {
+        theirs: [getattr(told[name], own) for name in _readings()]
+        for theirs, own in measures.items()
+    }
+    return {"scores": scores, "layers": found}
+
+
+def rank(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """The mean of every layer of each text in one pass, and three estimates of each layer."""
+    corpus = heads.read(question["train"]).corpus
+    orders = [resolve(f"{name}+linear") for name in _readings()]
+    with clock.running():
+        *_, given = extract(orders, corpus.texts, (), backbone, question["precision"])
+    assert isinstance(given, Features)
+    reading, targets = clock.seconds, torch.tensor([target[0] for target in corpus.targets])
+    with clock.running():
+        for name in _readings():
+            estimate(name, given.matrix(name)[given.index], targets)
+    phases = {"read": reading, "estimate": clock.seconds - reading}
+    return {"phases": phases, "precision": given.precision}
+
+
+def read(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """Texts through the base model and one head; nothing is kept, nothing found."""
+    wide = heads.Limits(tokens=question["tokens"])
+    asked = heads.train("mean+centroid", "sentiment", limits=wide)
+    texts = question["texts"]
+    asked.logits(texts[:2])
+    with clock.running():
+        asked.logits(texts)
+    return {}
+
+
+def _readings() -> tuple[str, ...]:
+    """The mean at every layer above the embeddings, as readings are named."""
+    return (*(f"mean@{layer}" for layer in LAYERS), "mean")
+
+
+JOBS: Mapping[str, Callable[[Question, Clock, Backbone], Found]] = {
+    "head": head,
+    "layers": layers,
+    "rank": rank,
+    "read": read,
+}
+
+
+def main() -> None:
+    """Answers one question."""
+    question, clock = json.load(sys.stdin), Clock()
+    found = JOBS[question["job"]](question, clock, load(limits=limits()))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak}
+    print(json.dumps(told | found))
+
+
+if __name__ == "__main__":
+    main()
