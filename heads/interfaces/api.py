@@ -4,16 +4,14 @@ Each calls the same function as the page and the shell; the docstring is its des
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heads.interfaces.web.guards import guarded
-from heads.parts import menu
 from heads.parts.models import BUNDLED
-from heads.pipeline import comparison, inquiry
-from heads.pipeline.catalogue import catalogue
-from heads.pipeline.doctor import examine
-from heads.pipeline.look.asking import Look
-from heads.pipeline.sampled import RECIPES
+from heads.parts.samples import RECIPES, TEXT
+
+if TYPE_CHECKING:
+    from heads.pipeline.look.asking import Look
 
 COMMON: list[str] = list(RECIPES)  # shown as the default
 
@@ -40,6 +38,8 @@ def compare(
     Returns:
         The classes, and for each recipe its logits, probabilities and held-out accuracy.
     """
+    from heads.pipeline import comparison
+
     return comparison.compare(
         text, pair, recipes=recipes, model=model, sample=sample, pairs=pairs
     ).as_json()
@@ -48,7 +48,7 @@ def compare(
 @guarded
 def explain(
     recipe: str,
-    text: str = inquiry.TEXT,
+    text: str = TEXT,
     pair: str = "",
     model: str = BUNDLED,
     sample: str = "",
@@ -65,6 +65,8 @@ def explain(
     Returns:
         The steps from tokens to logits with their tensors, and each token's share.
     """
+    from heads.pipeline import inquiry
+
     return inquiry.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
@@ -75,6 +77,8 @@ def families() -> list[dict[str, Any]]:
     Returns:
         The family, its class, its form, its recipe, and the reason where there is none.
     """
+    from heads.pipeline.catalogue import catalogue
+
     return [entry.as_json() for entry in catalogue()]
 
 
@@ -90,6 +94,8 @@ def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     Returns:
         The two names and the difference, a few sentences.
     """
+    from heads.pipeline import inquiry
+
     return {"one": one, "other": other, "difference": inquiry.difference(one, other, model=model)}
 
 
@@ -103,6 +109,8 @@ def doctor(model: str) -> dict[str, Any]:
     Returns:
         Each change with the largest difference of two logits, the reason and what to do.
     """
+    from heads.pipeline.doctor import examine
+
     return examine(model).as_json()
 
 
@@ -212,8 +220,10 @@ def readings(
     return [one.as_json() for one in found]
 
 
-def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> Look:
+def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Look":
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
+    from heads.pipeline.look.asking import Look
+
     if run and list(recipes) == COMMON:
         recipes = ()
     return Look(recipes=recipes, model=model, sample=sample, run=run)
@@ -226,4 +236,6 @@ def parts() -> dict[str, Any]:
     Returns:
         The parts by shelf: poolings, layers, heads.
     """
+    from heads.parts import menu
+
     return menu.parts()

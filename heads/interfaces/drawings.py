@@ -4,18 +4,20 @@ Every value passes `Markup.format`, which escapes it. Pure, no Gradio.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from heads.interfaces.figures import COLOURS
 from heads.parts.samples import SAMPLES
-from heads.pipeline.comparison import Comparison
-from heads.pipeline.doctor import Finding
-from heads.pipeline.look.saying import Said
-from heads.pipeline.metrics import Scores
-from heads.pipeline.prediction import Prediction
-from heads.pipeline.training import Progress
-from heads.pipeline.verdict import said
+
+if TYPE_CHECKING:
+    from heads.pipeline.comparison import Comparison
+    from heads.pipeline.doctor import Finding
+    from heads.pipeline.look.saying import Said
+    from heads.pipeline.metrics import Scores
+    from heads.pipeline.prediction import Prediction
+    from heads.pipeline.training import Progress
 
 
 def count(number: int) -> str:
@@ -41,9 +43,10 @@ def counted(number: int, name: str) -> str:
     return f"{number:,} {name}{ending}"
 
 
-def accuracy(scores: Scores) -> str:
+def accuracy(scores: "Scores") -> str:
     """An accuracy, or another score, with its interval.
 
+    >>> from heads.pipeline.metrics import Scores
     >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
     '90.0 % (82.6 to 94.5)'
     """
@@ -55,7 +58,7 @@ def accuracy(scores: Scores) -> str:
     )
 
 
-def effect(finding: Finding) -> str:
+def effect(finding: "Finding") -> str:
     """What a change of the input does to the logits, in a word or a number."""
     if finding.changes is None:
         return "not applicable"
@@ -69,7 +72,7 @@ def joined(parts: Iterable[Markup]) -> Markup:
     return Markup("").join(parts)
 
 
-def sayers(found: Sequence[Said]) -> Markup:
+def sayers(found: "Sequence[Said]") -> Markup:
     """Who answers what, in a sentence."""
     found_by: dict[str, list[str]] = {}
     for one in found:
@@ -91,7 +94,7 @@ def notes(sentences: Iterable[str]) -> Markup:
     return joined(each.format(says) for says in dict.fromkeys(sentences))
 
 
-def progress(event: Progress) -> Markup:
+def progress(event: "Progress") -> Markup:
     """What is under way, with a bar."""
     return Markup(
         '<div class="verdict busy" role="status">{}…'
@@ -118,7 +121,7 @@ def failure(what: str) -> Markup:
     return Markup('<div class="verdict failed" role="alert">{}</div>').format(what)
 
 
-def verdict(comparison: Comparison) -> Markup:
+def verdict(comparison: "Comparison") -> Markup:
     """Who agrees on what, what the heads were trained on, and what one should know."""
     lead, _, rest = comparison.verdict.partition(". ")
     return Markup(
@@ -134,7 +137,7 @@ def verdict(comparison: Comparison) -> Markup:
     )
 
 
-def _trained(comparison: Comparison) -> str:
+def _trained(comparison: "Comparison") -> str:
     first = next((p for p in comparison.predictions if p.scores), None)
     if first is None or first.scores is None:
         return ""
@@ -150,13 +153,15 @@ def _short(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:160].rstrip()}…"
 
 
-def cards(comparison: Comparison) -> Markup:
+def cards(comparison: "Comparison") -> Markup:
     """One card a recipe: answer, probability, margin, size, accuracy on held-out rows."""
     pairs = zip(comparison.predictions, COLOURS, strict=False)
     return Markup('<div class="cards">{}</div>').format(joined(_card(*pair) for pair in pairs))
 
 
-def _card(prediction: Prediction, colour: str) -> Markup:
+def _card(prediction: "Prediction", colour: str) -> Markup:
+    from heads.pipeline.verdict import said
+
     is_one = prediction.squash in ("softmax", "votes")
     shown = f"{max(prediction.probabilities):.0%}".replace("%", " %") if is_one else ""
     margin = f"margin {prediction.margin * 100:.0f} % · " if prediction.squash != "none" else ""
@@ -175,7 +180,7 @@ def _card(prediction: Prediction, colour: str) -> Markup:
     )
 
 
-def _vote(prediction: Prediction) -> Markup:
+def _vote(prediction: "Prediction") -> Markup:
     """That a head is random; what the questions of one-versus-rest say, each by itself."""
     if prediction.new:
         return Markup('<p class="random">This head is random.</p>')
@@ -188,7 +193,7 @@ def _vote(prediction: Prediction) -> Markup:
     )
 
 
-def _scored(prediction: Prediction) -> Markup:
+def _scored(prediction: "Prediction") -> Markup:
     if prediction.scores is None:
         came = "came with the checkpoint, trained by its authors"
         return Markup("<p>{}</p>").format("the checkpoint has none" if prediction.new else came)

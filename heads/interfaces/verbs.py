@@ -12,8 +12,8 @@ from heads.settings import limits
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
+    from heads.parts.samples import RECIPES
     from heads.pipeline.comparison import comparing
-    from heads.pipeline.sampled import RECIPES
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
     events = comparing(
@@ -80,7 +80,7 @@ def fetch(asked: argparse.Namespace) -> None:
 
 def app(asked: argparse.Namespace) -> None:
     """Serves the page until it is stopped."""
-    print("Starting. At the very first start the example heads are trained: some seconds.")
+    print("Starting. At the very first start the example heads are trained, behind the page.")
     from heads.interfaces.web import LAUNCH, build
 
     page = build()

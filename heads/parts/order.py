@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from heads.parts.losses import near
 from heads.parts.registry import Head, Pooling, loss, pairing
 from heads.recipe import Recipe, Value
+
+if TYPE_CHECKING:  # the page is drawn before torch is there
+    from torch import Tensor, nn
 
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS = "late", "pair", "loss"
 JOINT, SOFTMAX = "joint", "softmax"
+OVR, ORDINAL = "ovr", "ordinal"  # losses besides
+# Two ways in besides: the usual pairing, and all of them.
+SIAMESE, FEATURES = "siamese", "features"
 OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX}
 
 
@@ -55,16 +58,20 @@ class Order:
         options = tuple((name, value) for name, value in self.recipe.options if name != PAIR)
         return replace(self, recipe=replace(self.recipe, options=options), pair="")
 
-    def joined(self, u: Tensor, v: Tensor) -> Tensor:
+    def joined(self, u: "Tensor", v: "Tensor") -> "Tensor":
         """The pooled vectors of two texts (n, w) as what the head gets of them (n, W)."""
         return pairing[self.pair](u, v)
 
-    def goals(self, goals: Tensor) -> Tensor:
+    def goals(self, goals: "Tensor") -> "Tensor":
         """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
-        return near(goals.argmax(dim=-1), goals.shape[-1]) if self.loss == "ordinal" else goals
+        from heads.parts.losses import near
+
+        return near(goals.argmax(dim=-1), goals.shape[-1]) if self.loss == ORDINAL else goals
 
     def widened(self, width: int) -> int:
         """How wide the head's input is where a pooled vector has that width."""
+        import torch
+
         side = torch.empty(1, width, device="meta")
         return self.joined(side, side).shape[-1] if self.pair else width
 
@@ -73,8 +80,10 @@ class Order:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
 
-    def sketch(self, width: int, classes: int) -> torch.nn.Sequential:
+    def sketch(self, width: int, classes: int) -> "nn.Sequential":
         """The head's chain on the meta device: shapes and names, without memory."""
+        import torch
+
         with torch.device("meta"):
             return self.head.make(width, classes, **self.head_options)
 

@@ -97,6 +97,9 @@ SAMPLES: dict[str, Sample] = {
     )
 }
 
+RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")  # where none is named
+TEXT = "Not bad at all."  # likewise
+
 
 def sample(name: str) -> Sample:
     """Looks a sample up by name.

@@ -10,6 +10,7 @@ from typing import Any
 from heads.errors import DataError, LimitError, RecipeError
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
+from heads.parts.samples import RECIPES
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
@@ -18,7 +19,7 @@ from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering
-from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
+from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.seen import Seen, check_second, seen
 from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict

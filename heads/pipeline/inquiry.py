@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.samples import TEXT
 from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
@@ -17,8 +18,6 @@ from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
-
-TEXT = "Not bad at all."
 
 
 def explain(

@@ -13,11 +13,9 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from heads.errors import DataError, LimitError
 from heads.parts.losses import near, squared
-from heads.parts.order import SOFTMAX, Order
+from heads.parts.order import ORDINAL, OVR, SOFTMAX, Order
 from heads.parts.registry import loss as losses
 from heads.pipeline.corpus import Corpus, Kind
-
-OVR, ORDINAL = "ovr", "ordinal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,8 +14,6 @@ from heads.pipeline.training import Progress, Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 
-RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")  # where none is named
-
 
 def sample_for(name: str, pair: str) -> Sample:
     """The sample of that name, or the one that suits one or two sentences.

@@ -2,7 +2,6 @@
 
 import json
 import re
-from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import gradio as gr
@@ -10,7 +9,7 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from heads.interfaces.web import compare, recipes
+from heads.interfaces.web import arriving, recipes
 from heads.interfaces.web.answers import answered
 from heads.interfaces.web.question import OPENING, Question
 
@@ -129,7 +128,7 @@ def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
         recipes=("mean+linear", "attention+linear"),
         pairs=pairs or "joint",
     )
-    *_, values = compare._opened(SimpleNamespace(query_params=dict(parse_qsl(asked.query[1:]))))
+    *_, values = arriving.restored(Question.from_query(dict(parse_qsl(asked.query[1:]))))
     assert values[:5] == [asked.text, asked.pair, asked.model, list(asked.recipes), radio]
     verdict, cards = (str(value) for value in values[8:10])
     assert asked.text in verdict

@@ -1,5 +1,8 @@
 """The page: one file a tab, one for the theme, one for what guards the handlers."""
 
+from heads.interfaces.web import lean  # before Gradio
+
+# isort: split
 import gradio as gr
 from gradio.events import api as publish
 
@@ -14,9 +17,12 @@ from heads.interfaces.web import (
     look,
     train,
 )
+from heads.interfaces.web.opening import Opening, Page
 from heads.interfaces.web.theme import CSS, THEME
 from heads.interfaces.web.worker import Places
 from heads.settings import limits
+
+lean.settle()
 
 TITLE = "Head to Head"
 SAYS = "One transformer, many classification heads: see how pooling and head change the answer."
@@ -32,36 +38,38 @@ LAUNCH = {
 }
 
 
-def build() -> gr.Blocks:
-    """Builds the page with a finished example in each tab; trains its heads at first."""
+def build() -> Page:
+    """Builds the page; its examples are made once it is served, and their heads at first."""
     places = Places(most=1 if limits().public else 2)
-    with gr.Blocks(
+    with Page(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
         gr.Markdown(f"# {TITLE}\n{SAYS}")
         mine = train.remembered()
+        page.opening = opening = Opening()
         with gr.Tabs() as tabs:
             with gr.Tab("Compare", id="compare"):
-                asked = compare.build(page)
+                asked = compare.build(page, opening)
             with gr.Tab("Train", id="train"):
-                trained = train.build(page, mine, places)
+                trained = train.build(page, opening, mine, places)
             with gr.Tab("Leaderboard", id="leaderboard") as tab:
-                leaderboard.build(tabs, tab, trained)
+                leaderboard.build(tabs, tab, opening, trained)
             with gr.Tab("Explained", id="explained") as tab:
-                explained.build(tab, asked)
+                explained.build(tab, opening, asked)
             with gr.Tab("Look inside", id="look") as tab:
-                look.build(tab, asked, mine)
+                look.build(tab, opening, asked, mine)
             with gr.Tab("Catalogue", id="catalogue") as tab:
-                families.build(tab)
+                families.build(tab, opening)
             with gr.Tab("Doctor", id="doctor"):
-                doctor.build()
+                doctor.build(opening)
         gr.Markdown(_mode(), elem_classes="quiet")
         typed = (api.compare, api.explain, api.difference, api.families, api.doctor, api.parts)
         typed += (api.look, api.edit, api.ablate, api.readings)
         for endpoint in typed:
             publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
         endpoints.build(places)
-    return page.queue(max_size=32)
+        opening.wire(page)
+    return page
 
 
 def _mode() -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.components.plot import PlotData
@@ -11,14 +11,18 @@ from heads.interfaces import drawings, figures
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import Question
 from heads.parts.samples import SAMPLES
-from heads.pipeline.comparison import Compared, Comparison, comparing
-from heads.pipeline.prediction import Prediction
+
+if TYPE_CHECKING:
+    from heads.pipeline.comparison import Comparison
+    from heads.pipeline.prediction import Prediction
 
 PLACES = 4  # recipes side by side
 
 
 def answered(question: Question) -> Iterator[list[Any]]:
     """Values for the sample's menu, its chips and every output; a failure has its sentence."""
+    from heads.pipeline.comparison import Compared, comparing
+
     same: list[Any] = [gr.skip()] * 2
     if question.suited() != question:
         question = question.suited()
@@ -33,7 +37,7 @@ def answered(question: Question) -> Iterator[list[Any]]:
         yield [*same, drawings.failure(sentence(error)), *BLANK[1:]]
 
 
-def shown(comparison: Comparison, question: Question) -> list[Any]:
+def shown(comparison: "Comparison", question: Question) -> list[Any]:
     """The values of the outputs, in the order of `Outputs.all`."""
     predictions = comparison.predictions[:PLACES]
     spans = (
@@ -82,14 +86,14 @@ BLANK = [
 TITLES = ("### Probability per class", "### Logit per class")
 
 
-def _titles(predictions: Sequence[Prediction]) -> list[Any]:
+def _titles(predictions: "Sequence[Prediction]") -> list[Any]:
     """What stands above the charts; a number has no probability and no class."""
     are_numbers = all(one.squash == "none" for one in predictions)
     below = "### The number that each head gives" if are_numbers else TITLES[1]
     return [gr.update(visible=not are_numbers), below]
 
 
-def _classes(prediction: Prediction) -> tuple[str, ...]:
+def _classes(prediction: "Prediction") -> tuple[str, ...]:
     """The names of the outputs; that of a single number says nothing."""
     is_number = prediction.squash == "none" and len(prediction.classes) == 1
     return ("number",) if is_number else prediction.classes
@@ -99,7 +103,7 @@ def _plot(figure: figures.Figure) -> PlotData:
     return PlotData(type="plotly", plot=json.dumps(figure | {"config": {"displayModeBar": False}}))
 
 
-def _table(comparison: Comparison) -> list[list[Any]]:
+def _table(comparison: "Comparison") -> list[list[Any]]:
     return [
         [
             prediction.name,

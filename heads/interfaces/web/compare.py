@@ -6,16 +6,17 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces.web import models, recipes, take
-from heads.interfaces.web.answers import BLANK, PLACES, TITLES, answered, chips, shown
+from heads.interfaces.web import arriving, models, recipes, take
+from heads.interfaces.web.answers import PLACES, TITLES, answered, chips
 from heads.interfaces.web.guards import guarded
-from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
+from heads.interfaces.web.opening import WAITS, Opening
+from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
-from heads.pipeline.comparison import Comparison, compare
 
 HEADERS = ["recipe", "class", "logit", "probability"]
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 CONCURRENCY: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
 
 COPY_LINK = """(query) => {
@@ -70,22 +71,22 @@ class Outputs:
         return [*first, *charts, self.table, self.query]
 
 
-def build(page: gr.Blocks) -> Inputs:
-    """Draws the tab with a finished example, and returns what asks."""
-    opening = compare(**OPENING.asked)
+def build(page: gr.Blocks, opening: Opening) -> Inputs:
+    """Draws the tab, which opens on a finished example, and returns what asks."""
     with gr.Row():
         with gr.Column(min_width=300):
             text, pair, pairs, second, tries = _sentences()
             model, data = _base()
         with gr.Column(min_width=300):
-            chosen = recipes.build()
+            chosen = recipes.build(opening)
     button = gr.Button("Compare", variant="primary", size="lg")
     inputs = Inputs(
         text=text, pair=pair, model=model, sample=data, recipes=chosen, second=second, pairs=pairs
     )
-    outputs = _results(opening)
+    outputs = _results(opening.status)
     take.build(chosen, model, data, pair)
-    _wire(page, inputs, outputs, button, tries)
+    opened = _wire_opening(page, opening, inputs, outputs, tries)
+    _wire(inputs, outputs, button, tries, opened)
     return inputs
 
 
@@ -132,23 +133,21 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown]:
     return model, data
 
 
-def _results(opening: Comparison) -> Outputs:
-    first_verdict, first_cards, _, _, _, *charts, numbers, first_query = shown(opening, OPENING)
-    verdict = gr.HTML(first_verdict, elem_id="verdict", padding=False)
-    cards = gr.HTML(first_cards, elem_id="cards", padding=False)
+def _results(status: str) -> Outputs:
+    verdict = gr.HTML(status, elem_id="verdict", padding=False)
+    cards = gr.HTML("", elem_id="cards", padding=False)
     titles, columns, names, plots = [], [], [], []
-    with gr.Column() as results:
-        for kind, title in enumerate(TITLES):
+    with gr.Column(visible=False) as results:
+        for title in TITLES:
             titles.append(gr.Markdown(title))
             with gr.Row():
-                for place in range(kind * PLACES, (kind + 1) * PLACES):
+                for _ in range(PLACES):
                     with gr.Column(min_width=230, elem_classes="chart") as column:
-                        names.append(gr.HTML(charts[2 * PLACES + place], padding=False))
-                        figure = charts[4 * PLACES + place]
-                        plots.append(gr.Plot(figure, show_label=False, container=False))
+                        names.append(gr.HTML("", padding=False))
+                        plots.append(gr.Plot(show_label=False, container=False))
                     columns.append(column)
-        table = _numbers(numbers)
-        query = _link(first_query)
+        table = _numbers()
+        query = _link()
     return Outputs(
         verdict=verdict,
         cards=cards,
@@ -162,10 +161,9 @@ def _results(opening: Comparison) -> Outputs:
     )
 
 
-def _numbers(values: list[list[Any]]) -> gr.Dataframe:
+def _numbers() -> gr.Dataframe:
     with gr.Accordion("All numbers", open=False, elem_id="numbers"):
         table = gr.Dataframe(
-            values,
             headers=HEADERS,
             datatype=["str", "str", "number", "number"],
             interactive=False,
@@ -178,8 +176,8 @@ def _numbers(values: list[list[Any]]) -> gr.Dataframe:
     return table
 
 
-def _link(value: str) -> gr.Textbox:
-    query = gr.Textbox(value, visible=False)
+def _link() -> gr.Textbox:
+    query = gr.Textbox("", visible=False)
     with gr.Row(equal_height=True):
         link = gr.Button("Copy link to this comparison", size="sm", scale=1, min_width=220)
         address = gr.Textbox(
@@ -194,26 +192,38 @@ def _link(value: str) -> gr.Textbox:
     return query
 
 
+def _wire_opening(
+    page: gr.Blocks, opening: Opening, inputs: Inputs, outputs: Outputs, tries: gr.Dataset
+) -> Any:
+    """Shows who comes the first example, or what the link asks."""
+    first = opening.fills(outputs.all(), lambda: arriving.example(opening), is_sent=False)
+
+    def opened(arrived: str, request: gr.Request) -> Iterator[list[Any]]:
+        yield from arriving.opened(page, opening, first, arrived, dict(request.query_params))
+
+    restored = [inputs.text, inputs.pair, inputs.model, inputs.recipes, inputs.pairs]
+    restored += [inputs.second, inputs.sample, tries, *outputs.all()]
+    return page.load(opened, opening.arrived, restored, **QUIET, **WAITS)
+
+
 def _wire(
-    page: gr.Blocks, inputs: Inputs, outputs: Outputs, button: gr.Button, tries: gr.Dataset
+    inputs: Inputs, outputs: Outputs, button: gr.Button, tries: gr.Dataset, opened: Any
 ) -> None:
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     target = [inputs.sample, tries, *outputs.all()]
     run: dict[str, Any] = {
         "fn": _run,
         "trigger_mode": "always_last",  # a click while it works is not lost
         "inputs": inputs.all(),
         "outputs": target,
+        "cancels": opened,  # else the first example would take the place of an answer
         **CONCURRENCY,
-        **quiet,
+        **QUIET,
     }
     gr.on([button.click, inputs.text.submit, inputs.pair.submit, inputs.pairs.input], **run)
     typed = [inputs.text, inputs.pair]
-    tries.click(_tried, [tries, inputs.sample], typed, queue=False, **quiet).then(**run)
+    tries.click(_tried, [tries, inputs.sample], typed, queue=False, **QUIET).then(**run)
     picked = [*typed, inputs.second, tries]
-    inputs.sample.input(_sampled, inputs.sample, picked, queue=False, **quiet).then(**run)
-    restored = [*typed, inputs.model, inputs.recipes, inputs.pairs, inputs.second, *target]
-    page.load(_opened, None, restored, **CONCURRENCY, **quiet)
+    inputs.sample.input(_sampled, inputs.sample, picked, queue=False, **QUIET).then(**run)
 
 
 def _run(
@@ -229,22 +239,6 @@ def _run(
         pairs=pairs or JOINT,
     )
     yield from answered(question)
-
-
-def _opened(request: gr.Request) -> Iterator[list[Any]]:
-    """A page that was opened by a link with a question in it answers that question."""
-    fields = dict(request.query_params)
-    if not any(fields.get(name) for name in LINK_FIELDS):
-        yield [gr.skip()] * (len(BLANK) + 8)
-        return
-    question = Question.from_query(fields).suited()
-    asked: list[Any] = [question.text, question.pair, question.model, list(question.recipes)]
-    asked.append(recipes.way(question.pairs))
-    menus: list[Any] = [gr.update(open=bool(question.pair)), gr.skip(), gr.skip()]
-    if question.sample in SAMPLES:
-        menus[1:] = [question.sample, gr.Dataset(samples=chips(question.sample))]
-    for values in answered(question):
-        yield [*asked, *menus, *values[2:]]
 
 
 @guarded

@@ -4,12 +4,11 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import diagrams, drawings
+from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import sentence
-from heads.parts.families import FAMILIES
+from heads.interfaces.web.opening import Opening
 from heads.parts.models import BUNDLED, MODELS
-from heads.pipeline.doctor import examine
 
 SAYS = (
     "The same text alone, padded on either side, in a batch, cut before its end: which of them "
@@ -19,24 +18,34 @@ SAYS = (
 FIRST = "gpt2"
 
 
-def build() -> None:
+def build(opening: Opening) -> None:
     """Draws the tab; nothing is examined before it is asked for."""
     gr.Markdown(SAYS)
     model = gr.Dropdown(
-        [*FAMILIES, *(base.id for base in MODELS)],
+        [FIRST],
         value=FIRST,
         label="Family or model",
         info="A family such as xlnet, the bundled model, or any id of the Hub.",
         allow_custom_value=True,
         interactive=True,
     )
+    opening.fills([model], _menu)
     button = gr.Button("Examine", variant="primary")
     found = gr.HTML("", elem_id="diagnosis", padding=False)
     quiet: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private"}
     gr.on([button.click, model.input], _examined, model, found, **quiet, **CONCURRENCY)
 
 
+def _menu() -> list[Any]:
+    from heads.parts.families import FAMILIES
+
+    return [gr.update(choices=[*FAMILIES, *(base.id for base in MODELS)])]
+
+
 def _examined(model: str) -> str:
+    from heads.interfaces import diagrams
+    from heads.pipeline.doctor import examine
+
     try:
         return diagrams.diagnosis(examine(model or BUNDLED))
     except Exception as error:

@@ -18,12 +18,7 @@ from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT, SOFTMAX
-from heads.pipeline.loading import load
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.leaderboard import leaderboard
-from heads.pipeline.runs.running import begin
 from heads.pipeline.table import Data, data_of, guess, listed
-from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, limits
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
@@ -88,6 +83,9 @@ def read(
 
 def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
     """Reads an upload and deletes it; the classes of a test are ordered by the other data."""
+    from heads.pipeline.loading import load
+    from heads.pipeline.tokens import with_token_findings
+
     if not file:
         raise DataError("There is no file.", "Send a file of texts and labels.")
     kept = uploads.keep(file, limits())
@@ -103,6 +101,10 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
 
 
 def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
+    from heads.pipeline.runs.asked import Question
+    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.pipeline.runs.running import begin
+
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
     seeds, per_class, *labels, pairs, losses, race, precision = rest
     names = (text, label, pair, split, *labels)

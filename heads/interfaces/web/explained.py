@@ -1,29 +1,29 @@
 """The tab Explained: a recipe from tokens to logits, and against another one."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from heads.interfaces import diagrams, drawings
+from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import sentence, throttled
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING, Question
-from heads.parts.menu import menu
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
-from heads.pipeline.explanation import Explanation
-from heads.pipeline.inquiry import difference, explain, explaining
-from heads.pipeline.training import Progress
+
+if TYPE_CHECKING:
+    from heads.pipeline.explanation import Explanation
 
 FIRST, SECOND = "cls+bert", "cls+roberta"
 
 
-def build(tab: gr.Tab, asked: Inputs) -> None:
-    """Draws the tab with a finished example; base model and sample are those of Compare."""
+def build(tab: gr.Tab, opening: Opening, asked: Inputs) -> None:
+    """Draws the tab, which opens on an example; base model and sample are those of Compare."""
     recipe, other, text = _inputs()
-    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), OPENING.sample)
-    outputs = _outputs(values)
+    outputs = _outputs(opening.status)
+    opening.fills([recipe, other, *outputs], _example)
     inputs = [recipe, other, text, asked.pair, asked.model, asked.sample]
     run: dict[str, Any] = {
         "fn": _run,
@@ -42,10 +42,9 @@ def build(tab: gr.Tab, asked: Inputs) -> None:
 
 
 def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
-    names = [str(recipe) for recipe in menu()]
     with gr.Row():
         recipe = gr.Dropdown(
-            names,
+            [FIRST],
             value=FIRST,
             label="Recipe",
             info="Any pooling+head, also one of your own writing.",
@@ -54,7 +53,7 @@ def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
             min_width=120,
         )
         other = gr.Dropdown(
-            ["", *names],
+            ["", SECOND],
             value=SECOND,
             label="Against",
             info="A second recipe, to see what differs. May be empty.",
@@ -75,27 +74,38 @@ def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
     return recipe, other, text
 
 
-def _outputs(values: list[Any]) -> list[Any]:
-    headline = gr.HTML(values[0], elem_id="headline", padding=False)
-    against = gr.HTML(values[1], elem_id="against", padding=False)
-    with gr.Column() as details:
-        rest = _details(values[3:])
+def _example() -> list[Any]:
+    from heads.parts.menu import menu
+    from heads.pipeline.inquiry import difference, explain
+
+    names = [str(recipe) for recipe in menu()]
+    values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), OPENING.sample)
+    return [gr.update(choices=names), gr.update(choices=["", *names]), *values]
+
+
+def _outputs(status: str) -> list[Any]:
+    headline = gr.HTML(status, elem_id="headline", padding=False)
+    against = gr.HTML("", elem_id="against", padding=False)
+    with gr.Column(visible=False) as details:
+        rest = _details()
     return [headline, against, details, *rest]
 
 
-def _details(values: list[Any]) -> list[Any]:
+def _details() -> list[Any]:
     gr.Markdown("### From tokens to logits")
-    chain = gr.HTML(values[0], elem_id="chain", padding=False)
+    chain = gr.HTML("", elem_id="chain", padding=False)
     gr.Markdown("### Which tokens the pooling reads")
-    reading = gr.HTML(values[1], elem_id="reading", padding=False)
+    reading = gr.HTML("", elem_id="reading", padding=False)
     gr.Markdown("### In words and in mathematics")
-    facts = gr.HTML(values[2], padding=False)
+    facts = gr.HTML("", padding=False)
     gr.Markdown("### Every tensor and where it comes from")
-    tensors = gr.HTML(values[3], padding=False)
+    tensors = gr.HTML("", padding=False)
     return [chain, reading, facts, tensors]
 
 
-def _drawn(explanation: Explanation, sentence_against: str, data: str) -> list[Any]:
+def _drawn(explanation: "Explanation", sentence_against: str, data: str) -> list[Any]:
+    from heads.interfaces import diagrams
+
     return [
         diagrams.headline(explanation, SAMPLES[data].title),
         diagrams.difference(sentence_against) if sentence_against else "",
@@ -111,6 +121,9 @@ def _run(
     recipe: str, other: str, text: str, pair: str, model: str, data: str
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
+    from heads.pipeline.inquiry import difference, explaining
+    from heads.pipeline.training import Progress
+
     try:
         asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()
         events = explaining(

@@ -4,13 +4,10 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import diagrams, drawings
+from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import guarded, sentence
-from heads.parts.families import FAMILIES
-from heads.parts.menu import menu
-from heads.pipeline.catalogue import catalogue, entry
-from heads.pipeline.inquiry import difference
+from heads.interfaces.web.opening import Opening
 
 SAYS = (
     "Every `XForSequenceClassification` of the installed Transformers, as a recipe of ours. "
@@ -20,7 +17,7 @@ HEADERS = ["family", "form", "recipe", "what its head does", "tensors of the hea
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-def build(tab: gr.Tab) -> None:
+def build(tab: gr.Tab, opening: Opening) -> None:
     """Draws the tab; the table is filled when it is first opened, for it takes seconds."""
     gr.Markdown(SAYS)
     table = gr.Dataframe(
@@ -35,19 +32,19 @@ def build(tab: gr.Tab) -> None:
         buttons=["copy", "fullscreen"],
         elem_id="families",
     )
-    chosen = gr.HTML(_one("bert"), elem_id="family", padding=False)
+    chosen = gr.HTML(opening.status, elem_id="family", padding=False)
+    opening.fills([chosen], lambda: [_one("bert")])
     table.select(_picked, None, chosen, queue=False, **QUIET)
-    _difference()
+    _difference(opening)
     tab.select(_rows, None, table, **QUIET, **CONCURRENCY)
 
 
-def _difference() -> None:
+def _difference(opening: Opening) -> None:
     gr.Markdown("### What sets two heads apart")
-    names = [*FAMILIES, *(str(recipe) for recipe in menu())]
     with gr.Row():
         one, other = (
             gr.Dropdown(
-                names,
+                [value],
                 value=value,
                 label=label,
                 info="A family, a recipe, or a model such as roberta-base.",
@@ -57,12 +54,23 @@ def _difference() -> None:
             )
             for label, value in (("One", "bert"), ("The other", "roberta"))
         )
-    says = gr.HTML(_apart("bert", "roberta"), elem_id="apart", padding=False)
+    says = gr.HTML("", elem_id="apart", padding=False)
+    opening.fills([one, other, says], _example)
     gr.on([one.input, other.input], _apart, [one, other], says, **QUIET, **CONCURRENCY)
+
+
+def _example() -> list[Any]:
+    from heads.parts.families import FAMILIES
+    from heads.parts.menu import menu
+
+    names = gr.update(choices=[*FAMILIES, *(str(recipe) for recipe in menu())])
+    return [names, names, _apart("bert", "roberta")]
 
 
 @guarded
 def _rows() -> list[list[str]]:
+    from heads.pipeline.catalogue import catalogue
+
     return [
         [
             item.model_type,
@@ -81,10 +89,16 @@ def _picked(event: gr.SelectData) -> str:
 
 
 def _one(model_type: str) -> str:
+    from heads.interfaces import diagrams
+    from heads.pipeline.catalogue import entry
+
     return diagrams.family(entry(model_type))
 
 
 def _apart(one: str, other: str) -> str:
+    from heads.interfaces import diagrams
+    from heads.pipeline.inquiry import difference
+
     try:
         return diagrams.difference(difference(one or "", other or ""))
     except Exception as error:

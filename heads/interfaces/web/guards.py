@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar, cast
 import gradio as gr
 
 from heads.errors import HeadsError
-from heads.pipeline.training import Progress
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -58,6 +57,8 @@ def _show(error: Exception) -> NoReturn:
 
 def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]:
     """Passes on progress at most every so often, and every other event."""
+    from heads.pipeline.training import Progress
+
     last = -seconds
     for event in events:
         now = time.monotonic()

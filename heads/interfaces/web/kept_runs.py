@@ -11,7 +11,6 @@ from heads.errors import HeadsError
 from heads.interfaces.drawings import joined
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.folder import RunFolder, all_runs, find
-from heads.pipeline.runs.listing import facts_of
 from heads.settings import limits
 
 MOST = 100
@@ -43,6 +42,8 @@ def opened(name: Any) -> RunFolder:
 
 def choices(mine: Any) -> list[tuple[str, str]]:
     """What stands in the menu of runs, and the id of each; the newest first."""
+    from heads.pipeline.runs.listing import facts_of
+
     found = []
     for run in visible(mine):
         with contextlib.suppress(HeadsError):
@@ -84,6 +85,8 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
 
 
 def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
+    from heads.pipeline.runs.listing import facts_of
+
     facts = facts_of(run)
     reference = found.get("reference", "")
     told = SCORES[facts["metric"]].told

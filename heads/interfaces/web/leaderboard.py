@@ -1,21 +1,21 @@
 """The tab Leaderboard: the verdict of a run, and all that it rests on."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from heads.interfaces import accounts, boards, closer, drawings, replies, trends
-from heads.interfaces.measured import MEASURES, figures, headers, offered
+from heads.interfaces import accounts, drawings
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.leaderboard_tools import Tools
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.saves import as_csv, saves
 from heads.interfaces.web.train import Trained
-from heads.pipeline.runs.closeup import closeup
-from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+
+if TYPE_CHECKING:
+    from heads.pipeline.runs.leaderboard import Leaderboard
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
@@ -56,7 +56,7 @@ class View:
         return [*own, *self.tools.all()]
 
 
-def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
+def build(tabs: gr.Tabs, tab: gr.Tab, opening: Opening, trained: Trained) -> None:
     """Draws the tab; it shows a run when it is opened."""
     run = gr.Dropdown(
         [], value=None, label="Run", interactive=True, elem_id="run", allow_custom_value=False
@@ -64,6 +64,7 @@ def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
     verdict = gr.HTML(drawings.busy("Looking for runs"), elem_id="found", padding=False)
     with gr.Column(visible=False) as results:
         measure, heat = _grid()
+        opening.fills([measure], _measures)
         tools = leaderboard_tools.build(run)
         with gr.Row():
             with gr.Column(min_width=300):
@@ -100,12 +101,18 @@ def build(tabs: gr.Tabs, tab: gr.Tab, trained: Trained) -> None:
 def _grid() -> tuple[gr.Radio, gr.HTML]:
     gr.Markdown("### Every pooling with every head")
     measure = gr.Radio(
-        [(one.label, one.name) for one in MEASURES["one"]],
-        value=MEASURES["one"][0].name,
+        [],
         label="Show",
         elem_id="measure",
     )
     return measure, gr.HTML("", elem_id="board", padding=False)
+
+
+def _measures() -> list[Any]:
+    from heads.interfaces.measured import MEASURES
+
+    shown = [(one.label, one.name) for one in MEASURES["one"]]
+    return [gr.update(choices=shown, value=shown[0][1])]
 
 
 def _table(run: gr.Dropdown) -> gr.Dataframe:
@@ -153,6 +160,9 @@ def _listed(name: Any, mine: Any) -> Any:
 
 def _shown(name: Any, mine: Any) -> list[Any]:
     """The values of `View.all`."""
+    from heads.interfaces import boards
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     empty: list[Any] = [gr.skip()] * (len(fields(View)) - 3 + Tools.count())
     if not name:
         return [drawings.failure(NONE), gr.update(visible=False), *empty]
@@ -166,7 +176,12 @@ def _shown(name: Any, mine: Any) -> list[Any]:
         return [drawings.failure(sentence(error)), gr.update(visible=False), *empty]
 
 
-def _drawn(run: RunFolder, board: Leaderboard, mine: Any) -> list[Any]:
+def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
+    from heads.interfaces import boards, closer, replies, trends
+    from heads.interfaces.measured import offered
+    from heads.pipeline.runs.closeup import closeup
+    from heads.pipeline.runs.disagreement import disagreements
+
     heads = [cell.name for cell in board.cells if not cell.is_baseline]
     measures, layers = offered(board.cells), trends.layers(board)
     shown = [(one.label, one.name) for one in measures]
@@ -190,7 +205,7 @@ def _drawn(run: RunFolder, board: Leaderboard, mine: Any) -> list[Any]:
     ]
 
 
-def _scores(board: Leaderboard) -> Any:
+def _scores(board: "Leaderboard") -> Any:
     """The table, whose columns are those of the kind of labels."""
     names, rows = _figures(board)
     longest = max(len(row[0]) for row in rows)
@@ -203,27 +218,41 @@ def _scores(board: Leaderboard) -> Any:
     )
 
 
-def _figures(board: Leaderboard) -> tuple[list[str], list[list[Any]]]:
+def _figures(board: "Leaderboard") -> tuple[list[str], list[list[Any]]]:
+    from heads.interfaces.measured import figures, headers, offered
+
     measures = offered(board.cells)
     return headers(measures), [figures(cell, measures) for cell in board.cells]
 
 
 @guarded
 def _as_csv(name: Any) -> str:
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     return as_csv(*_figures(leaderboard(kept_runs.opened(name))))
 
 
 @guarded
 def _labels_as_csv(name: Any, head: str) -> str:
+    from heads.interfaces import closer
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     board = leaderboard(kept_runs.opened(name))
     return as_csv(*closer.label_figures(board.cell(head).measures.labels))
 
 
 @guarded
 def _measured(name: Any, measure: str) -> Any:
+    from heads.interfaces import boards
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     return boards.heat_of(leaderboard(kept_runs.opened(name)).cells, measure)
 
 
 @guarded
 def _closer(name: Any, head: str) -> Any:
+    from heads.interfaces import closer
+    from heads.pipeline.runs.closeup import closeup
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     return closer.one(closeup(leaderboard(kept_runs.opened(name)), head))

@@ -4,26 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from heads.errors import LimitError, RecipeError
-from heads.interfaces import drawings, replies
-from heads.interfaces.report import report
+from heads.interfaces import drawings
 from heads.interfaces.web import kept_runs, take
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.saves import saves
-from heads.parts.menu import resolve
-from heads.pipeline.calibrated import divides
-from heads.pipeline.objective import OVR
-from heads.pipeline.runs.asked import load
-from heads.pipeline.runs.disagreement import disagreements
+from heads.parts.order import OVR
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.heads_of import classifier
-from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.settings import limits
+
+if TYPE_CHECKING:
+    from heads.pipeline.runs.leaderboard import Leaderboard
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 MOST = 4  # heads side by side
@@ -116,8 +112,10 @@ def _try(run: gr.Dropdown) -> tuple[gr.Dropdown, gr.Textbox, gr.HTML]:
     return heads, pair, answers
 
 
-def offered(run: RunFolder, board: Leaderboard) -> list[Any]:
+def offered(run: RunFolder, board: "Leaderboard") -> list[Any]:
     """The values of `Tools.all` for a run."""
+    from heads.pipeline.runs.asked import load
+
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     first = list(dict.fromkeys([board.best, board.reference, *names]))[:MOST]
     hidden = gr.update(visible=False)
@@ -133,8 +131,11 @@ def offered(run: RunFolder, board: Leaderboard) -> list[Any]:
     ]
 
 
-def calibrates(board: Leaderboard, name: str) -> bool:
+def calibrates(board: "Leaderboard", name: str) -> bool:
     """Whether a temperature was found for a head, and its last layer can be divided by it."""
+    from heads.parts.menu import resolve
+    from heads.pipeline.calibrated import divides
+
     found, order = board.cell(name).measures.calibration, resolve(name)
     if found is None or found.temperature == 1 or board.kind == "number" or order.loss == OVR:
         return False
@@ -143,11 +144,17 @@ def calibrates(board: Leaderboard, name: str) -> bool:
 
 @guarded
 def _chosen(name: Any, head: Any) -> Any:
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     board = leaderboard(kept_runs.opened(name))
     return gr.update(visible=calibrates(board, str(head or "")), value=False)
 
 
 def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
+    from heads.interfaces import replies
+    from heads.pipeline.runs.asked import load
+    from heads.pipeline.runs.heads_of import classifier
+
     try:
         run = kept_runs.opened(name)
         if not names:
@@ -168,12 +175,18 @@ def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
 
 @guarded
 def _report(name: Any) -> str:
+    from heads.interfaces.report import report
+    from heads.pipeline.runs.disagreement import disagreements
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     run = kept_runs.opened(name)
     return report(leaderboard(run), disagreements(run))
 
 
 def _prepared(name: Any, head: Any, form: str, calibrated: bool) -> Iterator[tuple[Any, Any]]:
     """Writes and verifies a head of a run, and hands the file over."""
+    from heads.pipeline.runs.heads_of import classifier
+
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
         try:

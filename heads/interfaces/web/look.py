@@ -20,15 +20,14 @@ from heads.interfaces.web.looked import (
     edited,
     has_pairs,
     heads_of,
+    samples,
     shown,
     warmed,
 )
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING
-from heads.parts.menu import menu
 from heads.parts.order import JOINT
 from heads.parts.samples import SAMPLES
-from heads.pipeline.imported import OWN
-from heads.pipeline.runs.choosing import entering
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ANSWERED = ("what each head answers", "")
@@ -51,13 +50,14 @@ class Question:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-def build(tab: gr.Tab, asked: Inputs, mine: gr.BrowserState) -> None:
+def build(tab: gr.Tab, opening: Opening, asked: Inputs, mine: gr.BrowserState) -> None:
     """Draws the tab; sentence, heads, base model and sample are at first those of Compare.
 
     Args:
         mine: The ids of the runs that this browser knows.
     """
     question = _question()
+    opening.fills([question.label, question.recipes, question.trained_on], _menus_at_first)
     button = gr.Button("Look inside", variant="primary", size="lg", elem_id="look-inside")
     taken = gr.State(None)  # what was compared when one last came here
     status = gr.HTML("", elem_id="look-status", padding=False)
@@ -88,6 +88,7 @@ def build(tab: gr.Tab, asked: Inputs, mine: gr.BrowserState) -> None:
 
 
 def _question() -> Question:
+
     with gr.Row():
         with gr.Column(min_width=300):
             text = gr.Textbox(
@@ -99,7 +100,7 @@ def _question() -> Question:
                 visible=False,
             )  # fmt: skip
             label = gr.Dropdown(
-                [ANSWERED, *classes_of(SAMPLE + OPENING.sample)],
+                [ANSWERED],
                 value="",
                 label="What speaks for",
                 info="The class whose logit is taken apart.",
@@ -107,7 +108,7 @@ def _question() -> Question:
             )
         with gr.Column(min_width=300):
             trained_on = gr.Dropdown(
-                choices(None),
+                samples(),
                 value=SAMPLE + OPENING.sample,
                 label="Heads trained on",
                 info="A sample, or a run of yours. The base model is the one chosen under Compare, "
@@ -115,7 +116,7 @@ def _question() -> Question:
                 interactive=True,
             )
             recipes = gr.Dropdown(
-                [OWN, *map(str, menu())],
+                list(OPENING.recipes),
                 value=list(OPENING.recipes),
                 label="Heads, up to four",
                 multiselect=True,
@@ -127,6 +128,16 @@ def _question() -> Question:
         trained_on=trained_on, recipes=recipes, text=text, pair=pair,
         model=gr.State(OPENING.model), label=label,
     )  # fmt: skip
+
+
+def _menus_at_first() -> list[Any]:
+    from heads.parts.menu import menu
+    from heads.pipeline.imported import OWN
+
+    classes = [ANSWERED, *classes_of(SAMPLE + OPENING.sample)]
+    names = [OWN, *map(str, menu())]
+    menus = (classes, names, choices(None))
+    return [gr.update(choices=each) for each in menus]
 
 
 def _sections(question: Question, said: gr.State) -> list[Any]:
@@ -176,6 +187,9 @@ def _turned(trained_on: str) -> list[Any]:
 
 
 def _menus(trained_on: str, second: str, recipes: list[str] | None = None) -> list[Any]:
+    from heads.parts.menu import menu
+    from heads.pipeline.imported import OWN
+
     names = heads_of(trained_on)
     menus: dict[str, Any] = {"choices": names or [OWN, *map(str, menu())]}
     if names or recipes:
@@ -206,6 +220,8 @@ def _came(taken: Any, mine: Any, *compared: Any) -> list[Any]:
 
 def _read(recipe: str, way: str) -> str:
     """A recipe as two texts enter in Compare: where it can, each by itself."""
+    from heads.pipeline.runs.choosing import entering
+
     with contextlib.suppress(HeadsError):
         return str(entering(recipe, way)) if way != JOINT else recipe
     return recipe

@@ -2,26 +2,23 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
 from heads.errors import DataError, LimitError, RecipeError
-from heads.interfaces import drawings, looks
+from heads.interfaces import drawings
 from heads.interfaces.web import kept_runs
 from heads.interfaces.web.guards import sentence, throttled
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
-from heads.pipeline.look.asking import ablating, answered, searching
-from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.attribution import Attribution
-from heads.pipeline.look.chosen import Chosen, Heads, choosing
-from heads.pipeline.look.edits import flipped, suggested
-from heads.pipeline.look.saying import Said, reading
-from heads.pipeline.runs.asked import load
-from heads.pipeline.sampled import corpus_of
-from heads.pipeline.training import Progress
 from heads.settings import limits
+
+if TYPE_CHECKING:
+    from heads.pipeline.look.chosen import Chosen, Heads
+    from heads.pipeline.look.saying import Said
+    from heads.pipeline.training import Progress
 
 MOST = 4
 RUN, SAMPLE = "run:", "sample:"
@@ -40,13 +37,15 @@ class Asked:
     label: str
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> "Chosen":
         """Which heads are asked.
 
         Raises:
             RecipeError: None is.
             LimitError: More than fit side by side.
         """
+        from heads.pipeline.look.chosen import Chosen
+
         if not self.recipes:
             raise RecipeError("No head is chosen.", "Choose one.")
         if len(self.recipes) > MOST:
@@ -62,14 +61,20 @@ class Asked:
         return self.pair or "" if has_pairs(self.trained_on) else ""
 
 
+def samples() -> list[tuple[str, str]]:
+    """The samples that heads may be trained on, as a menu shows them."""
+    return [(f"Sample: {item.title}", SAMPLE + name) for name, item in SAMPLES.items()]
+
+
 def choices(mine: Any) -> list[tuple[str, str]]:
     """What heads may be trained on: the samples, and the runs that a visitor may see."""
-    samples = [(f"Sample: {item.title}", SAMPLE + name) for name, item in SAMPLES.items()]
-    return samples + [(f"Run: {title}", RUN + name) for title, name in kept_runs.choices(mine)]
+    return samples() + [(f"Run: {title}", RUN + name) for title, name in kept_runs.choices(mine)]
 
 
 def has_pairs(trained_on: str) -> bool:
     """Whether rows hold two sentences."""
+    from heads.pipeline.runs.asked import load
+
     kind, _, name = (trained_on or "").partition(":")
     if kind == "run":
         return bool(load(kept_runs.opened(name)).corpus.pairs)
@@ -78,6 +83,9 @@ def has_pairs(trained_on: str) -> bool:
 
 def classes_of(trained_on: str) -> tuple[str, ...]:
     """The names of the classes; there are none where numbers are predicted."""
+    from heads.pipeline.runs.asked import load
+    from heads.pipeline.sampled import corpus_of
+
     kind, _, name = (trained_on or "").partition(":")
     if kind == "run":
         corpus = load(kept_runs.opened(name)).corpus
@@ -90,6 +98,8 @@ def classes_of(trained_on: str) -> tuple[str, ...]:
 
 def heads_of(trained_on: str) -> list[str]:
     """The heads of a run; of a sample, nothing: any recipe can be trained on it."""
+    from heads.pipeline.runs.asked import load
+
     kind, _, name = (trained_on or "").partition(":")
     return list(load(kept_runs.opened(name)).recipes) if kind == "run" else []
 
@@ -104,6 +114,8 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
 
     What was found for another text goes at once.
     """
+    from heads.pipeline.look.chosen import Heads, choosing
+
     try:
         heads = None
         yield [drawings.busy("Loading the heads"), BLANK[1], *[gr.skip()] * (len(BLANK) - 2)]
@@ -118,7 +130,14 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
         yield [drawings.failure(sentence(error)), *BLANK[1:]]
 
 
-def _looked(asked: Asked, heads: Heads) -> Iterator[list[Any]]:
+def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
+    from heads.interfaces import looks
+    from heads.pipeline.look.asking import ablating, answered, searching
+    from heads.pipeline.look.attributing import attributions
+    from heads.pipeline.look.edits import suggested
+    from heads.pipeline.look.saying import reading
+    from heads.pipeline.training import Progress
+
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(heads.classifiers, asked.text, asked.second, asked.label)
     said = answered(heads.classifiers, asked.text, asked.second)
@@ -143,7 +162,7 @@ def _looked(asked: Asked, heads: Heads) -> Iterator[list[Any]]:
     yield values
 
 
-def _remarks(heads: Heads, found: Sequence[Attribution]) -> Iterator[str]:
+def _remarks(heads: "Heads", found: Sequence[Attribution]) -> Iterator[str]:
     """What the heads could not read: tokens that were left out, and unknown ones."""
     for one in found:
         if one.unread:
@@ -159,7 +178,7 @@ def _remarks(heads: Heads, found: Sequence[Attribution]) -> Iterator[str]:
 
 
 def _with_progress(
-    events: Generator[Progress, None, Found],
+    events: "Generator[Progress, None, Found]",
 ) -> Generator[list[Any], None, Found]:
     """Shows the progress of some work, and hands its result on."""
     while True:
@@ -170,12 +189,16 @@ def _with_progress(
         yield _busy(event)
 
 
-def _busy(event: Progress) -> list[Any]:
+def _busy(event: "Progress") -> list[Any]:
     return [drawings.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
 
 
 def edited(asked: Asked, lines: str) -> Any:
     """What the heads say of edits, one a line."""
+    from heads.interfaces import looks
+    from heads.pipeline.look.chosen import Heads, choosing
+    from heads.pipeline.look.edits import flipped
+
     try:
         heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
         edits = [line for line in (lines or "").splitlines() if line.strip()]
@@ -184,8 +207,11 @@ def edited(asked: Asked, lines: str) -> Any:
         return drawings.failure(sentence(error))
 
 
-def warmed(said: Sequence[Said], power: Any) -> Any:
+def warmed(said: "Sequence[Said]", power: Any) -> Any:
     """The same logits at another temperature, ten to that power; no head is asked again."""
+    from heads.interfaces import looks
+    from heads.pipeline.look.saying import reading
+
     try:
         if not isinstance(power, int | float) or not -1 <= power <= 1:
             what = "The temperature goes from −1 to 1, as a power of ten."

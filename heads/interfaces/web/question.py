@@ -6,8 +6,7 @@ from urllib.parse import urlencode
 
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
-from heads.parts.samples import SAMPLES
-from heads.pipeline.sampled import RECIPES
+from heads.parts.samples import RECIPES, SAMPLES
 
 OPENING_SAMPLE = "sentiment"
 LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")

@@ -8,49 +8,58 @@ from heads.errors import HeadsError, LimitError
 from heads.interfaces import drawings
 from heads.interfaces.web.answers import PLACES
 from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING
-from heads.parts.menu import head, layers, loss, menu, pairing, pooling, resolve
-from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
-from heads.pipeline.imported import OWN
-from heads.pipeline.runs.choosing import SIAMESE
+from heads.parts.order import JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 LAST = "the last layer"
 JOINT_SAYS = "joint: Both are read as one sequence."
 
 
-def build() -> gr.Dropdown:
+def build(opening: Opening) -> gr.Dropdown:
     """Draws the menu with the opening recipes, their sentences and the workbench."""
     recipes = gr.Dropdown(
         label="Recipes, up to four",
         info="pooling+head: type to search, or write your own, such as mean@3+linear. "
         "A fine-tuned model's own head is called own.",
-        choices=[OWN, *(str(recipe) for recipe in menu())],
+        choices=list(OPENING.recipes),
         value=list(OPENING.recipes),
         multiselect=True,
         max_choices=PLACES,
         allow_custom_value=True,
         interactive=True,
     )
-    legend = gr.HTML(_legend(list(OPENING.recipes)), padding=False)
+    legend = gr.HTML("", padding=False)
+    opening.fills([recipes, legend], _menu)
     recipes.change(_legend, recipes, legend, show_progress="hidden", api_visibility="private")
-    _workbench(recipes)
+    _workbench(recipes, opening)
     return recipes
+
+
+def _menu() -> list[Any]:
+    from heads.parts.menu import menu
+    from heads.pipeline.imported import OWN
+
+    names = [OWN, *(str(recipe) for recipe in menu())]
+    return [gr.update(choices=names), _legend(list(OPENING.recipes))]
 
 
 def way(name: str) -> Any:
     """The way in that a link names; a pairing that the menu lacks joins it."""
+    from heads.parts.menu import pairing
+
     if name in pairing:
         return gr.update(choices=[*WAYS, (f"each by itself ({name})", name)], value=name)
     return name if name in (JOINT, SIAMESE) else gr.skip()
 
 
-def _workbench(recipes: gr.Dropdown) -> None:
+def _workbench(recipes: gr.Dropdown, opening: Opening) -> None:
     """Puts a recipe together from menus in which every part says what it is."""
     with gr.Accordion("Put a recipe together", open=False):
         with gr.Row():
             reads = gr.Dropdown(
-                [(f"{part.name}: {part.says}", name) for name, part in pooling.items()],
+                ["mean"],
                 value="mean",
                 label="Pooling",
                 info="Which tokens are read.",
@@ -58,7 +67,7 @@ def _workbench(recipes: gr.Dropdown) -> None:
                 min_width=220,
             )
             of = gr.Dropdown(
-                [(LAST, ""), *((f"{p.name}: {p.says}", name) for name, p in layers.items())],
+                [(LAST, "")],
                 value="",
                 label="Layers",
                 info="Or the number of one; 0 is the embeddings.",
@@ -67,7 +76,7 @@ def _workbench(recipes: gr.Dropdown) -> None:
                 min_width=160,
             )
             top = gr.Dropdown(
-                [(f"{part.name}: {part.says}", name) for name, part in head.items()],
+                ["roberta"],
                 value="roberta",
                 label="Head",
                 info="From the pooled vector to the logits.",
@@ -75,6 +84,7 @@ def _workbench(recipes: gr.Dropdown) -> None:
                 min_width=220,
             )
         joins, learns = _beside()
+        opening.fills([reads, of, top, joins, learns], _shelves)
         add = gr.Button("Add to the recipes", size="sm")
         add.click(
             _added, [recipes, reads, of, top, joins, learns], recipes, show_progress="hidden",
@@ -82,11 +92,25 @@ def _workbench(recipes: gr.Dropdown) -> None:
         )  # fmt: skip
 
 
+def _shelves() -> list[Any]:
+    """The menus, in which every part says what it is."""
+    from heads.parts.menu import head, layers, loss, pairing, pooling
+
+    first: list[list[tuple[str, str]]] = [[], [(LAST, "")], [], [(JOINT_SAYS, JOINT)], []]
+    shelves = (pooling, layers, head, pairing, loss)
+    return [
+        gr.update(
+            choices=[*begin, *((f"{name}: {part.says}", name) for name, part in shelf.items())]
+        )
+        for begin, shelf in zip(first, shelves, strict=True)
+    ]
+
+
 def _beside() -> tuple[gr.Dropdown, gr.Dropdown]:
     """What belongs to the whole recipe: how two texts enter, and the loss."""
     with gr.Row():
         joins = gr.Dropdown(
-            [(JOINT_SAYS, JOINT), *((f"{p.name}: {p.says}", name) for name, p in pairing.items())],
+            [(JOINT_SAYS, JOINT)],
             value=JOINT,
             label="Two texts",
             info="Each read by itself, and then put together so.",
@@ -94,7 +118,7 @@ def _beside() -> tuple[gr.Dropdown, gr.Dropdown]:
             min_width=220,
         )
         learns = gr.Dropdown(
-            [(f"{part.name}: {part.says}", name) for name, part in loss.items()],
+            [SOFTMAX],
             value=SOFTMAX,
             label="Loss",
             info="What the head learns, where one class applies.",
@@ -106,6 +130,8 @@ def _beside() -> tuple[gr.Dropdown, gr.Dropdown]:
 
 @guarded
 def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns: str) -> list[str]:
+    from heads.parts.menu import resolve
+
     layer = "" if of in ("", LAST) else f"@{of}"
     beside = f"?{PAIR}={joins or JOINT}&{LOSS}={learns or SOFTMAX}"
     recipe = str(resolve(f"{reads}{layer}+{top}{beside}").recipe)
@@ -115,6 +141,9 @@ def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns
 
 
 def _legend(recipes: list[str]) -> str:
+    from heads.parts.menu import resolve
+    from heads.pipeline.imported import OWN
+
     lines = []
     for recipe in recipes:
         if recipe.strip().lower() == OWN:

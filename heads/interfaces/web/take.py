@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -13,14 +13,10 @@ from heads.interfaces import drawings
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
-from heads.pipeline.calibrated import calibrated as divided
-from heads.pipeline.card import CALIBRATED
-from heads.pipeline.classifier import Classifier
-from heads.pipeline.export import export, export_onnx
-from heads.pipeline.fitting import training
-from heads.pipeline.native_folder import tokenizer_of
-from heads.pipeline.onnx import usage
 from heads.settings import limits
+
+if TYPE_CHECKING:
+    from heads.pipeline.classifier import Classifier
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
 SAYS = (
@@ -61,6 +57,9 @@ def _prepared(
     recipe: str, form: str, model: str, sample: str, pair: str
 ) -> Iterator[tuple[str, Any]]:
     """Trains the head if need be, writes and verifies it, and hands the file over."""
+    from heads.pipeline.classifier import Classifier
+    from heads.pipeline.fitting import training
+
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
         try:
@@ -81,7 +80,7 @@ def _prepared(
 
 
 def written(
-    classifier: Classifier, form: str, place: Path, calibrated: bool = False
+    classifier: "Classifier", form: str, place: Path, calibrated: bool = False
 ) -> tuple[Path, list[str]]:
     """Writes a head in a form as a zip file; the file, and what to say of it.
 
@@ -91,6 +90,10 @@ def written(
     Raises:
         HeadsError: It cannot be written in that form, or would be too large here.
     """
+    from heads.pipeline.calibrated import calibrated as divided
+    from heads.pipeline.card import CALIBRATED
+    from heads.pipeline.export import export
+
     classifier = divided(classifier) if calibrated else classifier
     most = limits().export_bytes
     size = classifier.backbone.parameters * 4
@@ -118,8 +121,12 @@ def written(
     return path, says
 
 
-def _with_tokenizer(classifier: Classifier, folder: Path) -> tuple[list[str], float]:
+def _with_tokenizer(classifier: "Classifier", folder: Path) -> tuple[list[str], float]:
     """Writes the ONNX file with all that one needs to run it; what to say, and its difference."""
+    from heads.pipeline.export import export_onnx
+    from heads.pipeline.native_folder import tokenizer_of
+    from heads.pipeline.onnx import usage
+
     file = f"{folder.name}.onnx"
     folder.mkdir()
     report = export_onnx(classifier, folder / file)

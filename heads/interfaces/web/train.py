@@ -7,17 +7,15 @@ from typing import Any
 
 import gradio as gr
 
-from heads.interfaces import boards, drawings
+from heads.interfaces import drawings
 from heads.interfaces.web import kept_runs, train_data, train_heads, uploads
 from heads.interfaces.web.guards import plain, sentence
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_plan import Plan
 from heads.interfaces.web.worker import AlreadyTraining, Places, waiting, worked
 from heads.pipeline.measure.scores import METRICS
-from heads.pipeline.runs.asked import Question, load
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.leaderboard import leaderboard
-from heads.pipeline.runs.running import begin
 from heads.settings import limits
 
 # Others wait in line and see that they do; how many train at once is for `Places` to say.
@@ -71,12 +69,12 @@ def remembered() -> gr.BrowserState:
     return gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
 
 
-def build(page: gr.Blocks, mine: gr.BrowserState, places: Places) -> Trained:
+def build(page: gr.Blocks, opening: Opening, mine: gr.BrowserState, places: Places) -> Trained:
     """Draws the tab and returns what the leaderboard needs of it."""
     uploads.start_sweeping()
     gr.Markdown(SAYS)
     data = train_data.build(page)
-    heads = train_heads.build(data.rows)
+    heads = train_heads.build(data.rows, opening)
     gr.Markdown("### 3. Train")
     with gr.Row():
         start = gr.Button("Start training", variant="primary", elem_id="start")
@@ -120,6 +118,9 @@ def _visitor(request: gr.Request) -> str:
 
 def _begun(asked: tuple[Any, ...]) -> RunFolder:
     """Checks the question and writes it into a new run."""
+    from heads.pipeline.runs.asked import Question
+    from heads.pipeline.runs.running import begin
+
     data = train_data.chosen(*asked[:DATA_FIELDS])
     plan = Plan.of(*asked[DATA_FIELDS:])
     question = Question(
@@ -163,6 +164,8 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
 
 
 def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
+    from heads.pipeline.runs.asked import load
+
     asked = load(run)
     course = Course(recipes=asked.recipes, metric=METRICS[asked.corpus.kind])
     budget = asked.contest.budget_seconds
@@ -185,6 +188,9 @@ def _listed(mine: Any) -> list[str]:
 
 
 def _ended(run: RunFolder) -> list[Any]:
+    from heads.interfaces import boards
+    from heads.pipeline.runs.leaderboard import leaderboard
+
     board = leaderboard(run)
     heat = boards.heat_of(board.cells, "accuracy") if board.best else gr.skip()
     is_done = board.state == "finished"

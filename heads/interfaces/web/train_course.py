@@ -3,17 +3,16 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from heads.interfaces import boards, drawings
-from heads.interfaces.boards import Tile, duration
+from heads.interfaces import drawings
 from heads.interfaces.charts import bars, live
-from heads.interfaces.measured import KINDS, MEASURES, ends
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
-from heads.pipeline.training import Progress
+
+if TYPE_CHECKING:
+    from heads.interfaces.boards import Tile
 
 CURVES = 4  # heads whose curves are drawn at once
 BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
@@ -39,7 +38,7 @@ class Course:
     says: str = "Starting"
     share: float = 0.0
     done: int = 0
-    tiles: dict[str, Tile] = field(default_factory=dict)
+    tiles: "dict[str, Tile]" = field(default_factory=dict)
     curves: dict[str, dict[int, float]] = field(default_factory=dict)
     epochs: int = 0
     _times: list[tuple[float, int]] = field(default_factory=list)
@@ -63,6 +62,10 @@ class Course:
         self.epochs = max(self.epochs, epoch, int(settings.get("planned", 0)))
 
     def _take(self, event: dict[str, Any]) -> None:
+        from heads.interfaces.boards import Tile
+        from heads.interfaces.measured import ends
+        from heads.pipeline.measure.outcomes import BASELINES
+
         recipe, self.done, planned = event["recipe"], event["done"], event["planned"]
         if recipe not in BASELINES:
             score, between = event["score"], ends(self.metric, event["low"], event["high"])
@@ -74,6 +77,8 @@ class Course:
 
     def _left(self, planned: int) -> str:
         """The rate and the time left, once two heads have been timed."""
+        from heads.interfaces.boards import duration
+
         (first, before), (last, now) = self._times[0], self._times[-1]
         if now == before or self.done >= planned:
             return ""
@@ -83,6 +88,8 @@ class Course:
     @property
     def status(self) -> Markup:
         """What is under way, with a bar."""
+        from heads.pipeline.training import Progress
+
         return drawings.progress(Progress(says=self.says, share=self.share))
 
     @property
@@ -92,6 +99,9 @@ class Course:
     @property
     def heat(self) -> Markup:
         """The heat map, as far as it is filled."""
+        from heads.interfaces import boards
+        from heads.interfaces.measured import KINDS, MEASURES
+
         names, measure = boards.in_order(self.recipes), MEASURES[KINDS[self.metric]][0]
         drawn = boards.heat(names, self.tiles, measure, is_live=True)
         title = f"{self._score.title} of the heads that are done"

@@ -6,9 +6,9 @@ from typing import Any
 import gradio as gr
 
 from heads.interfaces import accounts, drawings
-from heads.interfaces.boards import duration
 from heads.interfaces.web import models
 from heads.interfaces.web.guards import sentence, unchecked
+from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.train_plan import (
     FORM,
     OWN,
@@ -17,15 +17,12 @@ from heads.interfaces.web.train_plan import (
     Plan,
     expected_seconds,
 )
-from heads.parts.menu import menu, resolve
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT, SOFTMAX
-from heads.pipeline.grid.units import GRIDS, LAYERS
-from heads.pipeline.objective import ORDINAL, OVR
-from heads.pipeline.runs.choosing import FEATURES, SIAMESE
+from heads.parts.order import FEATURES, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.settings import Contest, limits
 
 FIRST = ("mean+linear", "cls+linear", "mean+mlp")
+GRID = [("Small grid", "small")]  # until the others are known
 COLUMNS = 3  # of controls side by side
 WAYS = [
     ("as one sequence (joint)", JOINT),
@@ -60,7 +57,7 @@ class Inputs:
         return [self.model, self.grid, self.own, self.seeds, self.pairs, self.losses, *self.form]
 
 
-def build(rows: gr.State) -> Inputs:
+def build(rows: gr.State, opening: Opening) -> Inputs:
     """Draws the step and returns what says which heads."""
     gr.Markdown("### 2. The heads")
     with gr.Row():
@@ -75,9 +72,9 @@ def build(rows: gr.State) -> Inputs:
             )
             seeds = _slider("seeds", TITLES["seeds"])
         with gr.Column(min_width=280):
-            grid = gr.Radio(_grids(), value="small", label="Heads", elem_id="grid")
+            grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
             own = gr.Dropdown(
-                _recipes(),
+                list(FIRST),
                 value=list(FIRST),
                 label="Your own choice",
                 info="pooling+head: type to search, or write your own.",
@@ -92,9 +89,10 @@ def build(rows: gr.State) -> Inputs:
         model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
     )
     says = gr.HTML(
-        _planned(0, BUNDLED, "small", list(FIRST), 3, [JOINT], [SOFTMAX], *_defaults()),
+        "",
         padding=False,
     )
+    opening.fills([grid, own, says], _opened)
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     grid.input(lambda grid: gr.update(visible=grid == OWN), grid, own, queue=False, **quiet)
     asked = [rows, *inputs.all()]
@@ -102,6 +100,11 @@ def build(rows: gr.State) -> Inputs:
     changes += [seeds.change, *(control.change for control in form)]
     gr.on(changes, _planned, asked, says, trigger_mode="always_last", **quiet)
     return inputs
+
+
+def _opened() -> list[Any]:
+    planned = _planned(0, BUNDLED, "small", list(FIRST), 3, [JOINT], [SOFTMAX], *_defaults())
+    return [gr.update(choices=_grids()), gr.update(choices=_recipes()), planned]
 
 
 def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
@@ -142,6 +145,8 @@ def _defaults() -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
+    from heads.pipeline.grid.units import GRIDS, LAYERS
+
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
         (f"{title}: {len(GRIDS[name][0]) * len(GRIDS[name][1])} heads", name)
@@ -151,6 +156,8 @@ def _grids() -> list[tuple[str, str]]:
 
 
 def _recipes() -> list[str]:
+    from heads.parts.menu import menu, resolve
+
     return [str(recipe) for recipe in menu() if not resolve(recipe).needs_states]
 
 
@@ -185,6 +192,8 @@ def _slider(name: str, title: str) -> gr.Slider:
 
 def _planned(rows: int, *inputs: Any) -> Any:
     """How much work that is, and how long it may take here."""
+    from heads.interfaces.boards import duration
+
     try:
         plan = Plan.of(*inputs)
     except Exception as error:

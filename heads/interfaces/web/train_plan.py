@@ -6,10 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from heads.errors import DataError, HeadsError, RecipeError
-from heads.parts.menu import pairing
 from heads.parts.models import BUNDLED
-from heads.pipeline.grid.units import GRIDS
-from heads.pipeline.runs.choosing import FEATURES
+from heads.parts.order import FEATURES
 from heads.pipeline.runs.folder import all_runs
 from heads.settings import Contest, Limits, limits
 
@@ -84,6 +82,9 @@ class Plan:
     @property
     def heads(self) -> int:
         """How many heads that are, or about how many: of layers, as many as usual models have."""
+        from heads.parts.menu import pairing
+        from heads.pipeline.grid.units import GRIDS
+
         poolings, tops = GRIDS.get(self.grid, ((), ()))
         each = len(set(self.recipes)) or len(poolings) * len(tops) or LAYERS_USUAL
         ways = sum(len(pairing) if way == FEATURES else 1 for way in self.pairs)

@@ -22,7 +22,6 @@ from typing import Any
 import heads
 from heads.errors import DataError, LimitError
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.running import stopped
 from heads.settings import environment_with
 
 BEAT = 0.25  # seconds within which something is passed on
@@ -107,6 +106,8 @@ def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Itera
     Raises:
         DataError: The worker says why it cannot go on, or died.
     """
+    from heads.pipeline.runs.running import stopped
+
     process = _started(run)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heads.errors import LimitError, RecipeError
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
-from heads.parts.samples import SAMPLES
+from heads.parts.samples import RECIPES, SAMPLES
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
@@ -17,7 +17,7 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names
-from heads.pipeline.sampled import RECIPES, corpus_of, sample_for, trained
+from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits, Training

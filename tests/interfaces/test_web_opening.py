@@ -1,0 +1,97 @@
+"""The first page: served before anything heavy is imported, and filled in behind it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from heads.interfaces.web import arriving, build, train_heads
+from heads.interfaces.web.answers import BLANK
+from heads.interfaces.web.opening import SAYS, Opening
+
+HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
+
+
+def alone(code):
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.check_output(command, text=True, cwd=Path(__file__).parents[2]).strip()
+
+
+def test_the_page_is_built_without_anything_heavy():
+    code = "import sys; from heads.interfaces.web import build; build(); "
+    assert alone(f"{code}print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+
+
+def test_gradio_is_imported_without_writing_stubs_and_garbage_is_collected_again():
+    code = "import gc; import heads.interfaces.web; from gradio import component_meta as meta; "
+    # Gradio's own function would not find the source of `object`.
+    assert alone(f"{code}print(meta.create_or_modify_pyi(object, '', []), gc.isenabled())") == (
+        "None True"
+    )
+
+
+@pytest.fixture(scope="module")
+def page():
+    page = build()
+    yield page
+    page.close()
+
+
+def values_of(page):
+    return [one["props"].get("value") for one in page.get_config_file()["components"]]
+
+
+def choices_of(page, label):
+    found = (one["props"] for one in page.get_config_file()["components"])
+    return next(props["choices"] for props in found if props.get("label") == label)
+
+
+def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
+    assert any(SAYS in str(value) for value in values_of(page))
+    assert len(choices_of(page, "Recipes, up to four")) == 4
+    page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
+    list(page.opening.waited(page))
+    values = values_of(page)
+    assert not any(SAYS in str(value) for value in values)
+    assert any("heads agree" in str(value) for value in values)
+    assert sum(isinstance(value, dict) and "plot" in value for value in values) == 8
+    assert len(choices_of(page, "Recipes, up to four")) > 100
+    assert len(choices_of(page, "Heads")) == 4
+    assert page.config["components"] == page.get_config_file()["components"]
+
+
+def test_who_came_before_gets_the_example_by_an_event(page):
+    first = next(one for one in page.opening._fillings if not one.is_sent)
+    *_, early = arriving.opened(page, page.opening, first, "", {})
+    assert "heads agree" in early[arriving.INPUTS]
+    (late,) = arriving.opened(page, page.opening, first, "yes", {})
+    assert late == [gr.skip()] * (arriving.INPUTS + len(BLANK))
+    *_, asked = arriving.opened(page, page.opening, first, "yes", {"text": "So bad."})
+    assert "So bad." in asked[arriving.INPUTS]
+    send = next(fn for fn in page.fns.values() if fn.name == "send")
+    assert len(send.fn("")) == len(send.fn("yes")) == len(send.outputs)
+    assert gr.skip() not in send.fn("")
+    assert send.fn("yes") == [gr.skip()] * len(send.outputs)
+
+
+def test_a_tab_without_its_example_leaves_the_others_theirs(caplog):
+    with gr.Blocks() as page:
+        opening, one, other = Opening(), gr.HTML("one"), gr.HTML("other")
+    opening.fills([one], lambda: [1 / 0])
+    opening.fills([other], lambda: ["filled"])
+    page.is_running = True
+    list(opening.waited(page))
+    assert (one.value, other.value) == ("one", "filled")
+    assert "without an example" in caplog.text
+
+
+def test_the_ways_in_that_the_page_names_are_those_of_the_pipeline():
+    from heads.parts import order
+    from heads.pipeline.grid.units import GRIDS
+    from heads.pipeline.runs import choosing
+
+    assert (order.SIAMESE, order.FEATURES) == (choosing.SIAMESE, choosing.FEATURES)
+    assert {name for _, name in train_heads.GRID} <= set(GRIDS)
