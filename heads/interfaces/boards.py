@@ -13,6 +13,8 @@ from heads.interfaces.drawings import counted, joined
 from heads.interfaces.measured import LEAST, Measure, between, offered, titled
 from heads.parts.menu import head, pairing, pooling, resolve
 from heads.parts.order import PAIR
+from heads.pipeline.grid.race import Beaten
+from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.leaderboard import Leaderboard
 
@@ -43,8 +45,32 @@ def verdict(board: Leaderboard) -> Markup:
     )
     return Markup(
         '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'
-        '<p class="quiet">{}</p></div>{}'
-    ).format(coded(first), coded(" ".join(rest)), facts, notes(board.notes))
+        '<p class="quiet">{}</p></div>{}{}'
+    ).format(coded(first), coded(" ".join(rest)), facts, notes(board.notes), stopped(board))
+
+
+def stopped(board: Leaderboard) -> Markup:
+    """Whom a race has stopped, and what each came to on the development rows."""
+    if not board.stopped:
+        return Markup("")
+    items = joined(
+        Markup("<li><code>{}</code>: {}</li>").format(broken(one.recipe), behind(one, board.metric))
+        for one in board.stopped
+    )
+    return Markup(
+        '<details class="notes stopped"><summary>{}</summary><ul>{}</ul></details>'
+    ).format(f"Stopped in the race: {counted(len(board.stopped), 'head')}", items)
+
+
+def behind(one: Beaten, metric: Metric) -> str:
+    """What a head that was stopped came to on the development rows.
+
+    >>> behind(Beaten(recipe="cls+mlp", development_score=0.8, behind=0.03, least=0.01), "accuracy")
+    '80.0 % on the development rows, 3.0 points behind the leader'
+    """
+    score = SCORES[metric]
+    told = score.told(one.development_score)
+    return f"{told} on the development rows, {score.gap(one.behind)} behind the leader"
 
 
 def _labels(board: Leaderboard) -> str:
@@ -59,7 +85,7 @@ def notes(sentences: Sequence[str]) -> Markup:
     if not sentences:
         return Markup("")
     items = joined(Markup("<li>{}</li>").format(says) for says in sentences)
-    title = "1 note on the data" if len(sentences) == 1 else f"{len(sentences)} notes on the data"
+    title = counted(len(sentences), "note")
     return Markup('<details class="notes"><summary>{}</summary><ul>{}</ul></details>').format(
         title, items
     )

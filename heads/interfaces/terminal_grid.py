@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from heads.interfaces.boards import split_name
+from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
 from heads.interfaces.drawings import count
 from heads.interfaces.measured import BRIEF, KINDS, MEASURES, between, titled
@@ -25,6 +25,7 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
+from heads.pipeline.runs.wording import raced
 from heads.pipeline.table import Data
 from heads.pipeline.training import Progress
 
@@ -115,15 +116,26 @@ def leaderboard(found: Leaderboard) -> None:
 
 def _remarks(found: Leaderboard) -> list[str]:
     """What stands below the table, a sentence or two each."""
-    lines = [found.protocol, *_of_best(found), found.curve_says]
+    lines = [found.protocol, *_of_best(found), *_raced(found), found.curve_says]
     lines += [f"Before training: {one.says}" for one in found.agreements]
     lines.append(
         f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
         f"{found.model} ({found.precision})."
     )
+    lines.append(found.reading)
     if found.state != "finished":
-        lines.append(f"The run is {found.state}: {len(found.cells)} of {found.planned} cells.")
+        done = len(found.cells) + len(found.stopped)
+        lines.append(f"The run is {found.state}: {done} of {found.planned} cells.")
     return [line for line in lines if line]
+
+
+def _raced(found: Leaderboard) -> list[str]:
+    """Whom a race has stopped, the nearest first."""
+    if not found.stopped:
+        return []
+    told = [f"{one.recipe}: {behind(one, found.metric)}." for one in found.stopped[:SHOWN]]
+    more = len(found.stopped) - SHOWN
+    return [raced(len(found.stopped)), *told, f"And {more} others." if more > 0 else ""]
 
 
 def _of_best(found: Leaderboard) -> list[str]:

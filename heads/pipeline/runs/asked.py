@@ -14,7 +14,6 @@ from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
-from heads.pipeline.extraction import PRECISION
 from heads.pipeline.grid.splits import Splits, split
 from heads.pipeline.measure.outcomes import Task, same_text, strata
 from heads.pipeline.objective import goals_of
@@ -121,7 +120,7 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
         contest=question.contest,
         account=account,
         created=time.time(),
-        versions={name: version(name) for name in PACKAGES} | {"precision": PRECISION},
+        versions={name: version(name) for name in PACKAGES},
     )
 
 

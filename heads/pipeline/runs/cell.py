@@ -16,6 +16,7 @@ from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, answers_of
 from heads.pipeline.measure.paired import Difference
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.training import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,6 +105,12 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
     }
     run.write(f"cells/{number:03}.json", values)
     (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
+
+
+def keep_failure(run: RunFolder, number: int, says: str) -> Progress:
+    """Notes that a cell could not be trained; the others go on."""
+    run.write(f"cells/{number:03}.failed.json", says)
+    return Progress(says=says, share=0.5)
 
 
 def kept(run: RunFolder, number: int) -> Cell | None:

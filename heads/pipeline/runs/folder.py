@@ -5,6 +5,9 @@
     run.json              what was asked: data, model, recipes, settings, versions
     rows.json             the texts and labels, so that the run needs no other file
     facts.json            what reading gave: token counts, seconds, instant estimates
+    race/007.json         in a race, what searching the settings of a cell came to
+    race/007.safetensors  in a race, each development row's part of its score
+    race.json             who was stopped in the race, and how far behind
     cells/007.json        the measures of a cell; written last, so a cell is there whole or not
     cells/007.safetensors its answers on every row tested, for every seed
     heads/007.safetensors the head of the first seed

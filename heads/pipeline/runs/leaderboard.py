@@ -8,6 +8,7 @@ from heads.parts.menu import resolve
 from heads.parts.order import PAIR, Order
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Kind
+from heads.pipeline.grid.race import Beaten
 from heads.pipeline.measure.agreement import Agreement, agreement
 from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Estimate
@@ -20,6 +21,7 @@ from heads.pipeline.runs.asked import load
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import classifier
+from heads.pipeline.runs.heats import stopped_of
 from heads.pipeline.runs.wording import commonest, notes, protocol, reference_of, so_far
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -43,6 +45,8 @@ class Leaderboard:
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
         cells: Heads by score, the highest first; then the baselines.
+        stopped: Heads that a race has stopped, the nearest to the leader first: they have no
+            score on tested rows and stand in no comparison.
         planned: How many cells the run has in all.
         best: The head that leads; the reference, where no head leads it.
         reference: The cell that all are compared with.
@@ -52,6 +56,7 @@ class Leaderboard:
         estimates: What could be told before any training.
         agreements: Whether those agreed with what training gave.
         notes: How the data were read and what spoils the comparison, a sentence each.
+        reading: With what engine and precision the base model read them, in a sentence.
         seconds: How long the run has worked.
         forward_seconds: How long of that the base model read; 0 where all was kept from before.
         precision: Of the features.
@@ -68,6 +73,7 @@ class Leaderboard:
     rows: int
     protocol: str
     cells: tuple[Cell, ...]
+    stopped: tuple[Beaten, ...]
     planned: int
     best: str
     reference: str
@@ -77,6 +83,7 @@ class Leaderboard:
     estimates: tuple[Estimate, ...]
     agreements: tuple[Agreement, ...]
     notes: tuple[str, ...]
+    reading: str
     seconds: float
     forward_seconds: float
     precision: str
@@ -120,6 +127,7 @@ class Leaderboard:
             | {
                 "verdict": " ".join(self.verdict),
                 "cells": [cell.as_json() for cell in self.cells],
+                "stopped": [asdict(one) for one in self.stopped],
                 "estimates": [asdict(estimate) for estimate in self.estimates],
                 "agreements": [asdict(one) for one in self.agreements],
             }
@@ -133,7 +141,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         DataError: The run is broken.
     """
     asked = load(run)
-    names = [*asked.recipes, *BASELINES]
+    names, stopped = [*asked.recipes, *BASELINES], stopped_of(run)
     cells = {name: cell for number, name in enumerate(names) if (cell := kept(run, number))}
     reference, comparisons, verdict = reference_of(list(cells)), None, NOTHING
     if reference:
@@ -141,10 +149,10 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         comparisons = compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
         usual = commonest(asked, asked.splits.train[0])
         judged = judge(_measures(cells), comparisons, commonest=usual)
-        verdict = so_far(judged, cells.values(), asked)
+        verdict = so_far(judged, cells.values(), asked, len(stopped))
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
-    end = run.read("end.json") or UNFINISHED
+    end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     return Leaderboard(
         folder=run,
@@ -157,6 +165,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         rows=len(asked.corpus),
         protocol=protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
+        stopped=stopped,
         planned=len(names),
         best=comparisons.best if comparisons else "",
         reference=reference,
@@ -165,10 +174,11 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=_curve_says(curve, asked.corpus.kind),
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
-        notes=notes(run, asked, facts),
+        notes=notes(run, asked, facts, len(stopped)),
+        reading=reading.get("says", ""),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
-        precision=asked.versions.get("precision", ""),
+        precision=reading.get("precision") or asked.versions.get("precision", ""),
         state=end["state"],
     )
 

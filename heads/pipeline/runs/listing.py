@@ -7,6 +7,7 @@ from typing import Any
 from heads.errors import DataError
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.heats import stopped_of
 
 
 def facts_of(run: RunFolder) -> dict[str, Any]:
@@ -15,10 +16,11 @@ def facts_of(run: RunFolder) -> dict[str, Any]:
         facts, found, end = (
             run.read(name) or {} for name in ("run.json", "leaderboard.json", "end.json")
         )
+        out = len(stopped_of(run))
     except DataError:
-        return _told(run, {}, {}, "broken")
+        return _told(run, {}, {}, "broken", 0)
     state = end.get("state") or ("running" if run.is_busy else "unfinished")
-    return _told(run, facts, found, state)
+    return _told(run, facts, found, state, out)
 
 
 def _highest(run: RunFolder) -> Mapping[str, Any]:
@@ -34,7 +36,7 @@ def _highest(run: RunFolder) -> Mapping[str, Any]:
 
 
 def _told(
-    run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str
+    run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str, stopped: int
 ) -> dict[str, Any]:
     cells = run.path / "cells"
     done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
@@ -48,7 +50,7 @@ def _told(
         "data": facts.get("data", ""),
         "model": facts.get("model", ""),
         "created": facts.get("created", 0.0),
-        "cells": done,
+        "cells": done + stopped,  # who is stopped in a race is done with
         "planned": len(facts.get("recipes", [])) + len(BASELINES),
         "state": state,
         "best": best,

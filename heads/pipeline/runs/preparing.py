@@ -18,6 +18,7 @@ from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF, Outcome
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.heats import stopped_of
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.tokens import token_findings
 from heads.pipeline.training import Progress
@@ -46,19 +47,22 @@ def featured(
     siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
     fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
     sides = {order.side.reading: order.side for order in siamese.values()}
+    known = (run.read("facts.json") or {}).get("reading", {})  # a resumed run reads as it did
+    precision = known.get("precision", asked.contest.precision)
     ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
     joint = alone = None
     if ways > bool(siamese):
-        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone)
+        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone, precision)
         joint = yield from _read(reading, 0.0, 0.4 / ways)
     if siamese:
-        reading = extract(list(sides.values()), (*corpus.texts, *corpus.pairs), (), backbone)
+        texts = (*corpus.texts, *corpus.pairs)
+        reading = extract(list(sides.values()), texts, (), backbone, precision)
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
     read = Read(joint=joint, alone=alone, siamese=siamese)
     if run.read("facts.json") is None:  # a resumed run finds the texts read already
         found = token_findings(*read.counts(), corpus, backbone)
         facts = {"forward_seconds": read.seconds, "notes": [one.says for one in found]}
-        run.write("facts.json", facts)
+        run.write("facts.json", facts | {"reading": read.way})
     return read
 
 
@@ -163,6 +167,8 @@ def _counted_words(
 
 
 def counted(run: RunFolder, asked: Asked) -> int:
-    """How many cells are done."""
+    """How many cells are done; with those that a race has stopped."""
     numbers = range(len(asked.recipes) + len(BASELINES))
-    return sum((run.path / f"cells/{number:03}.json").is_file() for number in numbers)
+    return len(stopped_of(run)) + sum(
+        (run.path / f"cells/{number:03}.json").is_file() for number in numbers
+    )

@@ -7,7 +7,7 @@ have given without a break.
 import contextlib
 import itertools
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,20 @@ import torch
 
 from heads.errors import RecipeError
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.grid.jobs import Played, Trying, unit_job
-from heads.pipeline.grid.play import Board, Failed, play
+from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
+from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
-from heads.pipeline.runs.cell import Cell, keep, kept
+from heads.pipeline.runs.cell import Cell, keep, keep_failure, kept
 from heads.pipeline.runs.choosing import chosen_recipes
 from heads.pipeline.runs.expected import Expected, expected
 from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
+from heads.pipeline.runs.heats import heats, stopped_of
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
 from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured, stated
@@ -171,7 +172,7 @@ class _Clock:
 
 def _worked(
     run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits
-) -> Iterator[Progress | Trying | Done]:
+) -> Generator[Progress | Trying | Done, None, None]:
     cells = cells_of(asked, backbone, limits)
     read = yield from featured(run, asked, cells, backbone)
     states = yield from stated(asked, cells, read, backbone, limits)
@@ -183,17 +184,20 @@ def _worked(
         states=states,
     )
     yield from estimated(run, asked, cells, board)
-    left = [cell for cell in cells if kept(run, asked.recipes.index(cell.name)) is None]
     workers = max(1, torch.get_num_threads())
-    events = play([unit_job(cell, board) for cell in left], board, workers)
+    searched: dict[str, Searched] = {}
+    if asked.contest.race:
+        searched = yield from heats(run, asked, cells, board, workers)
+    jobs = _left(run, asked, cells, board, searched)
+    events = play(jobs, board, workers)
     with contextlib.closing(events):
-        first = [next(events)] if left else []  # all cores work from here on
+        first = [next(events)] if jobs else []  # all cores work from here on
         yield from baselines(run, asked, board)
         for event in itertools.chain(first, events):
             if isinstance(event, Played):
                 yield _kept_cell(run, asked, event, board, backbone)
             elif isinstance(event, Failed):
-                yield _failed(run, asked, event.name, event.says)
+                yield keep_failure(run, asked.recipes.index(event.name), event.says)
             elif isinstance(event, Trying):
                 yield event
     if asked.contest.curve and run.read("curve.json") is None:
@@ -201,6 +205,28 @@ def _worked(
         yield from learning_curve(run, asked, cells, board, workers)
     yield Progress(says="Timing every head on one text", share=0.99)
     run.write("latency.json", latencies(run, asked, backbone, limits))
+
+
+def _left(
+    run: RunFolder,
+    asked: Asked,
+    cells: Sequence[Unit],
+    board: Board,
+    searched: Mapping[str, Searched],
+) -> list[Job]:
+    """What is still to be done; of a cell that has been searched, the second half."""
+    out = {one.recipe for one in stopped_of(run)}
+    left = [
+        cell
+        for cell in cells
+        if cell.name not in out and kept(run, asked.recipes.index(cell.name)) is None
+    ]
+    return [
+        learn_job(cell, board, searched[cell.name])
+        if cell.name in searched
+        else unit_job(cell, board)
+        for cell in left
+    ]
 
 
 def _kept_cell(
@@ -214,7 +240,7 @@ def _kept_cell(
     try:
         measures = measure(played.outcome, board.task)
     except RecipeError as error:
-        return _failed(run, asked, name, str(error))
+        return keep_failure(run, number, str(error))
     cell = Cell(
         name=name,
         measures=measures,
@@ -227,9 +253,3 @@ def _kept_cell(
     keep(run, number, cell, played.outcome, board.task)
     planned = len(asked.recipes) + len(BASELINES)
     return Done(cell=cell, done=counted(run, asked), planned=planned)
-
-
-def _failed(run: RunFolder, asked: Asked, name: str, says: str) -> Progress:
-    """Notes that a cell could not be trained; the others go on."""
-    run.write(f"cells/{asked.recipes.index(name):03}.failed.json", says)
-    return Progress(says=says, share=0.5)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.pipeline.grid.race import WRONG
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.asked import Asked
@@ -53,15 +54,30 @@ def protocol(splits: Splits, asked: Asked) -> str:
     )
 
 
-def so_far(verdict: tuple[str, ...], cells: Collection[Cell], asked: Asked) -> tuple[str, ...]:
-    """The verdict of a run that is not at its end says so first."""
+def so_far(
+    verdict: tuple[str, ...], cells: Collection[Cell], asked: Asked, stopped: int
+) -> tuple[str, ...]:
+    """The verdict of a run says first that it is not at its end, and last whom it leaves out.
+
+    Args:
+        stopped: How many heads were stopped in a race.
+    """
     done = sum(not cell.is_baseline for cell in cells)
-    if done == len(asked.recipes):
+    if stopped:
+        heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
+        verdict = (*verdict, f"{heads} stopped in the race and not compared.")
+    if done + stopped == len(asked.recipes):
         return verdict
     return (
         f"Of the {done} of {len(asked.recipes)} heads trained so far: {verdict[0]}",
         *verdict[1:],
     )
+
+
+def raced(stopped: int) -> str:
+    """That heads were stopped in a race, and how often a race is wrong."""
+    heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
+    return f"{heads} stopped in the race, since they could not win any more. {WRONG}"
 
 
 def _failures(run: RunFolder, asked: Asked) -> list[str]:
@@ -75,8 +91,14 @@ def _of(account: Mapping[str, Any] | None) -> list[str]:
     return account["notes"] + [one["says"] for one in account["warnings"]] if account else []
 
 
-def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """What failed, how the data were read, what spoils the comparison; each once."""
-    notes = [*_failures(run, asked), *asked.account.get("between", []), *_of(asked.account)]
+def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) -> tuple[str, ...]:
+    """What failed or was stopped, how the data were read, what spoils the comparison; each once.
+
+    Args:
+        stopped: How many heads were stopped in a race.
+    """
+    notes = [raced(stopped)] if stopped else []
+    notes += [*_failures(run, asked), *asked.account.get("between", []), *_of(asked.account)]
     notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
+    notes += [says] if (says := facts.get("reading", {}).get("says")) else []
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))

@@ -1,0 +1,255 @@
+"""How often a race stops the cell that would have won, and what it saves.
+
+``python -m benchmarks.race DATA…``, where DATA are folders with train.csv and test.csv. For each,
+a whole grid is trained without a race, and what its cells came to on the development rows and on
+the tested rows is kept (with ``--keep FOLDER``, for the next time). Then the race is replayed:
+
+* as it would have gone on these development rows;
+* on development rows drawn from them with replacement (whose luck comes on top of that of the
+  rows themselves, so this is the harder test);
+* on as many rows drawn from the tested rows, of which it is known who is the best there.
+
+The winner is the cell with the highest mean score on the tested rows. Its regret is its score
+less that of the best cell that goes on. Time is that of one core: searching all cells and
+learning those that go on, over searching and learning all. Last, cells that are equally good on
+every row: how many of them a race stops.
+"""
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.contest import read
+from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.play import Board, Job, Tell, play
+from heads.pipeline.grid.race import beaten
+from heads.pipeline.grid.units import Unit
+from heads.pipeline.loading import load
+from heads.pipeline.measure.outcomes import parts as of_rows
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.asked import Asked, Question
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.preparing import featured
+from heads.pipeline.runs.running import begin, cells_of
+from heads.pipeline.runs.wording import reference_of
+from heads.pipeline.vectors import Read
+from heads.settings import Contest, limits
+
+EQUAL = (8, 64)  # cells that are equally good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whole:
+    """A grid without a race: k cells, m development rows, n tested rows, s seeds.
+
+    Attributes:
+        data: The name of the data.
+        names: Of the cells.
+        parts: (m, k), each development row's part of the score at the settings chosen.
+        texts: (m,), equal numbers for equal texts.
+        tested: (s, n, k), the same of the tested rows.
+        search: (k,), seconds of the search, of the thread that did it.
+        learn: (k,), seconds of learning with every seed.
+    """
+
+    data: str
+    names: list[str]
+    parts: Tensor
+    texts: Tensor
+    tested: Tensor
+    search: Tensor
+    learn: Tensor
+
+    @property
+    def scores(self) -> Tensor:
+        """(k,), the mean score on the tested rows."""
+        return self.tested.double().mean(dim=(0, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one race ended.
+
+    Attributes:
+        lost: Whether the winner was stopped.
+        regret: The winner's score less that of the best cell that goes on, in points.
+        kept: How many cells go on.
+        share: The time that it takes, as a share of that of the whole grid.
+    """
+
+    lost: bool
+    regret: float
+    kept: int
+    share: float
+
+
+def main() -> None:
+    """Replays the race on the data that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("--grid", default="full")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--replays", type=int, default=1000)
+    parser.add_argument("--keep", type=Path, help="a folder for what whole grids came to")
+    asked = parser.parse_args()
+    for folder in asked.data:
+        kept = asked.keep / f"{folder.name}-{asked.grid}-{asked.seeds}.pt" if asked.keep else None
+        if kept and kept.is_file():
+            whole = Whole(**torch.load(kept, weights_only=True))
+        else:
+            whole = gathered(folder, asked.grid, asked.seeds)
+            if kept:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                torch.save({name: getattr(whole, name) for name in Whole.__slots__}, kept)
+        told(whole, asked.replays)
+
+
+def told(whole: Whole, replays: int) -> None:
+    """Prints how races on one data set end."""
+    scores, (rows, cells) = whole.scores, whole.parts.shape
+    winner, reference = int(scores.argmax()), whole.names.index(reference_of(whole.names))
+    print(
+        f"\n{whole.data}: {cells} cells, {rows:,} development rows, {whole.tested.shape[1]:,} "
+        f"tested; {whole.names[winner]} wins with {scores[winner]:.4f} "
+        f"({whole.names[reference]} {scores[reference]:.4f}); search {whole.search.sum():.0f} s, "
+        f"learning {whole.learn.sum():.0f} s"
+    )
+    summed("as it went", [ended(whole, whole.parts, whole.texts)])
+    dice = torch.Generator().manual_seed(0)
+    for name, draw in (("development rows drawn again", again), ("tested rows", from_tested)):
+        summed(name, [ended(whole, *draw(whole, dice)) for _ in range(replays)])
+    for equal in EQUAL:
+        out = [len(nobody_better(whole, equal, dice)) / equal for _ in range(max(1, replays // 5))]
+        share = sum(out) / len(out)
+        print(f"  {equal} equally good cells: each is stopped in {share:.2%} of {len(out)} races")
+
+
+def summed(name: str, races: list[Ended]) -> None:
+    """Prints what races have in common."""
+    count = len(races)
+    lost, kept = sum(one.lost for one in races), sum(one.kept for one in races) / count
+    regrets = torch.tensor([one.regret for one in races])
+    print(
+        f"  {name:30} {count:5} races: winner stopped {lost / count:6.1%}; regret "
+        f"{regrets.mean():.3f} points, at most {regrets.max():.2f}; {kept:.1f} cells go on; "
+        f"{sum(one.share for one in races) / count:.2f} of the time"
+    )
+
+
+def ended(whole: Whole, parts: Tensor, texts: Tensor) -> Ended:
+    """Replays the race on these development rows."""
+    out = beaten(whole.names, parts, texts, always=[reference_of(whole.names)])
+    stopped = {one.recipe for one in out}
+    on = torch.tensor([name not in stopped for name in whole.names])
+    scores = whole.scores
+    winner, spent = int(scores.argmax()), whole.search.sum() + whole.learn[on].sum()
+    return Ended(
+        lost=not bool(on[winner]),
+        regret=100 * float(scores[winner] - scores[on].max()),
+        kept=int(on.sum()),
+        share=float(spent / (whole.search.sum() + whole.learn.sum())),
+    )
+
+
+def again(whole: Whole, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The development rows, drawn with replacement; a row drawn twice is two pieces of evidence."""
+    rows = len(whole.parts)
+    return whole.parts[torch.randint(rows, (rows,), generator=dice)], torch.arange(rows)
+
+
+def from_tested(whole: Whole, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+    """As many rows drawn from the tested ones, as the heads of one seed answered them."""
+    (seeds, tested, _), rows = whole.tested.shape, len(whole.parts)
+    seed = int(torch.randint(seeds, (1,), generator=dice))
+    drawn = torch.randint(tested, (rows,), generator=dice)
+    return whole.tested[seed][drawn], torch.arange(rows)
+
+
+def nobody_better(whole: Whole, cells: int, dice: torch.Generator) -> tuple[str, ...]:
+    """Who is stopped of cells that are right on a row with the same chance: that of the row."""
+    chance = whole.parts.float().mean(dim=1, keepdim=True).clamp(0, 1).expand(-1, cells)
+    parts = torch.bernoulli(chance, generator=dice)
+    names = [str(number) for number in range(cells)]
+    return tuple(one.recipe for one in beaten(names, parts, torch.arange(len(parts))))
+
+
+def gathered(folder: Path, grid: str, seeds: int) -> Whole:
+    """Trains a whole grid and gathers what its cells came to."""
+    data, test = read(folder / "train.csv"), read(folder / "test.csv")
+    contest = Contest(seeds=seeds, precision="exact")
+    asked_for = Question(data=data, test=test, grid=grid, contest=contest)
+    with TemporaryDirectory() as place:
+        run = begin(asked_for, limits=limits(), out=Path(place) / "run")
+        asked, backbone = question.load(run), load(limits=limits())
+        units = cells_of(asked, backbone, limits())
+        features = _read(run, asked, units, backbone)
+    board = Board(read=features, task=asked.task, splits=asked.splits, contest=asked.contest)
+    workers, found = max(1, torch.get_num_threads()), dict[str, _Both]()
+    for event in play([_both(unit, board) for unit in units], board, workers):
+        if isinstance(event, _Both):
+            found[event.played.unit.name] = event
+            print(f"\r{folder.name}: {len(found)} of {len(units)}", end="", flush=True)
+    cells = [found[name] for name in asked.recipes if name in found]
+    return Whole(
+        data=folder.name,
+        names=[one.played.unit.name for one in cells],
+        parts=torch.stack([one.searched.parts for one in cells], dim=1),
+        texts=board.task.groups[board.splits.development],
+        tested=torch.stack([_tested(one.played, board) for one in cells], dim=2),
+        search=torch.tensor([one.seconds[0] for one in cells]),
+        learn=torch.tensor([one.seconds[1] for one in cells]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Both:
+    """A cell that was searched and learned, and the thread's own seconds of each."""
+
+    searched: Searched
+    played: Played
+    seconds: tuple[float, float]
+
+
+def _both(unit: Unit, board: Board) -> Job:
+    first = search_job(unit, board)
+
+    def work(lesson: Lesson, tell: Tell) -> _Both:
+        times = [time.thread_time()]  # the machine may be shared
+        searched = first.work(lesson, lambda event: None)
+        assert isinstance(searched, Searched)
+        times.append(time.thread_time())
+        played = learn_job(unit, board, searched).work(lesson, tell)
+        assert isinstance(played, Played)
+        times.append(time.thread_time())
+        return _Both(
+            searched=searched,
+            played=played,
+            seconds=(times[1] - times[0], times[2] - times[1]),
+        )
+
+    return Job(name=first.name, reading=first.reading, work=work, cost=first.cost)
+
+
+def _read(run: RunFolder, asked: Asked, units: list[Unit], backbone: Backbone) -> Read:
+    reading = featured(run, asked, units, backbone)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return end.value
+
+
+def _tested(played: Played, board: Board) -> Tensor:
+    """(s, n), each tested row's part of the score in each seed."""
+    return torch.stack([part.float() for part in of_rows(played.outcome, board.task)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""A race: the settings of all cells are searched, then those that can still win go on.
+
+What was searched and who was stopped lies in the run's folder, so that a resumed run decides
+alike, and no number depends on the clock.
+"""
+
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from heads.errors import DataError
+from heads.pipeline.grid.jobs import Searched, Trying, search_job
+from heads.pipeline.grid.learner import Tried
+from heads.pipeline.grid.play import Board, Failed, play
+from heads.pipeline.grid.race import Beaten, beaten
+from heads.pipeline.grid.units import Unit
+from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.cell import keep_failure
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.wording import reference_of
+from heads.pipeline.training import Progress
+
+DECISION = "race.json"
+BEGUN, SHARE = 0.43, 0.15  # of the bar: where the first heat begins, and how much it takes
+
+
+def heats(
+    run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board, workers: int
+) -> Generator[Progress | Trying, None, dict[str, Searched]]:
+    """Searches the settings of all cells and decides which of them go on; what these came to.
+
+    Raises:
+        DataError: The run is broken, or the disk does not take it.
+    """
+    numbered = enumerate(asked.recipes)
+    found = {name: one for number, name in numbered if (one := _kept(run, number))}
+    if run.read(DECISION) is None:
+        left = [search_job(cell, board) for cell in cells if cell.name not in found]
+        with contextlib.closing(play(left, board, workers)) as events:
+            for event in events:
+                if isinstance(event, Searched):
+                    _keep(run, asked.recipes.index(event.name), event)
+                    found[event.name] = event
+                    yield _told(len(found), len(cells))
+                elif isinstance(event, Failed):
+                    yield keep_failure(run, asked.recipes.index(event.name), event.says)
+                elif isinstance(event, Trying):
+                    yield event
+        _decide(run, asked, found, board)
+    out = {one.recipe for one in stopped_of(run)}
+    says = f"Race: {len(out)} of {len(cells)} recipes cannot win any more and are stopped"
+    yield Progress(says=says, share=BEGUN + SHARE)
+    return {name: one for name, one in found.items() if name not in out}
+
+
+def stopped_of(run: RunFolder) -> tuple[Beaten, ...]:
+    """The cells that were stopped in the race of a run, the nearest first; without one, none.
+
+    Raises:
+        DataError: The run is broken.
+    """
+    try:
+        return tuple(Beaten(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"])
+    except (KeyError, TypeError) as error:
+        raise _broken(run, DECISION) from error
+
+
+def _told(done: int, cells: int) -> Progress:
+    says = f"Race, first heat: the settings of {done} of {cells} recipes are chosen"
+    return Progress(says=says, share=BEGUN + SHARE * done / max(cells, 1))
+
+
+def _decide(run: RunFolder, asked: Asked, found: Mapping[str, Searched], board: Board) -> None:
+    """Writes who is stopped; cells that could not be searched take no part."""
+    names = [name for name in asked.recipes if name in found]
+    out: tuple[Beaten, ...] = ()
+    if names:
+        parts = torch.stack([found[name].parts for name in names], dim=1)
+        texts = board.task.groups[board.splits.development]
+        out = beaten(names, parts, texts, always=[reference_of(names)])
+    run.write(DECISION, {"cells": len(names), "stopped": [asdict(one) for one in out]})
+
+
+def _keep(run: RunFolder, number: int, one: Searched) -> None:
+    """Writes what a search came to; the JSON last, so that it vouches for the rest."""
+    tensors = {"parts": one.parts.contiguous()}
+    run.put(f"race/{number:03}.safetensors", lambda place: save_file(tensors, place))
+    values = {
+        "recipe": one.name,
+        "chosen": dict(one.chosen),
+        "tried": [point.as_json() for point in one.tried],
+        "score": one.score,
+        "seconds": one.seconds,
+    }
+    run.write(f"race/{number:03}.json", values)
+
+
+def _kept(run: RunFolder, number: int) -> Searched | None:
+    """Reads that back; None where the cell has not been searched."""
+    values: Mapping[str, Any] | None = run.read(f"race/{number:03}.json")
+    if values is None:
+        return None
+    try:
+        return Searched(
+            name=values["recipe"],
+            chosen=values["chosen"],
+            tried=tuple(Tried(**point) for point in values["tried"]),
+            score=values["score"],
+            parts=load_file(run.path / f"race/{number:03}.safetensors")["parts"],
+            seconds=values["seconds"],
+        )
+    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
+        raise _broken(run, f"race/{number:03}") from error
+
+
+def _broken(run: RunFolder, name: str) -> DataError:
+    what = f"The run {run.id} is broken: {name} cannot be read."
+    return DataError(what, "Delete the run and train again.")

@@ -1,0 +1,315 @@
+"""A race: who is stopped, that it is decided once and alike, and that it is told honestly."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from same_runs import bare, tensors
+from tiny_models import LIMITS
+from torch import Tensor
+
+from heads.errors import DataError
+from heads.interfaces import boards, terminal_grid
+from heads.interfaces.report import report
+from heads.parts.samples import SAMPLES
+from heads.pipeline.grid import descent, race
+from heads.pipeline.grid.jobs import Trying
+from heads.pipeline.grid.learn_solved import Solved
+from heads.pipeline.grid.race import bar, beaten
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.asked import Question
+from heads.pipeline.runs.disagreement import disagreements
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.heats import stopped_of
+from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
+from heads.pipeline.runs.listing import facts_of
+from heads.pipeline.runs.preparing import Done
+from heads.pipeline.runs.running import begin, working
+from heads.pipeline.table import Data, read
+from heads.pipeline.training import Progress
+from heads.settings import Contest
+
+RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
+CONTEST = Contest(seeds=2, race=True, precision="exact")
+ROWS = 400
+
+
+def answers(*shares: float, rows: int = ROWS, seed: int = 0) -> Tensor:
+    """Right or wrong (m, k): each cell answers that share of rows right, the same ones first."""
+    dice = torch.Generator().manual_seed(seed)
+    hardness = torch.rand(rows, 1, generator=dice)
+    own = 0.1 * torch.rand(rows, len(shares), generator=dice)
+    return (0.9 * hardness + own < torch.tensor(shares)).float()
+
+
+def names_of(parts: Tensor) -> list[str]:
+    return [f"cell {number}" for number in range(parts.shape[1])]
+
+
+def out_of(parts: Tensor, always: Sequence[str] = (), texts: Tensor | None = None) -> list[str]:
+    texts = torch.arange(len(parts)) if texts is None else texts
+    return [one.recipe for one in beaten(names_of(parts), parts, texts, always)]
+
+
+# Who is stopped
+
+
+def test_who_is_far_behind_is_stopped_and_who_is_near_is_not() -> None:
+    parts = answers(0.80, 0.795, 0.79, 0.60, 0.70)
+    found = beaten(names_of(parts), parts, torch.arange(ROWS))
+    assert [one.recipe for one in found] == ["cell 4", "cell 3"]  # the nearest first
+    scores = parts.mean(dim=0)
+    for one, cell in zip(found, (4, 3), strict=True):
+        assert one.development_score == pytest.approx(float(scores[cell]))
+        assert one.behind == pytest.approx(float(scores.max() - scores[cell]))
+        assert 0 < one.least < one.behind
+
+
+def test_the_interval_is_that_of_the_paired_difference() -> None:
+    parts = answers(0.8, 0.78, 0.7, 0.5)
+    (one,) = [
+        one for one in beaten(names_of(parts), parts, torch.arange(ROWS)) if one.recipe == "cell 2"
+    ]
+    gaps = (parts[:, 2] - parts[:, 0]).double()
+    error = ((gaps - gaps.mean()).square().sum() + 2).sqrt() / ROWS
+    assert one.least == pytest.approx(float(-(gaps.mean() + bar(4) * error)))
+
+
+def test_the_leader_the_second_and_whom_the_caller_names_are_never_stopped() -> None:
+    parts = answers(0.9, 0.3, 0.2, 0.1)
+    assert out_of(parts) == ["cell 2", "cell 3"]
+    assert out_of(parts, always=["cell 3"]) == ["cell 2"]
+    assert out_of(answers(0.9, 0.1)) == []
+    assert out_of(answers(0.9)) == []
+
+
+def test_the_order_of_the_cells_does_not_matter() -> None:
+    parts = answers(0.7, 0.8, 0.5, 0.79, 0.6)
+    order = [3, 0, 4, 1, 2]
+    texts = torch.arange(ROWS)
+    mine = beaten(names_of(parts), parts, texts)
+    theirs = beaten([names_of(parts)[n] for n in order], parts[:, order], texts)
+    assert [one.recipe for one in mine] == [one.recipe for one in theirs] == [
+        "cell 0", "cell 4", "cell 2",
+    ]  # fmt: skip
+
+
+def test_rows_of_one_text_are_one_piece_of_evidence() -> None:
+    parts = answers(0.80, 0.80, 0.78, rows=150)
+    assert out_of(parts) == []
+    often = parts.repeat(4, 1)
+    assert out_of(often) == ["cell 2"]
+    assert out_of(often, texts=torch.arange(150).repeat(4)) == []
+
+
+def test_a_head_that_answers_with_no_number_is_stopped_and_stops_nobody() -> None:
+    parts = answers(0.8, 0.79, 0.78, 0.1)
+    before = out_of(parts)
+    parts[:, 3] = torch.nan
+    assert out_of(parts) == before
+    assert before[-1] == "cell 3"
+
+
+def test_more_cells_ask_for_a_clearer_difference() -> None:
+    assert bar(2) < bar(8) < bar(64) < bar(400)
+
+
+def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
+    stopped, draws, cells = 0, 100, 16
+    for seed in range(draws):
+        stopped += len(out_of(answers(*[0.75] * cells, seed=seed)))
+    assert stopped / (draws * cells) < 0.02
+
+
+# A run with a race
+
+
+@pytest.fixture(autouse=True)
+def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(descent, "STEPS", 30)
+    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+
+
+@pytest.fixture
+def _strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is behind at all is stopped, so that few rows of random vectors make a race."""
+    monkeypatch.setattr(race, "bar", lambda cells: 0.0)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    rows = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()[:121]
+    path = tmp_path_factory.mktemp("data") / "mine.csv"
+    path.write_text("\n".join(rows), "utf-8")
+    return read(path, LIMITS)
+
+
+@pytest.fixture
+def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
+    def begun(recipes: Sequence[str] = RECIPES, contest: Contest = CONTEST) -> RunFolder:
+        asked = Question(data=data, recipes=recipes, model=str(tiny()), contest=contest)
+        return begin(asked, limits=LIMITS)
+
+    return begun
+
+
+def finished(run: RunFolder) -> Leaderboard:
+    *_, found = working(run, LIMITS)
+    assert isinstance(found, Leaderboard)
+    return found
+
+
+def heads_of(found: Leaderboard) -> set[str]:
+    return {cell.name for cell in found.cells if not cell.is_baseline}
+
+
+@pytest.mark.usefixtures("_strict")
+def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
+    run = start()
+    events = list(working(run, LIMITS))
+    found = events[-1]
+    assert isinstance(found, Leaderboard)
+    out, heads = {one.recipe for one in found.stopped}, heads_of(found)
+    assert out
+    assert out | heads == set(RECIPES)
+    assert not out & heads
+    assert {"mean+linear"} < heads  # the reference, and never it alone
+    assert found.reference == "mean+linear"
+    assert found.best in heads
+    compared = {
+        one
+        for cell in found.cells
+        for d in (cell.to_best, cell.to_reference)
+        if d
+        for one in (d.name, d.other)
+    }
+    assert not out & compared
+    assert not any(one.recipe in json.dumps(found.curve) for one in found.stopped)
+    assert not out & {name for item in disagreements(run) for name, _, _ in item.answers}
+    for number, name in enumerate(question.load(run).recipes):
+        assert (run.path / f"heads/{number:03}.safetensors").exists() == (name in heads)
+    told = f"{len(out)} head{'s were' if len(out) > 1 else ' was'} stopped in the race"
+    assert found.verdict[-1] == f"{told} and not compared."
+    assert found.notes[0].startswith(f"{told}, since")
+    assert found.notes[0].endswith(race.WRONG)
+    values = found.as_json()
+    json.dumps(values, allow_nan=False)
+    assert values["stopped"] == [asdict(one) for one in found.stopped]
+    assert set(values["stopped"][0]) == {"recipe", "development_score", "behind", "least"}
+    drawn = [str(boards.verdict(found)), report(found)]
+    terminal_grid.leaderboard(found)
+    drawn.append(" ".join(capsys.readouterr().out.split()))
+    for text in drawn:
+        assert race.WRONG[:40] in text
+        for one in found.stopped:
+            told = boards.behind(one, found.metric)
+            assert told in text, one
+
+
+@pytest.mark.usefixtures("_strict")
+def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
+    run = start()
+    events = list(working(run, LIMITS))
+    found = events[-1]
+    assert isinstance(found, Leaderboard)
+    assert (found.state, found.planned) == ("finished", 8)
+    assert len(found.cells) + len(found.stopped) == 8
+    done = [event for event in events if isinstance(event, Done)]
+    assert done[-1].done == done[-1].planned == 8
+    facts = facts_of(run)
+    assert (facts["cells"], facts["planned"], facts["state"]) == (8, 8, "finished")
+    again = list(working(run, LIMITS))
+    assert not any(isinstance(event, Done | Trying) for event in again)
+    says = [event.says for event in events if isinstance(event, Progress)]
+    assert "Race, first heat: the settings of 6 of 6 recipes are chosen" in says
+    told = f"Race: {len(found.stopped)} of 6 recipes cannot win any more and are stopped"
+    assert told in says
+
+
+@pytest.mark.usefixtures("_strict")
+def test_who_goes_on_has_the_numbers_of_a_run_without_a_race(start) -> None:
+    raced = finished(start())
+    plain = finished(start(contest=Contest(seeds=2, precision="exact")))
+    assert plain.stopped == ()
+    assert heads_of(plain) == set(RECIPES)
+    for name in heads_of(raced):
+        mine, theirs = raced.cell(name), plain.cell(name)
+        assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
+        assert mine.measures.scores == theirs.measures.scores
+
+
+@pytest.mark.usefixtures("_strict")
+def test_a_race_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
+    unbroken = start()
+    events = list(working(unbroken, LIMITS))
+    wanted = bare(leaderboard(unbroken).as_json())
+    for place in range(1, len(events) - 1, max(1, len(events) // 12)):
+        run = start()
+        stream = working(run, LIMITS)
+        assert isinstance(stream, Generator)
+        for _ in range(place):
+            next(stream)
+        begun = time.perf_counter()
+        stream.close()
+        assert time.perf_counter() - begun < 1
+        assert bare(finished(run).as_json()) == wanted, place
+        assert tensors(run) == tensors(unbroken)
+
+
+@pytest.mark.usefixtures("_strict")
+def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, out = start(), set[str]()
+    stream = working(run, LIMITS)
+    for event in stream:
+        if isinstance(event, Done):
+            out = {one.recipe for one in stopped_of(run)}
+            break
+    stream.close()
+    assert out
+    monkeypatch.setattr(race, "bar", lambda cells: 100.0)  # nobody would be stopped now
+    assert {one.recipe for one in finished(run).stopped} == out
+
+
+def test_a_race_that_stops_nobody_says_nothing(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "bar", lambda cells: 100.0)
+    found = finished(start(contest=Contest(seeds=1, race=True, curve=False)))
+    assert found.stopped == ()
+    assert heads_of(found) == set(RECIPES)
+    assert "race" not in json.dumps(found.as_json() | {"run": ""})
+
+
+@pytest.mark.usefixtures("_strict")
+def test_a_cell_that_cannot_be_searched_takes_no_part(start, monkeypatch) -> None:
+    searched = Solved.search
+
+    def fails(self: Solved, *given: Any) -> Any:
+        if self.order.head.name == "knn":
+            raise ZeroDivisionError("in a search")
+        return searched(self, *given)
+
+    monkeypatch.setattr(Solved, "search", fails)
+    run = start()
+    found = finished(run)
+    assert "cls+knn" not in heads_of(found) | {one.recipe for one in found.stopped}
+    assert any(note.startswith("cls+knn could not be trained") for note in found.notes)
+    monkeypatch.setattr(Solved, "search", searched)
+    assert "cls+knn" in heads_of(finished(run))  # it is done whole then
+
+
+@pytest.mark.usefixtures("_strict")
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"stopped": 3}', '{"stopped": [{"a": 1}]}'])
+@pytest.mark.parametrize("name", ["race.json", "race/000.json"])
+def test_a_broken_file_of_a_race_is_a_sentence(start, name: str, text: str) -> None:
+    run = start(contest=Contest(seeds=1, race=True, curve=False))
+    finished(run)
+    (run.path / name).write_text(text)
+    for ask in (leaderboard, facts_of, finished):
+        with contextlib.suppress(DataError):  # one sentence, and nothing else
+            ask(run)
