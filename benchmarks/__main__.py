@@ -1,8 +1,13 @@
-"""Measures what a visitor waits for, each against its floor; ``make bench``.
+"""Everything measured against floors and peers in one run; ``make bench``.
 
-Prints medians (p50), 95th percentiles and ratios. Machines are noisy: quote ratios.
+``python -m benchmarks [--data DIR] [--quick] [--only part,part]``. Prints rows as they come,
+keeps them as JSON, and with ``--write`` writes the table and the figure of docs/PERFORMANCE.md
+anew. Machines are noisy: what is compared runs in turn, and ratios are medians over rounds.
 """
 
+import argparse
+import importlib
+import importlib.util
 import os
 import shutil
 import statistics
@@ -10,13 +15,145 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-ROUNDS = 60
+from benchmarks import machine, reports
+from benchmarks.figure import DARK, LIGHT, drawn
+from benchmarks.reports import PAGE, Report, Row, between, markdown, opened
+from benchmarks.venvs import HOME
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KEPT = HOME.parent / "benchmarks"
+FIGURES = {"performance-light.svg": LIGHT, "performance-dark.svg": DARK}
+FIGURE = """<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="performance-dark.svg">
+  <img alt="How many times as fast as floors and peers" src="performance-light.svg">
+</picture>"""
+ROUNDS = 3
+PARTS: Mapping[str, str] = {  # in the order in which they run, and the modules that measure them
+    "machine": "benchmarks.machine",
+    "extraction": "benchmarks.reading",
+    "peers": "benchmarks.against",
+    "grid": "benchmarks.training",
+    "growth": "benchmarks.growth",
+    "page": "benchmarks.page",
+}
+WITHOUT_DATA = ("machine", "page")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the parts that are asked for; 1 where one of them failed."""
+    asked = _parser().parse_args(arguments)
+    if asked.render:
+        publish(opened(asked.render))
+        return 0
+    rounds = 1 if asked.quick else asked.rounds
+    names = [name.strip() for name in asked.only.split(",")] if asked.only else list(PARTS)
+    if unknown := [name for name in names if name not in PARTS]:
+        print(f"There is no part called {unknown[0]}; there are {', '.join(PARTS)}.")
+        return 2
+    facts = machine.facts()
+    out = asked.out or KEPT / f"{facts['date'][:16].replace(' ', '-').replace(':', '')}.json"
+    report = Report(machine=facts, parts={}, missing={})
+    for name in filter(names.__contains__, PARTS):
+        report = measured(report, name, asked.data, rounds)
+        report.save(out)
+    print(f"\n{markdown(report)}\nKept in {out}")
+    if asked.write:
+        publish(report)
+    return int(any("failed" in why for why in report.missing.values()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--quick", action="store_true", help="one round, on few rows")
+    parser.add_argument("--only", default="", help=f"parts, of {', '.join(PARTS)}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds ({ROUNDS})")
+    parser.add_argument("--out", type=Path, help="the JSON file of the results")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} anew")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="write it from results kept")
+    return parser
+
+
+def measured(report: Report, name: str, data: Path, rounds: int) -> Report:
+    """The report with one more part; one that fails does not stop the others."""
+    parts, missing = dict(report.parts), dict(report.missing)
+    facts, begun = report.machine, time.perf_counter()
+    print(f"\n== {name}", flush=True)
+    if why := absent(name, data):
+        missing[name] = why
+        print(why)
+        return Report(machine=facts, parts=parts, missing=missing)
+    try:
+        with apart():
+            parts[name] = measure(name, data, rounds)
+    except Exception as error:
+        traceback.print_exc()
+        missing[name] = f"it failed ({type(error).__name__}: {str(error)[:200]})."
+    for row in parts.get(name, ()):
+        print(reports.line(row))
+    print(f"({name} took {time.perf_counter() - begun:.0f} s)", flush=True)
+    return Report(machine=facts, parts=parts, missing=missing)
+
+
+def measure(name: str, data: Path, rounds: int) -> list[Row]:
+    """The rows of a part."""
+    if name == "page":
+        if importlib.util.find_spec(PARTS[name]):
+            return list(importlib.import_module(PARTS[name]).main() or ())
+        waiting()
+        return []
+    return importlib.import_module(PARTS[name]).main(data, rounds)
+
+
+def absent(name: str, data: Path) -> str:
+    """Why a part cannot be measured here; empty where it can."""
+    if name not in WITHOUT_DATA and not data.is_dir():
+        return f"there are no data in {data}; name their folder with --data."
+    if name != "page" and importlib.util.find_spec(PARTS[name]) is None:
+        return f"{PARTS[name]} is not there."
+    return ""
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A cache of its own for what follows, and no network for models."""
+    with tempfile.TemporaryDirectory() as place:
+        settings = {"HEADS_CACHE": place, "HF_HUB_OFFLINE": "1"}
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+
+def publish(report: Report) -> None:
+    """Writes the figures, and the table between the markers of docs/PERFORMANCE.md."""
+    figures = {name: drawn(report, ink) for name, ink in FIGURES.items()}
+    for name, picture in figures.items():
+        if picture:
+            PAGE.with_name(name).write_text(picture, "utf-8")
+    inner = markdown(report, FIGURE if all(figures.values()) else "")
+    page = between(PAGE.read_text("utf-8"), inner) if PAGE.is_file() else None
+    if page is None:
+        print(f"{PAGE} has no place for the table (<!-- measured --> … <!-- /measured -->).")
+        return
+    PAGE.write_text(page, "utf-8")
+    print(f"{PAGE} is written anew.")
+
+
 TEXT = "The new battery lasts two days, and the old one never did."
 
 
-def clock(work: Callable[[], object], rounds: int = ROUNDS, warm: int = 5) -> list[float]:
+def clock(work: Callable[[], object], rounds: int = 60, warm: int = 5) -> list[float]:
     """Milliseconds of each round, after some that do not count."""
     for _ in range(warm):
         work()
@@ -28,7 +165,7 @@ def clock(work: Callable[[], object], rounds: int = ROUNDS, warm: int = 5) -> li
     return times
 
 
-def line(name: str, times: list[float], floor: list[float] | None = None) -> None:
+def told(name: str, times: list[float], floor: list[float] | None = None) -> None:
     """Prints one row; the ratio is of medians."""
     p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
     ratio = f"{p50 / statistics.median(floor):6.2f} x floor" if floor else " " * 14
@@ -43,8 +180,8 @@ def start(code: str) -> Callable[[], object]:
 def shell() -> None:
     """What importing costs, over an interpreter that does nothing."""
     floor = clock(start("pass"), rounds=15, warm=2)
-    line("python, doing nothing (floor)", floor)
-    line("import heads", clock(start("import heads"), rounds=15, warm=2), floor)
+    told("python, doing nothing (floor)", floor)
+    told("import heads", clock(start("import heads"), rounds=15, warm=2), floor)
 
 
 def comparison(url: str) -> None:
@@ -59,11 +196,11 @@ def comparison(url: str) -> None:
     client = Client(url, verbose=False)
     encoded = backbone.encode([TEXT])
     floor = clock(lambda: backbone.states(encoded))
-    line("one forward pass (floor)", floor)
-    line("heads.compare, four recipes", clock(lambda: heads.compare(TEXT)), floor)
+    told("one forward pass (floor)", floor)
+    told("heads.compare, four recipes", clock(lambda: heads.compare(TEXT)), floor)
     empty = clock(lambda: client.predict(api_name="/parts"))
-    line("Python client, an endpoint that computes nothing", empty, floor)
-    line(
+    told("Python client, an endpoint that computes nothing", empty, floor)
+    told(
         "Python client, four recipes",
         clock(lambda: client.predict(TEXT, api_name="/compare")),
         empty,
@@ -92,41 +229,34 @@ def page(url: str) -> None:
 
         button = "[...document.querySelectorAll('button')].some(b => b.innerText === 'Compare')"
         charts = "document.querySelectorAll('.js-plotly-plot .bars path').length >= 24"
-        line(
+        told(
             "page usable (button there, verdict read)",
             clock(lambda: visit(button), rounds=8, warm=1),
         )
-        line("page with all eight charts", clock(lambda: visit(charts), rounds=8, warm=1))
+        told("page with all eight charts", clock(lambda: visit(charts), rounds=8, warm=1))
         browser.close()
 
 
-def main() -> None:
+def waiting() -> None:
     """Runs all of it against a server of its own, with heads trained once beforehand."""
-    import torch
-    import transformers
-
-    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    print(f"python {sys.version.split()[0]}, {versions}, {os.cpu_count()} cores")
     shell()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["HEADS_CACHE"] = folder
-        code = (
-            "from heads.interfaces.web import LAUNCH, build; "
-            "page = build().launch(server_name='127.0.0.1', quiet=True, prevent_thread_lock=True,"
-            " **LAUNCH); print(page[1], flush=True); import threading; threading.Event().wait()"
-        )
-        begun = time.perf_counter()
-        server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        try:
-            assert server.stdout is not None
-            url = server.stdout.readline().strip()
-            print(f"first start, heads trained on the way: {time.perf_counter() - begun:.1f} s")
-            comparison(url)
-            page(url)
-        finally:
-            server.terminate()
-            server.wait()
+    code = (
+        "from heads.interfaces.web import LAUNCH, build; "
+        "page = build().launch(server_name='127.0.0.1', quiet=True, prevent_thread_lock=True,"
+        " **LAUNCH); print(page[1], flush=True); import threading; threading.Event().wait()"
+    )
+    begun = time.perf_counter()
+    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        print(f"first start, heads trained on the way: {time.perf_counter() - begun:.1f} s")
+        comparison(url)
+        page(url)
+    finally:
+        server.terminate()
+        server.wait()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -96,8 +96,8 @@ class Report:
     """All that one run of the benchmarks found.
 
     Attributes:
-        machine: What it ran on: processor, cores, versions, date, measured matrix peaks.
-        parts: The rows of each part, by its name.
+        machine: What it ran on: processor, cores, versions, date.
+        parts: The rows of each part, by its name; the speed of matrix products is one.
         missing: Parts that were left out or failed, and why, in a sentence.
     """
 
@@ -193,15 +193,10 @@ def markdown(report: Report, figure: str = "") -> str:
 
 def _machine(machine: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    peaks = "; ".join(
-        f"{kind} {number(found['one'])} on one thread, {number(found['all'])} on all"
-        for kind, found in machine["peaks"].items()
-    )
     return (
         f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['memory']:.0f} GB, {machine['system']} ({machine['instructions']}). {versions}. "
-        + (f"Largest matrix products, GFLOP/s: {peaks}." if peaks else "")
-    ).strip()
+        f"{machine['memory']:.0f} GB, {machine['system']} ({machine['instructions']}). {versions}."
+    )
 
 
 def between(page: str, inner: str) -> str | None:
