@@ -24,6 +24,8 @@ from same_runs import bare, tensors
 from tiny_models import LIMITS, rewrite, save_tiny
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.interfaces import boards, terminal_grid
+from heads.interfaces.report import report
 from heads.parts.samples import SAMPLES
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import build
@@ -51,7 +53,7 @@ from heads.settings import PUBLIC, Contest, Limits, runs_folder
 
 # A head of every way of learning; the last one learns what it reads.
 RECIPES = (
-    "mean+linear", "cls+logistic", "mean+roberta", "mean+ridge", "cls+knn", "attention+linear",
+    "mean+linear", "cls+logistic", "mean+roberta", "mean+ridge", "mean+knn", "attention+linear",
 )  # fmt: skip
 FEW = ("mean+linear", "mean+roberta", "cls+ridge")
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
@@ -180,6 +182,19 @@ def test_the_json_of_a_run_has_the_documented_shape(whole) -> None:
         assert len(cell["confusion"]) == len(values["classes"]) == 3
         assert (cell["recipe"] in BASELINES) == cell["baseline"]
         assert cell["baseline"] or cell["latency_ms"] > 0
+
+
+def test_how_texts_were_read_is_told_wherever_a_run_is_shown(whole, capsys) -> None:
+    found = leaderboard(whole[0])
+    facts = whole[0].read("facts.json")["reading"]
+    assert found.reading == facts["says"]
+    assert found.precision == facts["precision"] == "float32"
+    assert found.reading in found.notes
+    assert found.as_json()["reading"] == found.reading
+    shown = " ".join(str(boards.verdict(found)).split())
+    terminal_grid.leaderboard(found)
+    for text in (shown, report(found), " ".join(capsys.readouterr().out.split())):
+        assert found.reading in text
 
 
 def test_answers_kept_are_those_measured(whole, data: Data) -> None:
