@@ -1,7 +1,8 @@
 """The states of every token, kept on disk for readings that are learned.
 
-Texts lie in blocks of like length, in 16 bits, in one file that is mapped into memory: only the
-blocks in use are in it. The file is bounded, and another run with the same texts finds it.
+They lie end to end without padding, texts of like length side by side, in 16 bits, in one file
+that is mapped into memory: only the blocks in use are in it. The file is bounded, and another
+run with the same texts finds it.
 Legend: b texts in a block, t tokens, l kept layers, d width.
 """
 
@@ -12,10 +13,10 @@ import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from heads.errors import DataError, LimitError
 from heads.parts.order import Order
@@ -24,6 +25,8 @@ from heads.pipeline.corpus import Corpus
 from heads.pipeline.disk import IN_USE_SECONDS, UNFINISHED, make_room, used, write
 from heads.pipeline.extraction import CHUNK, CODE, home_of
 from heads.pipeline.origin import own_code
+from heads.pipeline.precision import EXACT
+from heads.pipeline.reading import Engine, to_try, tried, untried
 from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
 from heads.settings import Limits
@@ -31,7 +34,7 @@ from heads.settings import Limits
 BLOCK = 32  # texts, which are also a batch of the training
 BYTES = 2
 MOST = 65_504.0  # the largest number in 16 bits; a few models go beyond it
-MASKS = ("mask", "unpadded", "content", "eos")
+MARKS = ("unpadded", "content", "eos")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +43,13 @@ class Block:
 
     Attributes:
         texts: Their numbers among the different texts.
-        tokens: t, the length of the longest.
-        start: Where their states begin in the file, in numbers.
-        marks: For each of `MASKS` the flattened (b, t), as a text of 0 and 1.
+        lengths: How many tokens each has.
+        start: How many tokens stand before theirs in the file.
+        marks: For each of `MARKS` what it says of their tokens, as a text of 0 and 1.
     """
 
     texts: tuple[int, ...]
-    tokens: int
+    lengths: tuple[int, ...]
     start: int
     marks: tuple[str, ...]
 
@@ -56,7 +59,7 @@ class TokenStates:
     """All texts in blocks.
 
     Attributes:
-        path: The file of the states.
+        path: The file of the states, (tokens, kept layers, d), without any padding.
         blocks: What lies where.
         layers: The numbers of the layers that are kept.
         depth: How many layers the base model has, embeddings included.
@@ -71,18 +74,20 @@ class TokenStates:
 
     def states(self, block: Block) -> States:
         """The states of a block in 32 bits; layers that are not kept are empty."""
-        shape = (len(self.layers), len(block.texts), block.tokens, self.width)
-        count = int(np.prod(shape))
-        mapped = np.memmap(self.path, np.float16, "r", block.start * BYTES, (count,))
-        kept = torch.from_numpy(np.array(mapped)).float().view(shape)
+        lengths = torch.tensor(block.lengths)
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (b, t)
+        shape = (int(lengths.sum()), len(self.layers), self.width)
+        start = block.start * len(self.layers) * self.width * BYTES
+        kept = torch.from_numpy(np.array(np.memmap(self.path, np.float16, "r", start, shape)))
+        filled = torch.zeros(*mask.shape, *shape[1:])
+        filled[mask] = kept.float()
         hidden = [torch.empty(0)] * self.depth
         for place, layer in enumerate(self.layers):
-            hidden[layer] = kept[place]
-        marks = {
-            name: torch.tensor([float(sign) for sign in signs]).view(shape[1:3])
-            for name, signs in zip(MASKS, block.marks, strict=True)
-        }
-        return States(hidden=tuple(hidden), pooler=None, **marks)
+            hidden[layer] = filled[:, :, place]
+        marks = {name: torch.zeros(mask.shape) for name in MARKS}
+        for name, signs in zip(MARKS, block.marks, strict=True):
+            marks[name][mask] = torch.tensor([float(sign) for sign in signs])
+        return States(mask=mask.float(), hidden=tuple(hidden), pooler=None, **marks)
 
 
 def layers_for(orders: Sequence[Order], backbone: Backbone) -> tuple[int, ...]:
@@ -99,25 +104,30 @@ def keep_states(
     pairs: Sequence[str],
     backbone: Backbone,
     limits: Limits,
+    precision: str = EXACT,
 ) -> Generator[Progress, None, TokenStates]:
     """Reads all different texts and keeps their states, or finds them kept.
+
+    Args:
+        precision: In which products are computed: a setting, or what was used before.
 
     Raises:
         LimitError: They would take more room than this place allows.
     """
     layers = layers_for(orders, backbone)
-    facts = (backbone.id, backbone.revision, backbone.tokens, own_code(*CODE), layers, texts, pairs)
+    encoded = backbone.encode(texts, pairs)
+    size = sum(map(len, encoded)) * len(layers) * backbone.width * BYTES
+    _check_size(size, orders[0], limits)
+    sample = [encoded[place] for place in to_try(list(map(len, encoded)))]
+    engine = tried(untried(backbone, precision), sample)
+    way = (backbone.id, backbone.revision, backbone.tokens, engine.name, engine.precision)
+    facts = (*way, own_code(*CODE, "token_states"), layers, texts, pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
     path, index = home_of("states") / f"{name}.f16", home_of("states") / f"{name}.json"
-    encoded = backbone.encode(texts, pairs)
-    groups = _groups(encoded)
-    size = sum(len(group) * len(encoded[group[0]]) for group in groups)
-    size *= len(layers) * backbone.width * BYTES
-    _check_size(size, orders[0], limits)
     blocks = _found(path, index, size)
     if blocks is None:
         make_room(home_of("states"), max(0, limits.states_bytes - size), IN_USE_SECONDS)
-        blocks = yield from _written(path, groups, encoded, layers, backbone)
+        blocks = yield from _written(path, encoded, layers, engine)
         told = json.dumps([asdict(block) for block in blocks])
         write(index, lambda place: place.write_text(told, "utf-8"))
     return TokenStates(
@@ -163,25 +173,22 @@ def _found(path: Path, index: Path, size: int) -> list[Block] | None:
         return None
     used(path)
     used(index)
+    found: list[dict[str, Any]] = json.loads(index.read_text("utf-8"))
     return [
-        Block(**one | {"texts": tuple(one["texts"]), "marks": tuple(one["marks"])})
-        for one in json.loads(index.read_text("utf-8"))
+        Block(
+            texts=tuple(one["texts"]),
+            lengths=tuple(one["lengths"]),
+            start=one["start"],
+            marks=tuple(one["marks"]),
+        )
+        for one in found
     ]
 
 
-def _groups(encoded: Sequence[Encoded]) -> list[list[int]]:
-    order = sorted(range(len(encoded)), key=lambda row: -len(encoded[row]))
-    return [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
-
-
 def _written(
-    path: Path,
-    groups: Sequence[Sequence[int]],
-    encoded: Sequence[Encoded],
-    layers: Sequence[int],
-    backbone: Backbone,
+    path: Path, encoded: Sequence[Encoded], layers: Sequence[int], engine: Engine
 ) -> Generator[Progress, None, list[Block]]:
-    """Writes the states block by block into a file that bears its name only when it is whole."""
+    """Writes the states into a file that bears its name only when it is whole."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
@@ -189,33 +196,50 @@ def _written(
     except OSError as error:
         raise _no_room(error) from None
     draft = Path(name)
-    blocks, start = [], 0
+    order: list[int] = []
+    marks: list[tuple[str, ...]] = []
     try:
         with draft.open("wb") as file:
-            for done, group in enumerate(groups, start=1):
-                states = backbone.states([encoded[row] for row in group])
-                kept = torch.stack([states.layer(layer) for layer in layers])
-                kept = kept.clamp(-MOST, MOST).half()
-                file.write(kept.numpy().tobytes())
-                marks = tuple(_signs(getattr(states, name)) for name in MASKS)
-                blocks.append(
-                    Block(texts=tuple(group), tokens=kept.shape[2], start=start, marks=marks)
-                )
-                start += kept.numel()
-                says = f"Keeping the states of all tokens with {backbone.id}"
-                yield Progress(says=says, share=done / len(groups))
+            for rows, states in engine.passes(encoded, layers):
+                real = states.mask.bool()
+                kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
+                file.write(kept.clamp(-MOST, MOST).half().numpy().tobytes())
+                order += rows
+                marks += _marks(states)
+                says = f"Keeping the states of all tokens with {engine.backbone.id}"
+                yield Progress(says=says, share=len(order) / len(encoded))
         draft.replace(path)
     except OSError as error:
         raise _no_room(error) from None
     finally:
         draft.unlink(missing_ok=True)
+    return _blocks(order, marks, encoded)
+
+
+def _marks(states: States) -> list[tuple[str, ...]]:
+    """For each text what every mark says of its tokens."""
+    found = []
+    for row, real in enumerate(states.mask.bool()):
+        own = (getattr(states, name)[row][real] for name in MARKS)
+        found.append(tuple("".join("1" if sign else "0" for sign in each) for each in own))
+    return found
+
+
+def _blocks(
+    order: Sequence[int], marks: Sequence[tuple[str, ...]], encoded: Sequence[Encoded]
+) -> list[Block]:
+    """The texts as they lie in the file, so many at a time."""
+    blocks, tokens = [], 0
+    for start in range(0, len(order), BLOCK):
+        texts = tuple(order[start : start + BLOCK])
+        own = zip(*marks[start : start + BLOCK], strict=True)
+        lengths = tuple(len(encoded[text]) for text in texts)
+        joined = tuple("".join(each) for each in own)
+        blocks.append(Block(texts=texts, lengths=lengths, start=tokens, marks=joined))
+        tokens += sum(lengths)
     return blocks
 
 
 def _no_room(error: OSError) -> DataError:
     what = f"The states of all tokens cannot be kept on disk ({error.strerror})."
     return DataError(what, "Make room, or leave learned readings out.")
-
-
-def _signs(mask: Tensor) -> str:
-    return "".join("1" if sign else "0" for sign in mask.flatten().tolist())

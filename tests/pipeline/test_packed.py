@@ -69,6 +69,20 @@ def test_every_family_reads_as_in_transformers(family: str) -> None:
     assert differs(model, block, texts(9, 4, 6, 2, 4, 9, 9, 1, 30)) < ROUNDING
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sixteen_bits_point_the_same_way(family: str) -> None:
+    model = small(family)
+    exact, fast = block_of(model, torch.float32), block_of(model, torch.bfloat16)
+    assert exact is not None
+    assert fast is not None
+    for batch in batches(texts(9, 4, 6, 9, 30)):
+        both = (run(block, batch, range(3)) for block in (exact, fast))
+        for ours, theirs in zip(*both, strict=True):
+            assert theirs[-1].dtype == torch.float32
+            alike = torch.nn.functional.cosine_similarity(ours[-1], theirs[-1], dim=-1)
+            assert alike.min() > 0.999
+
+
 @pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name].sides])
 def test_second_texts_are_told_apart(family: str) -> None:
     model = small(family)

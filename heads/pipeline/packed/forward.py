@@ -144,7 +144,21 @@ def _layer(layer: Layer, block: Block, states: Tensor, shapes: Sequence[torch.Si
 def _attended(read: Tensor, shape: torch.Size, block: Block) -> Tensor:
     """Attention within each text of a run, (n t, 3 d) to (n t, d)."""
     n, t = shape
+    # (n, h, t, d / h) each
     query, key, value = read.view(n, t, 3, block.heads, -1).permute(2, 0, 3, 1, 4)
     bias = None if block.bias is None else block.bias(t)
-    answer = scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (n, h, t, d / h)
+    if read.dtype == torch.bfloat16 and read.device.type == "cpu":
+        answer = _multiplied(query, key, value, bias)
+    else:
+        answer = scaled_dot_product_attention(query, key, value, attn_mask=bias)
     return answer.transpose(1, 2).reshape(n * t, -1)
+
+
+def _multiplied(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    """The same by plain products, which in 16 bits on a CPU take two thirds of its time."""
+    heads = query.shape[1]
+    query, key, value = (side.flatten(0, 1) for side in (query, key, value))  # (n h, t, d / h)
+    scores = (query @ key.transpose(1, 2)) * query.shape[-1] ** -0.5
+    if bias is not None:
+        scores = (scores.unflatten(0, (-1, heads)) + bias).flatten(0, 1)
+    return (scores.softmax(dim=-1) @ value).unflatten(0, (-1, heads))

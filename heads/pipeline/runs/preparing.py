@@ -90,7 +90,8 @@ def stated(
     rows = [first[text] for text in range(len(first))]
     texts = [asked.corpus.texts[row] for row in rows]
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
-    return (yield from keep_states(orders, texts, pairs, backbone, limits))
+    precision = read.way["precision"]
+    return (yield from keep_states(orders, texts, pairs, backbone, limits, precision))
 
 
 def estimated(
