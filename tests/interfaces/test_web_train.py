@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -345,3 +346,17 @@ def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
     run.write("facts.json", {"forward_seconds": 2.0})
     assert expected_seconds(plan, 100) == pytest.approx(12.0)
     assert expected_seconds(plan, 200) == pytest.approx(24.0)
+    raced = replace(plan, contest=replace(plan.contest, race=True))
+    assert expected_seconds(raced, 100) == 0.0
+
+
+def test_a_race_moves_the_bar_and_nothing_moves_it_back():
+    course = Course(recipes=["mean+linear", "cls+linear", "max+linear"])
+    says = "Race: 1 of 3 recipes cannot win any more and are stopped"
+    course.hear({"event": "progress", "says": says, "share": 0.58})
+    assert says in course.status
+    cell = {"event": "cell", "recipe": "cls+linear", "score": 0.5, "low": 0.4, "high": 0.6}
+    course.hear(cell | {"done": 1, "planned": 5})
+    assert course.share == 0.58
+    course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})
+    assert course.share == pytest.approx(0.95)

@@ -70,7 +70,8 @@ class Course:
         if recipe not in BASELINES:
             score, between = event["score"], ends(self.metric, event["low"], event["high"])
             self.tiles[recipe] = Tile(value=score, shown=self._score.told(score), below=between)
-            self.share = BEGUN + (TRAINED - BEGUN) * self.done / max(planned, 1)
+            share = BEGUN + (TRAINED - BEGUN) * self.done / max(planned, 1)
+            self.share = max(self.share, share)  # a race has taken some of the bar before
             self._times.append((time.monotonic(), self.done))
             left = "; the last one is being trained" if self.done == planned - 1 else ""
             self.says = f"Training heads: {self.done} of {planned} done{left}{self._left(planned)}"

@@ -119,13 +119,16 @@ def contest_of(values: dict[str, Any], here: Limits) -> Contest:
 def expected_seconds(plan: Plan, rows: int) -> float:
     """How long it may take, going by runs on the same base model here; 0 if there are none.
 
-    Reading grows with the rows, and so does training, with the number of heads besides.
+    Reading grows with the rows, and so does training, with the number of heads besides. A run with
+    a race tells nothing of one without.
     """
     for run in all_runs()[:20]:
         with contextlib.suppress(HeadsError, KeyError, TypeError):  # a broken run tells nothing
             facts, end = run.read("run.json"), run.read("end.json") or {}
             read = (run.read("facts.json") or {}).get("forward_seconds")
             if facts["model"] != plan.model or end.get("state") != "finished" or not read:
+                continue
+            if facts["contest"].get("race", False) != plan.contest.race:
                 continue
             before = max(facts["account"]["rows"], 1)
             heads = len(facts["recipes"]) * facts["contest"]["seeds"]
