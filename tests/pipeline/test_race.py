@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 import torch
 from same_runs import bare, tensors
+from small_boards import blobs, board_of, cells
 from tiny_models import LIMITS
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from heads.errors import DataError
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
 from heads.parts.samples import SAMPLES
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import descent, race
-from heads.pipeline.grid.jobs import Trying
+from heads.pipeline.grid.jobs import Searched, Trying, search_job
 from heads.pipeline.grid.learn_solved import Solved
+from heads.pipeline.grid.play import play
 from heads.pipeline.grid.race import bar, beaten
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Question
@@ -125,6 +130,21 @@ def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
     for seed in range(draws):
         stopped += len(out_of(answers(*[0.75] * cells, seed=seed)))
     assert stopped / (draws * cells) < 0.02
+
+
+@pytest.mark.parametrize("kind", ["one", "weighed", "many", "number"])
+def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: str) -> None:
+    vectors, classes = blobs(150)
+    targets = {"many": one_hot(classes, 3).float(), "number": vectors[:, 0] + classes}
+    contest = Contest(seeds=1, class_weights=kind == "weighed")
+    labels: Kind = "many" if kind == "many" else "number" if kind == "number" else "one"
+    board = board_of(vectors, targets.get(kind, classes), contest, kind=labels)
+    for unit in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
+        *_, one = play([search_job(unit, board)], board, 1)
+        assert isinstance(one, Searched)
+        assert one.parts.shape == (len(board.splits.development),)
+        assert float(one.parts.mean()) == pytest.approx(one.score, abs=1e-5)
+        assert one.score == max(p.score for p in one.tried) or labels == "number"
 
 
 # A run with a race
