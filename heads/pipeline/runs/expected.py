@@ -19,6 +19,7 @@ from heads.pipeline.grid.learn_convex import (
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.splits import MOST_SEARCH
 from heads.pipeline.grid.units import Unit
+from heads.pipeline.reading import Engine, untried
 from heads.settings import Contest
 
 ROUNDS = 30  # products that are timed
@@ -56,20 +57,24 @@ def expected(
     work = sum(_work(cell, rows, len(corpus.classes), contest) for cell in cells)
     pace = _pace(backbone.width) * EFFICIENCY * max(1, torch.get_num_threads())
     siamese = [bool(cell.order.pair) for cell in cells]
-    reading = 0.0 if all(siamese) else _reading(corpus.texts, corpus.pairs, backbone)
+    engine = untried(backbone, contest.precision)
+    reading = 0.0 if all(siamese) else _reading(corpus.texts, corpus.pairs, engine)
     if any(siamese):
-        reading += _reading((*corpus.texts, *corpus.pairs), (), backbone)
+        reading += _reading((*corpus.texts, *corpus.pairs), (), engine)
     return Expected(reading=reading, training=work / pace)
 
 
-def _reading(texts: Sequence[str], pairs: Sequence[str], backbone: Backbone) -> float:
+def _reading(texts: Sequence[str], pairs: Sequence[str], engine: Engine) -> float:
     """Seconds for all different texts, from those of some."""
+    backbone = engine.backbone
     unique = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
     some = unique[:: max(1, len(unique) // TEXTS)][:TEXTS]
     encoded = backbone.encode([a for a, _ in some], [b for _, b in some] if pairs else [])
-    backbone.states(encoded[:4])  # what is slow only once
+    layers = (backbone.layers,)
+    for _ in engine.passes(encoded[:4], layers):
+        pass  # what is slow only once
     begun = time.perf_counter()
-    for _ in backbone.passes(encoded):
+    for _ in engine.passes(encoded, layers):
         pass
     letters = sum(len(a) + len(b) for a, b in some)
     every = sum(len(a) + len(b) for a, b in unique)
