@@ -58,13 +58,13 @@ def environment(
     mark.unlink(missing_ok=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--no-compile", *required[name]]
     for command in ([sys.executable, "-m", "venv", "--clear", str(folder)], install):
-        if reason := _failed(command):
+        if reason := failed(command):
             return Environment(name=name, python=None, reason=reason)
     mark.write_text(wanted, "utf-8")
     return Environment(name=name, python=python)
 
 
-def _failed(command: list[str]) -> str:
+def failed(command: list[str]) -> str:
     """Runs a command; the line that says why it failed, or nothing."""
     try:
         done = subprocess.run(

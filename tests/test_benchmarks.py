@@ -1,0 +1,260 @@
+"""The benchmarks' own parts: what they say, keep and draw. Nothing is timed here."""
+
+import doctest
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks import against, figure, growth, reports, rounds, venvs
+from benchmarks.figure import DARK, LIGHT, Axis, drawn
+from benchmarks.reports import Report, Row, compared, measured
+from heads.pipeline.loading import load
+from heads.settings import limits
+
+MACHINE = {
+    "date": "2026-11-22 06:00 UTC",
+    "processor": "a processor",
+    "instructions": "AVX2",
+    "cores": 2,
+    "memory": 24.2,
+    "system": "Linux x86_64",
+    "versions": {"torch": "2.13.0"},
+}
+ROWS = [
+    compared("reading", [1.0, 1.0], "a naive loop", [3.0, 2.0], note="5 | rows", target=3.0),
+    compared("learning", [4.0], "one pass", [2.0]),
+    measured("memory", [1.5, 2.5], unit="GB"),
+    Row(what="one head", against="a peer", note="not installed: no network", rounds=0),
+]
+REPORT = Report(machine=MACHINE, parts={"extraction": ROWS}, missing={"page": "there is none."})
+
+
+@pytest.mark.parametrize("module", [reports, figure, growth, venvs], ids=lambda one: one.__name__)
+def test_examples_in_docstrings_hold(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_report_is_kept_whole(tmp_path):
+    REPORT.save(tmp_path / "new" / "report.json")
+    assert reports.opened(tmp_path / "new" / "report.json") == REPORT
+
+
+def test_a_table_holds_ratios_spreads_goals_and_reasons():
+    lines = reports.table(ROWS).splitlines()
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert "**2.50** (2.00 to 3.00)" in lines[2]
+    assert "goal 3.00; 5 \\| rows" in lines[2]
+    assert "2.00 GB (1.50 to 2.50)" in lines[4]
+    assert "not installed: no network" in lines[5]
+
+
+def test_a_report_says_the_machine_and_what_was_not_measured():
+    told = reports.markdown(REPORT, "the figure")
+    assert "a processor, 2 cores, 24 GB" in told
+    assert told.index("the figure") < told.index("### Extraction")
+    assert told.endswith("Not measured: page, there is none.\n")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+def test_a_line_names_what_was_measured(row):
+    assert reports.line(row).startswith(f"{row.what}: ")
+    assert "None" not in reports.line(row)
+
+
+def test_only_what_stands_between_the_markers_is_written_anew():
+    page = f"before\n{reports.BEGIN}old\n{reports.END}\nafter\n"
+    new = reports.between(page, "new\n")
+    assert new == f"before\n{reports.BEGIN}new\n{reports.END}\nafter\n"
+    assert reports.between(new, "new\n") == new
+    assert reports.between("no markers", "new\n") is None
+
+
+@pytest.mark.parametrize("ink", [LIGHT, DARK])
+def test_the_figure_is_svg_with_a_bar_for_every_ratio(ink):
+    root = ElementTree.fromstring(drawn(REPORT, ink))
+    bars = [one for one in root if one.tag.endswith("rect")]
+    assert len(bars) == 2
+    at = [float(bar.get("x")) for bar in bars]
+    assert at[1] < at[0]  # what is slower stands left of 1
+    words = [one.text for one in root.iter() if one.tag.endswith("text")]
+    assert {"reading", "against a naive loop", "2.50×", "0.500×"} <= set(words)
+    wide = float(root.get("viewBox").split()[2])
+    assert all(float(bar.get("x")) + float(bar.get("width")) < wide for bar in bars)
+
+
+def test_the_figure_of_nothing_is_nothing():
+    assert drawn(Report(machine=MACHINE, parts={"page": ROWS[2:]}, missing={}), LIGHT) == ""
+
+
+def test_an_axis_is_logarithmic():
+    axis = Axis(low=0.1, high=10)
+    assert axis.at(1) - axis.at(0.1) == pytest.approx(axis.at(10) - axis.at(1))
+
+
+def test_what_is_compared_runs_in_turn_and_one_that_fails_is_asked_no_more():
+    asked = []
+
+    def say(name):
+        asked.append(name)
+        if name == "bad":
+            raise rounds.CannotSayError("no module")
+        return {"seconds": 0.0}
+
+    names = ("one", "bad", "other")
+    found, failed = rounds.in_turn({name: lambda name=name: say(name) for name in names}, 3)
+    assert asked == ["one", "bad", "other", "other", "one", "one", "other"]
+    assert {name: len(answers) for name, answers in found.items()} == {"one": 3, "other": 3}
+    assert failed == {"bad": "no module"}
+
+
+def test_a_program_answers_in_its_last_line():
+    code = "import json, sys; print('hello'); print(json.dumps(json.load(sys.stdin) | {'b': 2}))"
+    assert rounds.answered([sys.executable, "-c", code], {"a": 1}) == {"a": 1, "b": 2}
+    with pytest.raises(rounds.CannotSayError, match="ValueError: no"):
+        rounds.answered([sys.executable, "-c", "raise ValueError('no')"], {})
+
+
+def test_rows_are_drawn_once_and_the_same(tmp_path):
+    for name in ("train", "test"):
+        rounds.write(tmp_path / f"{name}.csv", [(f"text {n},\n", f"{n % 2}") for n in range(30)])
+    with rounds.drawn(tmp_path, 10, 100) as one, rounds.drawn(tmp_path, 10, 100) as other:
+        drawn_rows = rounds.read(Path(one["train"]))
+        assert drawn_rows == rounds.read(Path(other["train"]))
+        assert (one["train_rows"], one["all_train"], one["test_rows"]) == (10, 30, 30)
+        assert len(set(drawn_rows)) == 10
+
+
+def test_a_command_that_fails_says_why_in_a_line():
+    assert venvs.failed([sys.executable, "-c", "pass"]) == ""
+    code = "import sys; sys.exit('WARNING: slow\\nERROR: No matching distribution\\nbye')"
+    assert venvs.failed([sys.executable, "-c", code]) == "No matching distribution"
+    assert "no such program" in venvs.failed(["no such program"])
+
+
+def test_an_environment_is_installed_once_and_anew_where_it_is_to_hold_something_else(
+    tmp_path, monkeypatch
+):
+    asked = []
+
+    def install(command):
+        asked.append(command)
+        python = tmp_path / "one" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.touch()
+        return "no network" if "b==1" in command else ""
+
+    monkeypatch.setattr(venvs, "failed", install)
+    made = venvs.environment("one", tmp_path, {"one": ("a==1",)})
+    assert made.python is not None
+    assert "a==1" in asked[-1]
+    assert venvs.environment("one", tmp_path, {"one": ("a==1",)}) == made
+    assert len(asked) == 2
+    broken = venvs.environment("one", tmp_path, {"one": ("b==1",)})
+    assert (broken.python, broken.reason) == (None, "no network")
+    venvs.environment("one", tmp_path, {"one": ("b==1",)})
+    assert len(asked) == 6  # what failed is tried again
+
+
+def test_every_peer_has_its_script_and_its_environment():
+    folder = Path(against.__file__).parent / "peers"
+    for name, (environment, script) in against.SCRIPTS.items():
+        assert environment in venvs.ENVIRONMENTS, name
+        assert (folder / f"{script}.py").is_file(), name
+    for path in folder.glob("*.py"):
+        assert not re.search(
+            r"^\s*(from|import) (heads|benchmarks)\b", path.read_text("utf-8"), re.M
+        )
+
+
+def answer(seconds, **phases):
+    told = {"seconds": seconds, "phases": phases, "accuracy": 0.9, "precision": "float32"}
+    return told | {"searched": 0.92}
+
+
+def test_a_part_of_the_rows_is_scaled_and_said():
+    files, few = ({"train_rows": r, "test_rows": r // 2} for r in (1_000, 100))
+    answers = {
+        against.EXACT: [answer(10.0, read=5.0, train=1.0)],
+        against.SETFIT: [answer(30.0, fit=20.0, answer=10.0)],
+        against.SENTENCE: [answer(45.0, fit=5.0, **{"search C": 10.0})],
+        against.TRAINER: [answer(9.0, train=8.0, answer=1.0)],
+    }
+    found = against.one_head("data", answers, against.Scale(files=files, few=few))
+    peers = {row.against: row for row in found if row.what.endswith("whole run")}
+    assert peers[against.SETFIT].ratio == pytest.approx(3.0)
+    assert peers[against.SENTENCE].peer == pytest.approx(35.0)
+    assert peers[against.SEARCHED].peer == pytest.approx(40.0)
+    assert peers[against.TRAINER].peer == pytest.approx(90.0)
+    assert "measured on 100 of 1,000 rows" in peers[against.TRAINER].note
+    bare = [row for row in found if row.what.endswith("reading and learning")]
+    assert [(row.against, row.ours) for row in bare] == [(against.SETFIT, 6.0)]
+
+
+def test_a_ranking_is_set_against_what_training_found():
+    names = ("logme", "hscore", "knn")
+    rank = [answer(1.0, read=0.9)]
+    theirs = [answer(4.0, read=3.0) | {"layers": {name: [1, 2, 3, 4, 6, 5] for name in names}}]
+    trained = {"scores": [1, 2, 3, 4, 5, 6], "layers": {name: [1, 2, 3, 4, 5, 6] for name in names}}
+    answers = {"ours, ranking": rank, against.RANKER: theirs}
+    time, *taus = against.ranking("data", answers, trained)
+    assert time.ratio == 4.0
+    assert [row.ours for row in taus] == [1.0] * 3
+    assert [row.peer for row in taus] == [pytest.approx(13 / 15)] * 3
+    assert "theirs 5, training 6" in taus[0].note
+
+
+def test_texts_have_the_tokens_that_they_are_said_to_have():
+    texts = growth.texts_of(32, 11)
+    assert len(set(texts)) == 11
+    assert {len(one) for one in load(limits=limits()).encode(texts)} == {32}
+
+
+def test_operations_are_those_of_the_bundled_model():
+    # A layer: four products of the width, two of four times the width, and attention's two.
+    one_layer = 2 * 16 * 384 * (4 * 384 + 2 * 4 * 384) + 2 * 2 * 16 * 16 * 384
+    assert growth.operations(16) == 6 * one_layer
+
+
+def test_without_data_parts_are_left_out_with_a_sentence(tmp_path, capsys):
+    out = tmp_path / "report.json"
+    assert bench.main(["--data", str(tmp_path / "no"), "--only", "peers", "--out", str(out)]) == 0
+    assert "there are no data in" in capsys.readouterr().out
+    assert set(json.loads(out.read_text("utf-8"))["missing"]) == {"peers"}
+
+
+def test_a_part_that_is_unknown_is_a_sentence(capsys):
+    assert bench.main(["--only", "nonsense"]) == 2
+    assert "There is no part called nonsense" in capsys.readouterr().out
+
+
+def test_a_part_that_fails_stops_no_other(tmp_path, monkeypatch, capsys):
+    def fail(data, rounds):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(against, "main", fail)
+    monkeypatch.setattr(growth, "main", lambda data, rounds: ROWS)
+    out = tmp_path / "report.json"
+    asked = ["--data", str(tmp_path), "--only", "growth,peers", "--quick", "--out", str(out)]
+    assert bench.main(asked) == 1
+    kept = reports.opened(out)
+    assert kept.missing == {"peers": "it failed (RuntimeError: no luck)."}
+    assert kept.parts == {"growth": ROWS}
+
+
+def test_the_page_and_its_figures_are_written(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "PERFORMANCE.md"
+    monkeypatch.setattr(bench, "PAGE", page)
+    bench.publish(REPORT)
+    assert "has no place for the table" in capsys.readouterr().out
+    page.write_text(f"# Title\n\n{reports.BEGIN}{reports.END}\n", "utf-8")
+    bench.publish(REPORT)
+    assert "### Extraction" in page.read_text("utf-8")
+    for name in bench.FIGURES:
+        assert name in page.read_text("utf-8")
+        ElementTree.parse(tmp_path / name)
