@@ -22,7 +22,8 @@ from heads.pipeline.measure.agreement import kendall
 RECIPE = "mean+linear"
 EXACT, FAST, AGAIN = "ours, exact", "ours, fast", "ours, again"
 SETFIT = "SetFit, head only"
-SENTENCE, SEARCHED = "sentence-transformers + LogisticRegression", "the same, C searched"
+SENTENCE = "sentence-transformers + LogisticRegression"
+SEARCHED = f"{SENTENCE}, C searched"
 TRAINER, ADAPTERS = "Trainer, frozen base, 3 epochs", "adapters, head only, 3 epochs"
 RANKER = "transformer-ranker"
 SCRIPTS: Mapping[str, tuple[str, str]] = {  # a peer's environment and its script
@@ -171,6 +172,7 @@ def one_head(data: str, answers: Mapping[str, Sequence[Answer]], scale: Scale) -
                     theirs,
                     note=f"{ours}; theirs {notes[peer]}",
                     target=GOALS[name] if peer == SETFIT else None,
+                    drawn=data == FULL.names[0],
                 )
                 rows.append(row)
     return rows

@@ -7,8 +7,9 @@ from xml.sax.saxutils import escape
 
 from benchmarks.reports import Report, Row, number
 
-WIDE, LABELS, RIGHT = 1000, 560, 70  # of the picture, of the words, of the numbers behind a bar
+WIDE, LABELS, RIGHT = 1000, 420, 70  # of the picture, of the words, of the numbers behind a bar
 HIGH, BAR, TOP, BOTTOM = 34, 12, 20, 34  # of a row, of its bar, above and below all
+LEGEND = "times as fast: median; thin line: all rounds; dotted: the goal"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
@@ -35,8 +36,8 @@ DARK = Ink(
 
 
 def drawn(report: Report, ink: Ink) -> str:
-    """All rows that have a ratio, as an SVG; empty where there are none."""
-    rows = [row for rows in report.parts.values() for row in rows if row.ratio]
+    """All rows that have a ratio and are to be drawn, as an SVG; empty where there are none."""
+    rows = [row for rows in report.parts.values() for row in rows if row.ratio and row.drawn]
     if not rows:
         return ""
     axis = Axis.over(rows)
@@ -46,6 +47,9 @@ def drawn(report: Report, ink: Ink) -> str:
         f'font-family="{FONT}" font-size="13">',
         "<title>How many times as fast as floors and peers; 1 is as fast</title>",
         *_grid(axis, high, ink),
+        _text(
+            LEGEND, LABELS - 12, high - BOTTOM + 20, ink.quiet, 'text-anchor="end" font-size="11"'
+        ),
         *(part for place, row in enumerate(rows) for part in _row(row, place, axis, ink)),
         "</svg>",
     ]
@@ -144,5 +148,5 @@ def _text(text: str, x: float, y: float, colour: str, more: str) -> str:
     return f"<text {place} {more}>{escape(text)}</text>"
 
 
-def _short(text: str, most: int = 84) -> str:
+def _short(text: str, most: int = 66) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -32,6 +32,7 @@ class Row:
         rounds: How often each was measured.
         note: What one must know to read the numbers, in a sentence.
         target: What the ratio should reach; None where nothing was promised.
+        drawn: Whether it has a bar in the figure.
     """
 
     what: str
@@ -44,6 +45,7 @@ class Row:
     rounds: int = 1
     note: str = ""
     target: float | None = None
+    drawn: bool = True
 
 
 def compared(
@@ -54,6 +56,7 @@ def compared(
     *,
     note: str = "",
     target: float | None = None,
+    drawn: bool = True,
 ) -> Row:
     """A row for two things that were timed in turn, round by round, in seconds.
 
@@ -72,6 +75,7 @@ def compared(
         rounds=len(ratios),
         note=note,
         target=target,
+        drawn=drawn,
     )
 
 
