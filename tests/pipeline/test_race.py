@@ -16,6 +16,7 @@ from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from benchmarks.race import Whole, ended
 from heads.errors import DataError
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
@@ -333,3 +334,26 @@ def test_a_broken_file_of_a_race_is_a_sentence(start, name: str, text: str) -> N
     for ask in (leaderboard, facts_of, finished):
         with contextlib.suppress(DataError):  # one sentence, and nothing else
             ask(run)
+
+
+# How often a race is wrong
+
+
+def test_a_replay_counts_a_lost_winner_its_regret_and_the_time_saved() -> None:
+    parts = answers(0.9, 0.9, 0.5, 0.3)
+    tested = answers(0.7, 0.6, 0.8, 0.5, rows=200)[None]  # the third is better than it looked
+    whole = Whole(
+        data="made up",
+        names=["mean+linear", "b", "c", "d"],
+        parts=parts,
+        texts=torch.arange(ROWS),
+        tested=tested,
+        search=torch.ones(4),
+        learn=torch.full((4,), 3.0),
+    )
+    found = ended(whole, parts, whole.texts)
+    assert (found.lost, found.kept) == (True, 2)
+    assert found.regret == pytest.approx(100 * float(whole.scores[2] - whole.scores[0]))
+    assert found.share == pytest.approx((4 + 2 * 3) / 16)
+    found = ended(whole, tested[0], torch.arange(200))
+    assert (found.lost, found.regret) == (False, 0.0)
