@@ -78,9 +78,8 @@ class Opening:
         """Begins once, as soon as the page is served."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, args=(page,), name="opening", daemon=True
-                )
+                # No daemon: one that is ended within torch takes the whole process with it, loudly.
+                self._thread = threading.Thread(target=self._work, args=(page,), name="opening")
                 self._thread.start()
 
     def waited(self, page: gr.Blocks) -> Iterator[Markup]:
@@ -107,11 +106,18 @@ class Opening:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         page.load(send, self.arrived, outputs, **quiet, **WAITS)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody may still look: at its end, the process waits for this to stop."""
+        return threading.main_thread().is_alive()
+
     def _work(self, page: gr.Blocks) -> None:
-        while not page.is_running:
+        while self.is_wanted and not page.is_running:
             time.sleep(BEAT)
         time.sleep(PAUSE)
         for filling in self._fillings:
+            if not self.is_wanted:
+                return
             filling.fill()
         _put(self.arrived, "yes")
         page.config = page.get_config_file()
