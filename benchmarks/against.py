@@ -58,19 +58,19 @@ QUICK = Sizes(whole=(1_000, 500), part=(100, 50), names=("trec6",))
 
 
 def main(data: Path, rounds: int) -> list[Row]:
-    """Measures all peers on the data sets; with one round, on few rows only."""
+    """Measures all peers, on the second data set in one round; with one round, on few rows."""
     found: list[Row] = []
-    for name in (FULL if rounds > 1 else QUICK).names:
+    sizes = FULL if rounds > 1 else QUICK
+    for name in sizes.names:
         if (data / name).is_dir():
-            found += measured(data / name, rounds)
+            found += measured(data / name, sizes, rounds if name == sizes.names[0] else 1)
         else:
             print(f"{data / name} is not there: not measured")
     return found
 
 
-def measured(folder: Path, rounds: int) -> list[Row]:
+def measured(folder: Path, sizes: Sizes, rounds: int) -> list[Row]:
     """All peers on one data set."""
-    sizes = FULL if rounds > 1 else QUICK
     with (
         drawn(folder, *sizes.whole) as files,
         drawn(folder, *sizes.part) as few,
