@@ -144,14 +144,14 @@ def line(row: Row) -> str:
     """A row for the terminal.
 
     >>> line(compared("sorting", [1.0], "a peer", [3.0], note="of 5 rows"))
-    'sorting: 1.00 s; a peer 3.00 s; 3.00 times as fast (3.00 to 3.00); of 5 rows'
+    'sorting: 1.00 s; a peer 3.00 s; 3.00 times as fast; of 5 rows'
     """
     told = [] if row.ours is None else [f"{number(row.ours)} {row.unit}".strip()]
     if row.against:
         told.append(f"{row.against} {_amount(row.peer, row.unit) or 'not measured'}")
     if row.ratio is not None:
         told.append(f"{number(row.ratio)} times as fast{_spread(row)}")
-    elif row.spread and row.rounds > 1:
+    elif told and row.ours is not None:
         told[0] += _spread(row)
     return f"{row.what}: {'; '.join(filter(None, (*told, row.note)))}"
 
@@ -166,7 +166,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     ours, ratio = _amount(row.ours, row.unit), ""
     if row.ratio is not None:
         ratio = f"**{number(row.ratio)}**{_spread(row)}"
-    elif row.rounds > 1:
+    else:
         ours += _spread(row)
     told = (row.what, ours, row.against, _amount(row.peer, row.unit), ratio, _noted(row))
     return tuple(text.replace("|", "\\|") for text in told)
@@ -182,7 +182,9 @@ def _amount(value: float | None, unit: str) -> str:
 
 
 def _spread(row: Row) -> str:
-    return f" ({number(row.spread[0])} to {number(row.spread[1])})" if row.spread else ""
+    if not row.spread or row.rounds < 2:
+        return ""
+    return f" ({number(row.spread[0])} to {number(row.spread[1])})"
 
 
 def markdown(report: Report, figure: str = "") -> str:
