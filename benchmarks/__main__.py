@@ -9,14 +9,11 @@ import argparse
 import importlib
 import importlib.util
 import os
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -102,19 +99,15 @@ def measured(report: Report, name: str, data: Path, rounds: int) -> Report:
 
 def measure(name: str, data: Path, rounds: int) -> list[Row]:
     """The rows of a part."""
-    if name == "page":
-        if importlib.util.find_spec(PARTS[name]):
-            return list(importlib.import_module(PARTS[name]).main() or ())
-        waiting()
-        return []
-    return importlib.import_module(PARTS[name]).main(data, rounds)
+    module = importlib.import_module(PARTS[name])
+    return module.main() if name == "page" else module.main(data, rounds)
 
 
 def absent(name: str, data: Path) -> str:
     """Why a part cannot be measured here; empty where it can."""
     if name not in WITHOUT_DATA and not data.is_dir():
         return f"there are no data in {data}; name their folder with --data."
-    if name != "page" and importlib.util.find_spec(PARTS[name]) is None:
+    if importlib.util.find_spec(PARTS[name]) is None:
         return f"{PARTS[name]} is not there."
     return ""
 
@@ -148,114 +141,6 @@ def publish(report: Report) -> None:
         return
     PAGE.write_text(page, "utf-8")
     print(f"{PAGE} is written anew.")
-
-
-TEXT = "The new battery lasts two days, and the old one never did."
-
-
-def clock(work: Callable[[], object], rounds: int = 60, warm: int = 5) -> list[float]:
-    """Milliseconds of each round, after some that do not count."""
-    for _ in range(warm):
-        work()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - start) * 1000)
-    return times
-
-
-def told(name: str, times: list[float], floor: list[float] | None = None) -> None:
-    """Prints one row; the ratio is of medians."""
-    p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-    ratio = f"{p50 / statistics.median(floor):6.2f} x floor" if floor else " " * 14
-    print(f"{name:<52} p50 {p50:8.1f} ms   p95 {p95:8.1f} ms   {ratio}")
-
-
-def start(code: str) -> Callable[[], object]:
-    """A fresh interpreter that runs a line of code."""
-    return lambda: subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def shell() -> None:
-    """What importing costs, over an interpreter that does nothing."""
-    floor = clock(start("pass"), rounds=15, warm=2)
-    told("python, doing nothing (floor)", floor)
-    told("import heads", clock(start("import heads"), rounds=15, warm=2), floor)
-
-
-def comparison(url: str) -> None:
-    """A warm comparison of four recipes: the model alone, our function, over HTTP."""
-    from gradio_client import Client
-
-    import heads
-    from heads.pipeline.loading import load
-    from heads.settings import limits
-
-    backbone = load(limits=limits())
-    client = Client(url, verbose=False)
-    encoded = backbone.encode([TEXT])
-    floor = clock(lambda: backbone.states(encoded))
-    told("one forward pass (floor)", floor)
-    told("heads.compare, four recipes", clock(lambda: heads.compare(TEXT)), floor)
-    empty = clock(lambda: client.predict(api_name="/parts"))
-    told("Python client, an endpoint that computes nothing", empty, floor)
-    told(
-        "Python client, four recipes",
-        clock(lambda: client.predict(TEXT, api_name="/compare")),
-        empty,
-    )
-
-
-def page(url: str) -> None:
-    """How soon the page can be used in Chromium, with a fresh profile and a warm server."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chrome = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if chrome is None:
-        print("no Chromium: the page was not measured")
-        return
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chrome, args=flags)
-
-        def visit(ready: str) -> None:
-            context = browser.new_context()
-            tab = context.new_page()
-            tab.goto(url, wait_until="commit")
-            tab.wait_for_function(ready)
-            context.close()
-
-        button = "[...document.querySelectorAll('button')].some(b => b.innerText === 'Compare')"
-        charts = "document.querySelectorAll('.js-plotly-plot .bars path').length >= 24"
-        told(
-            "page usable (button there, verdict read)",
-            clock(lambda: visit(button), rounds=8, warm=1),
-        )
-        told("page with all eight charts", clock(lambda: visit(charts), rounds=8, warm=1))
-        browser.close()
-
-
-def waiting() -> None:
-    """Runs all of it against a server of its own, with heads trained once beforehand."""
-    shell()
-    code = (
-        "from heads.interfaces.web import LAUNCH, build; "
-        "page = build().launch(server_name='127.0.0.1', quiet=True, prevent_thread_lock=True,"
-        " **LAUNCH); print(page[1], flush=True); import threading; threading.Event().wait()"
-    )
-    begun = time.perf_counter()
-    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        print(f"first start, heads trained on the way: {time.perf_counter() - begun:.1f} s")
-        comparison(url)
-        page(url)
-    finally:
-        server.terminate()
-        server.wait()
 
 
 if __name__ == "__main__":
