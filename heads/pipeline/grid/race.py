@@ -1,5 +1,22 @@
 """Which cells of a grid cannot win any more, going by the development rows.
 
+What benchmarks/race.py finds, for the full grid of 64 cells with 5 seeds on all-MiniLM-L6-v2;
+a thousand replays each on development rows drawn again with replacement:
+
+=========  ==================  ==============  ===========================  ==================
+data       cells that go on    time, of whole  the later winner is stopped  points lost at most
+=========  ==================  ==============  ===========================  ==================
+banking77  24 (28 as it went)  0.50 (0.55)     0.0 % (no)                   0
+trec6      9 (7)               0.46 (0.45)     0.0 % (no)                   0
+sst2       25 (31)             0.60 (0.65)     0.0 % (no)                   0
+mrpc       30 (33)             0.77 (0.80)     14.5 % (no)                  0.63 (0.05 on average)
+=========  ==================  ==============  ===========================  ==================
+
+Of as many rows drawn from the tested ones, of which the best cell is known, it was stopped in at
+most 0.2 % of races. Of cells that are equally good each is stopped in 2 to 4 %. A first look
+after one pass over the rows would save more, but on banking77 (tried once, apart from that
+benchmark) it stopped the later winner in 99 %: what learns fast is not what ends best.
+
 Legend: m development rows, k cells, g texts.
 """
 
@@ -12,10 +29,9 @@ from torch import Tensor
 
 LEVEL = 0.05  # of all comparisons with the leader together
 FEWEST = 2  # cells that are never stopped
-# What benchmarks/race.py finds, on development rows drawn again.
 WRONG = (
-    "In 1,000 replays on two data sets the later winner was stopped in 7 %, "
-    "at a loss of 0.6 points at most."
+    "In 4,000 replays on four data sets the later winner was stopped in 3.6 %, all on the "
+    "smallest of them, at a loss of 0.6 points at most."
 )
 
 

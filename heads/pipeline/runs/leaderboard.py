@@ -17,7 +17,7 @@ from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric
-from heads.pipeline.runs.asked import load
+from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import classifier
@@ -140,13 +140,11 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     Raises:
         DataError: The run is broken.
     """
-    asked = load(run)
-    names, stopped = [*asked.recipes, *BASELINES], stopped_of(run)
+    asked, stopped = load(run), stopped_of(run)
+    names = [*asked.recipes, *BASELINES]
     cells = {name: cell for number, name in enumerate(names) if (cell := kept(run, number))}
-    reference, comparisons, verdict = reference_of(list(cells)), None, NOTHING
-    if reference:
-        answers = [said(run, names.index(name), name).answers for name in cells]
-        comparisons = compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
+    comparisons, verdict = _comparisons(run, asked, cells), NOTHING
+    if comparisons:
         usual = commonest(asked, asked.splits.train[0])
         judged = judge(_measures(cells), comparisons, commonest=usual)
         verdict = so_far(judged, cells.values(), asked, len(stopped))
@@ -168,7 +166,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         stopped=stopped,
         planned=len(names),
         best=comparisons.best if comparisons else "",
-        reference=reference,
+        reference=comparisons.reference if comparisons else "",
         verdict=verdict,
         curve=tuple(curve),
         curve_says=_curve_says(curve, asked.corpus.kind),
@@ -181,6 +179,15 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         precision=reading.get("precision") or asked.versions.get("precision", ""),
         state=end["state"],
     )
+
+
+def _comparisons(run: RunFolder, asked: Asked, cells: Mapping[str, Cell]) -> Comparisons | None:
+    """Every cell against the reference and the best; None where no head is done."""
+    reference, names = reference_of(list(cells)), [*asked.recipes, *BASELINES]
+    if not reference:
+        return None
+    answers = [said(run, names.index(name), name).answers for name in cells]
+    return compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
 
 
 def _measures(cells: Mapping[str, Cell]) -> dict[str, Measures]:
