@@ -170,9 +170,8 @@ def comparing(
     heads = [head for head in heads if head is not None]
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
-    predictions = predict(given, heads)
-    read = given.read or backbone.encode([text], second)
-    notes += token_notes(read[0]) + recipe_notes(heads, backbone)
+    notes += token_notes((given.read or backbone.encode([text], second))[0])
+    notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if (pairs or JOINT) != JOINT else []
     yield Compared(
         comparison=Comparison(
@@ -183,7 +182,7 @@ def comparing(
             sample=data.name if data else "",
             classes=(found or heads)[0].classes,
             many=(found or heads)[0].many,
-            predictions=tuple(predictions),
+            predictions=tuple(predict(given, heads)),
             notes=tuple(notes),
         )
     )

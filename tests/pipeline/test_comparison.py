@@ -15,11 +15,11 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.parts.models import BUNDLED
+from heads.parts.samples import RECIPES
 from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
-from heads.pipeline.sampled import RECIPES
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
