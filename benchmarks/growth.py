@@ -1,11 +1,12 @@
 """How time and memory grow: with rows, tokens a row, classes, and heads.
 
 Every point is a process of its own: `heads train … --json`, as anybody would call it, or for the
-tokens of a row the base model with a head on it, in Python. Points are measured in turn. With one
+tokens of a row reading alone, as such a run does it. Points are measured in turn. With one
 round only the small ones are measured.
 """
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reports import Row, measured
+from benchmarks.reports import Row, measured, number
 from benchmarks.rounds import Answer, CannotSayError, in_turn, own, read, write
 from benchmarks.venvs import last_error
 
@@ -42,7 +43,7 @@ class Sizes:
 
 FULL = Sizes(
     rows=(1_000, 10_000, 100_000),
-    tokens=(16, 32, 64, 128, 256, 512),
+    tokens=(16, 64, 128, 256, 512),
     all_tokens=32_768,
     classes=(2, 10, 77, 300, 1_000),
     class_rows=10_000,
@@ -80,15 +81,17 @@ Points = dict[str, Callable[[], Answer]]
 
 
 def grown(points: Callable[[Path], Points], rounds: int) -> list[Row]:
-    """Measures points in turn; a row of time and a row of memory for each."""
+    """Measures points in turn; a row of its time for each, with the peak of its memory."""
     with tempfile.TemporaryDirectory() as place:
         answers, failed = in_turn(points(Path(place)), rounds)
     rows = []
     for name, found in answers.items():
-        note = found[0].get("note", "")
+        peak = max(one["peak_bytes"] for one in found) / 1e9
+        note = f"peak {number(peak)} GB; {found[0]['note']}"
         rows.append(measured(name, [one["seconds"] for one in found], note=note))
-        peaks = [one["peak_bytes"] / 1e9 for one in found]
-        rows.append(measured(f"{name}: peak memory", peaks, unit="GB"))
+        if "features_bytes" in found[0]:
+            above = [(one["peak_bytes"] - one["features_bytes"]) / 1e9 for one in found]
+            rows.append(measured(f"{name}: memory above its features", above, unit="GB"))
     return rows + [Row(what=name, note=why, rounds=0) for name, why in failed.items()]
 
 
@@ -98,25 +101,35 @@ def by_rows(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Poin
     def at(rows: int) -> Answer:
         path = write(place / f"{rows}.csv", many(lines, rows))
         found = train(path, [f"{name}+centroid" for name in POOLINGS], seeds=1)
-        features = rows * len(POOLINGS) * WIDTH * 4 / 1e9
-        note = f"of which reading {found['forward_seconds']:.1f} s; features {features:.2f} GB"
-        return found | {"note": note}
+        features = rows * len(POOLINGS) * WIDTH * 4
+        reading = f"{found['forward_seconds']:.1f} s in {found['precision']}"
+        note = f"of which reading {reading}; features {number(features / 1e9)} GB"
+        return found | {"features_bytes": features, "note": note}
 
-    return {f"{rows:,} rows, 8 poolings, whole run": _at(at, rows) for rows in sizes.rows}
+    return {
+        f"{rows:,} rows, 8 poolings, whole run": functools.partial(at, rows) for rows in sizes.rows
+    }
 
 
 def by_tokens(sizes: Sizes) -> Points:
-    """As many tokens in all, in texts of that many tokens: the base model with one head."""
+    """As many tokens in all, in texts of that many tokens: reading alone, in both precisions."""
 
-    def at(tokens: int) -> Answer:
-        texts = texts_of(tokens, max(8, sizes.all_tokens // tokens))
-        found = own({"job": "read", "texts": texts, "tokens": 512, "precision": "exact"})
-        every, work = tokens * len(texts), operations(tokens) * len(texts)
-        pace = f"{every / found['seconds']:,.0f} tokens/s"
-        note = f"{every:,} tokens, {pace}, {work / found['seconds'] / 1e9:.0f} GFLOP/s"
-        return found | {"note": note}
+    def at(tokens: int, precision: str) -> Answer:
+        texts = texts_of(tokens, 1 + max(8, sizes.all_tokens // tokens))
+        question = {"job": "read", "texts": texts, "tokens": 512, "poolings": POOLINGS}
+        found = own(question | {"precision": precision})
+        count, seconds = len(texts) - 1, found["seconds"]  # the last warms up
+        every, work = tokens * count, operations(tokens) * count
+        pace = f"{every / seconds:,.0f} tokens/s, {work / seconds / 1e9:.0f} GFLOP/s"
+        return found | {"note": f"{every:,} tokens in {found['precision']}: {pace}"}
 
-    return {f"{tokens} tokens a row": _at(at, tokens) for tokens in sizes.tokens}
+    return {
+        f"{tokens} tokens a row, 8 poolings, reading, {precision}": functools.partial(
+            at, tokens, precision
+        )
+        for tokens in sizes.tokens
+        for precision in ("exact", "fast")
+    }
 
 
 def by_classes(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Points:
@@ -130,9 +143,12 @@ def by_classes(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> P
         found = train(path, ["mean+linear"], seeds=1, cache=place / "cache")
         seconds = next(c["train_seconds"] for c in found["cells"] if not c["baseline"])
         whole = f"the whole run, with intervals and baselines, {found['seconds']:.1f} s"
-        return found | {"seconds": seconds, "note": f"settings searched; {whole}"}
+        return found | {"seconds": seconds, "note": f"labels by lot; {whole}"}
 
-    return {f"{classes:,} classes, mean+linear": _at(at, classes) for classes in sizes.classes}
+    return {
+        f"{classes:,} classes, mean+linear, search and learning": functools.partial(at, classes)
+        for classes in sizes.classes
+    }
 
 
 def by_heads(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Points:
@@ -149,11 +165,10 @@ def by_heads(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> Poi
         note = f"reading is not in it ({reading:.1f} s, if anything was left to read)"
         return found | {"seconds": found["seconds"] - reading, "note": note}
 
-    return {f"{heads} heads, training": _at(at, heads) for heads in sizes.heads}
-
-
-def _at(work: Callable[[int], Answer], size: int) -> Callable[[], Answer]:
-    return lambda: work(size)
+    return {
+        f"{heads} head{'s' * (heads > 1)}, whole run less reading": functools.partial(at, heads)
+        for heads in sizes.heads
+    }
 
 
 def many(lines: Sequence[tuple[str, str]], rows: int) -> list[tuple[str, str]]:
