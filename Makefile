@@ -2,7 +2,8 @@
 # make test    set everything up, Chromium too where that is possible, and run all tests
 # make check   format, lint and types
 # make docs    write the tables of README.md anew
-# make bench   measure against floors and peers
+# make bench   measure against floors and peers, whose environments it installs once
+#              (BENCH=--quick: on few rows; BENCH=--help)
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -24,7 +25,7 @@ docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
 
 bench: .venv/ready-dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH)
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Head to Head needs Python 3.10 or newer; run: make PYTHON=python3.12")'
