@@ -67,14 +67,12 @@ def grades() -> Tensor:
 def problems_of(
     objective: Objective, targets: Tensor, strengths: tuple[float, ...] = STRENGTHS
 ) -> convex.Problems:
-    vectors, k = points(), len(strengths)
     return convex.Problems(
-        vectors=vectors,
+        vectors=points(),
         targets=targets,
         objective=objective,
-        weights=torch.ones(len(targets), k),
+        weights=torch.ones(len(targets)),
         strength=torch.tensor(strengths),
-        gain=torch.ones(k, vectors.shape[1]),
         bias=True,
     )
 

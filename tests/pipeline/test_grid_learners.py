@@ -20,9 +20,11 @@ from heads.parts.registry import head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import convex, descent
+from heads.pipeline.grid.basis import basis
 from heads.pipeline.grid.jobs import Played
-from heads.pipeline.grid.lesson import class_weights, scaling, stacked
-from heads.pipeline.grid.stack import Noise, Stack, can_stack
+from heads.pipeline.grid.lesson import class_weights
+from heads.pipeline.grid.passes import Drop
+from heads.pipeline.grid.stack import Stack, can_stack
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.objective import Objective
@@ -60,7 +62,7 @@ def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Seque
 def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
     chains = [made(name, seed) for seed in range(3)]
     assert can_stack(chains[0])
-    stack = Stack(chains, seed=0)
+    stack = Stack(chains, [0, 1, 2])
     values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         found = stack.logits(values, training=False)
@@ -72,7 +74,7 @@ def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
 @pytest.mark.parametrize("name", STACKED)
 def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
     chains = [made(name, seed) for seed in range(2)]
-    stack = Stack(chains, seed=0)
+    stack = Stack(chains, [0, 1])
     for number, chain in enumerate(chains):
         state = stack.state(number)
         assert list(state) == list(chain.state_dict())
@@ -111,22 +113,18 @@ def test_copies_learn_what_each_would_learn_alone(name: str) -> None:
     ]
     seeds, schedule = [5, 6, 7], descent.Plan(batch=16, epochs=3)
     chains = [made(name, seed, **without_dropout(name)).double() for seed in seeds]
-    scales = [
-        scaling(lesson, own, standardise=choice.standardise, centred=True)
-        for own, choice in zip(rows, choices, strict=True)
+    pupils = [
+        descent.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
+        for number, own in enumerate(rows)
     ]
-    stack = Stack(chains, seed=0)
-    steps = descent.descend(stack, lesson, rows, stacked(scales), choices, seeds, schedule)
+    stack = Stack(chains, seeds, torch.float64)
+    steps = descent.descend(stack, lesson, pupils, choices, seeds, schedule)
     assert list(steps) == [1, 2, 3]
     for number, chain in enumerate(chains):
-        own, scale = rows[number], scales[number]
-        values = (vectors.double() - scale.shift) * scale.gain
-        _alone(chain, values, targets, own, choices[number], seeds[number], schedule)
-        with torch.no_grad():
-            stacked_logits = descent.scored(stack, lesson, rows, stacked(scales))[number]
-            assert torch.allclose(stacked_logits, chain.eval()(values[own]), atol=1e-5), name
-            for key, tensor in stack.state(number).items():
-                assert torch.allclose(tensor, chain.state_dict()[key], atol=1e-5), (name, key)
+        values = vectors.double() * (1 + number)
+        _alone(chain, values, targets, rows[number], choices[number], seeds[number], schedule)
+        for key, tensor in stack.state(number).items():
+            assert torch.allclose(tensor, chain.state_dict()[key], atol=1e-5), (name, key)
 
 
 def _alone(
@@ -146,7 +144,7 @@ def _alone(
     total = schedule.epochs * math.ceil(len(rows) / schedule.batch)
     for _ in range(schedule.epochs):
         for batch in rows[torch.randperm(len(rows), generator=dice)].split(schedule.batch):
-            optimizer.param_groups[0]["lr"] = choice.learning_rate * (1 - done / total)
+            optimizer.param_groups[0]["lr"] = choice.learning_rate * descent.pace(done, total)
             optimizer.zero_grad()
             logits = chain(values[batch])
             logits = logits if logits.dim() == 2 else logits.mean(dim=0)
@@ -160,46 +158,49 @@ def test_weights_of_rows_count_in_the_gradient() -> None:
     weights = torch.rand(60, generator=torch.Generator().manual_seed(2)) + 0.1
     lesson = lesson_of(vectors, targets, CLASSES, weights)
     chain = made("linear", 0, dropout=0.0)
-    stack = Stack([chain, chain], seed=0)
+    stack = Stack([chain, chain], [0, 1])
     batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
-    descent._loss(stack.logits(lesson.of(batch), training=True), lesson, batch).backward()
-    stack.collect()
+    stack.learn(descent.slope(stack.logits(lesson.of(batch), training=True), lesson, batch))
     for number, copy in enumerate(stack.copies):
         chain.zero_grad()
         own = batch[number]
         losses = cross_entropy(chain(vectors[own]), targets[own], reduction="none")
         ((losses * weights[own]).sum() / weights[own].sum()).backward()
         for parameter, alone in zip(copy, chain.parameters(), strict=True):
-            grad = parameter.grad.T if parameter.shape != alone.shape else parameter.grad
-            assert torch.allclose(grad, alone.grad, atol=1e-5)
+            assert parameter.grad is not None
+            assert alone.grad is not None
+            assert torch.allclose(parameter.grad, alone.grad, atol=1e-5)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
-    noise = Noise(seed=3)
-    ones = torch.ones(50, 40)
-    drawn = torch.stack([noise.drop(ones, share) for _ in range(200)])
-    assert float((drawn == 0).float().mean()) == pytest.approx(share, abs=0.02)
-    assert float(drawn.mean()) == pytest.approx(1.0, abs=0.02)
-    kept = drawn[drawn > 0]
+    def drawn(seed: int) -> torch.Tensor:
+        drop = Drop(share, [torch.Generator().manual_seed(seed)])
+        ones = torch.ones(1, 50, 40)
+        return torch.stack([drop.forward(ones, training=True) for _ in range(200)])
+
+    found = drawn(3)
+    assert float((found == 0).float().mean()) == pytest.approx(share, abs=0.02)
+    assert float(found.mean()) == pytest.approx(1.0, abs=0.02)
+    kept = found[found > 0]
     assert torch.allclose(kept, torch.full_like(kept, 1 / (1 - share)))
-    assert not torch.equal(drawn[0], drawn[1])
-    again = Noise(seed=3)
-    assert torch.equal(again.drop(ones, share), drawn[0])
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(drawn(3), found)
+    assert not torch.equal(drawn(4), found)
 
 
 def test_several_samples_of_dropout_are_one_head_in_use() -> None:
     chains = [made("multi_sample_dropout", seed) for seed in range(2)]
-    stack = Stack(chains, seed=0)
+    stack = Stack(chains, [0, 1])
     values = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(1))
     learning, using = (stack.logits(values, training=now) for now in (True, False))
-    assert learning.shape == (5, 2, 6, CLASSES)
+    assert learning.shape == (2, 5 * 6, CLASSES)  # one sample below the other
     assert using.shape == (2, 6, CLASSES)
-    assert not torch.allclose(learning[0], learning[1])
+    assert not torch.allclose(learning[:, :6], learning[:, 6:12])
     linear = [head["linear"].make(WIDTH, CLASSES) for _ in chains]
     for one, chain in zip(linear, chains, strict=True):
         one.load_state_dict(chain.state_dict())
-    assert torch.allclose(using, Stack(linear, seed=0).logits(values, training=False), atol=1e-6)
+    assert torch.allclose(using, Stack(linear, [0, 1]).logits(values, training=False), atol=1e-6)
 
 
 # The convex ones
@@ -216,16 +217,15 @@ def settled(
 def problems_of(
     vectors: Tensor, targets: Tensor, strengths: list[float], weights: Tensor | None = None
 ) -> convex.Problems:
-    classes, k = int(targets.max()) + 1, len(strengths)
+    classes = int(targets.max()) + 1
     # Two logits of two classes share what one has in scikit-learn.
     twice = 0.5 if classes == 2 else 1.0
     counts = torch.ones(len(targets)) if weights is None else weights
     return convex.Problems(
         vectors=vectors,
         targets=targets,
-        weights=counts[:, None].expand(-1, k).contiguous(),
+        weights=counts,
         strength=torch.tensor(strengths) * twice,
-        gain=torch.ones(k, vectors.shape[1]),
         bias=True,
         objective=Objective(kind="one", outputs=classes),
     )
@@ -248,8 +248,7 @@ def test_the_optimum_is_that_of_scikit_learn(
         raw, targets = raw[kept], targets[kept]
     rows = torch.arange(len(targets))
     weights = class_weights(targets, rows, classes) if balanced else None
-    scale = scaling(lesson_of(raw, targets, classes), rows, standardise=True, centred=True)
-    vectors = (raw - scale.shift) * scale.gain
+    vectors = basis(raw, standardise=True, centred=True).seen(raw, raw.dtype)
     if not standardised:
         vectors = raw / raw.std()
     strengths = [0.03, 1.0]
@@ -306,12 +305,9 @@ def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
     vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
     strengths = [0.01, 0.1, 1.0]
     together = problems_of(vectors, targets, strengths)
-    half = (torch.arange(200) < 100).float()
-    together = replace(together, weights=torch.stack([torch.ones(200), half, 1 - half], dim=1))
     weight, bias = convex.solve(together, iterations=2_000, check=lambda: None)
     for number in range(3):
-        rows = together.weights[:, number] > 0
-        alone = problems_of(vectors[rows], targets[rows], strengths[number : number + 1])
+        alone = problems_of(vectors, targets, strengths[number : number + 1])
         w, b = convex.solve(alone, iterations=2_000, check=lambda: None)
         logits, wanted = vectors @ weight[number].T + bias[number], vectors @ w[0].T + b[0]
         assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
@@ -320,8 +316,7 @@ def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
 def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
     vectors, targets = blobs(200, 4, apart=0.3, width=10)
     vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
-    gain = torch.tensor([1.0, 0.5, 2.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.0, 1.0])[None]
-    problems = replace(problems_of(vectors, targets, [0.1]), gain=gain)
+    problems = problems_of(vectors, targets, [0.1])
     steps: list[int] = []
     cold = convex.solve(problems, iterations=2_000, check=lambda: steps.append(0))
     once = len(steps)

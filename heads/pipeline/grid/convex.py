@@ -2,9 +2,9 @@
 
 With the focal loss, which is not convex, that is an optimum near the beginning.
 
-One matrix of standardised vectors serves every problem. Problems differ in the rows that count,
-in C, and in the gain that every number of the vectors gets once more: 1, or its deviation, which
-is the same as not standardising.
+One matrix of vectors serves every problem; they differ in C. Every number of a weight is measured
+by how sharply the objective bends along it: where vectors lie along their principal axes, that
+halves the steps.
 Legend: k problems, n rows, w width, c outputs.
 
 Source: L-BFGS (Liu and Nocedal 1989), a step that halves until it is good enough (Armijo 1966);
@@ -12,7 +12,7 @@ the objective is scikit-learn's LogisticRegression, C · Σ loss + ½ ‖W‖².
 that is its OneVsRestClassifier; with half the squared error its Ridge, alpha = 1 / C.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,9 @@ from heads.pipeline.objective import Objective
 
 AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
 MEMORY = 10
+BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum
 NEAR = 1e-3  # of the first gradient: what is left of it then moves no answer
+ROUGH = 5e-3  # the same, down to which products in 16 bits serve as well
 HALVINGS = 12
 ENOUGH = 1e-4  # of the slope at which a step must make the objective fall
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -33,12 +35,11 @@ class Problems:
     """k regressions on the same rows.
 
     Attributes:
-        vectors: (n, w), standardised; for heads without a bias only scaled.
+        vectors: (n, w), best along their principal axes; for heads without a bias not centred.
         targets: (n,) or (n, c).
         objective: What is to be learned of them.
-        weights: (n, k), how much each row counts in each problem.
+        weights: (n,), how much each row counts.
         strength: (k,), C.
-        gain: (k, w), what each number of the vectors is multiplied by in each problem.
         bias: Whether there is one; it is never penalised.
     """
 
@@ -47,7 +48,6 @@ class Problems:
     objective: Objective
     weights: Tensor
     strength: Tensor
-    gain: Tensor
     bias: bool
 
     @property
@@ -62,59 +62,76 @@ def solve(
     iterations: int,
     check: Callable[[], None],
     start: tuple[Tensor, Tensor] | None = None,
+    products: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
-    """Solves all problems; weights (k, c, w) and biases (k, c) of the standardised vectors.
+    """Solves all problems; weights (k, c, w) and biases (k, c) of the vectors.
 
     Args:
         iterations: The most; it ends earlier where the gradient has all but vanished.
         check: Called many times in every step; may raise to end the work.
         start: Weights and biases to begin with, near the optimum; 0 without them.
+        products: What most products are computed in; the last are of the vectors as they are.
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
+    scale = _scale(problems)
     point = torch.zeros(k, classes, width + 1)
     if start is not None:
-        gain = problems.gain[:, None]
-        point[..., :-1] = torch.where(gain > 0, start[0] / gain.clamp_min(1e-12), 0.0)
-        point[..., -1] = start[1]
-    found = minimise(_objective(problems, check), point.flatten(1), iterations)
-    found = found.view(k, classes, width + 1)
-    return found[..., :-1] * problems.gain[:, None], found[..., -1]
+        point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
+    own = problems.vectors.dtype
+    stages = (
+        [(own, NEAR)] if products.itemsize >= own.itemsize else [(products, ROUGH), (own, NEAR)]
+    )
+    functions = [(_objective(problems, scale, kind, check), near) for kind, near in stages]
+    found = minimise(functions, point.flatten(1), iterations).view(k, classes, width + 1) * scale
+    return found[..., :-1], found[..., -1]
 
 
-def _objective(problems: Problems, check: Callable[[], None]) -> Function:
-    """The mean loss and penalty of each problem, and its gradient."""
+def _scale(problems: Problems) -> Tensor:
+    """(k, 1, w + 1), the unit in which each number of a weight and the bias are measured.
+
+    One over the root of the objective's bend along it, as it is between beginning and optimum.
+    """
+    total = problems.weights.sum()
+    square = problems.weights / total @ problems.vectors.square()  # (w,)
+    bend = 1.0 if problems.objective.kind == "number" else BEND / max(2, problems.classes)
+    decay = 1 / (problems.strength * total)
+    both = torch.cat([bend * square + decay[:, None], torch.full((len(decay), 1), bend)], dim=1)
+    return both.rsqrt()[:, None]
+
+
+def _objective(
+    problems: Problems, scale: Tensor, products: torch.dtype, check: Callable[[], None]
+) -> Function:
+    """The mean loss and penalty of each problem, and its gradient, (k, p)."""
     k, classes = len(problems.strength), problems.classes
-    totals = problems.weights.sum(dim=0)  # (k,)
-    shares = problems.weights / totals  # (n, k)
-    decay = (1 / (problems.strength * totals))[:, None, None]
-    gain = problems.gain[:, None]
+    total = problems.weights.sum()
+    shares = problems.weights / total
+    decay = (1 / (problems.strength * total))[:, None, None]
     most = max(1, AT_ONCE // (k * classes))
+    vectors = problems.vectors.to(products)
     parts = list(
-        zip(
-            problems.vectors.split(most), problems.targets.split(most), shares.split(most),
-            strict=True,
-        )
-    )  # fmt: skip
+        zip(vectors.split(most), problems.targets.split(most), shares.split(most), strict=True)
+    )
 
     def objective(point: Tensor) -> tuple[Tensor, Tensor]:
-        both = point.view(k, classes, -1)
+        both = point.view(k, classes, -1) * scale
         weight, bias = both[..., :-1], both[..., -1]
-        folded = (weight * gain).flatten(0, 1)  # (k c, w)
+        flat = weight.flatten(0, 1).to(products).T  # (w, k c)
         value = (weight.square() * decay).sum(dim=(1, 2)) / 2
-        raw = torch.zeros_like(folded)
+        raw = torch.zeros(k * classes, weight.shape[2])
         gradient = torch.zeros_like(both)
         for vectors, targets, counts in parts:
             check()
-            logits = (vectors @ folded.T).view(-1, k, classes)  # one product for all problems
+            logits = (vectors @ flat).to(weight.dtype).view(-1, k, classes)  # for all at once
             logits = logits + bias if problems.bias else logits
             losses, slopes = _slopes(problems.objective, logits, targets)
-            value = value + (losses * counts).sum(dim=0)
-            slopes *= counts[..., None]  # (n, k, c)
-            raw += slopes.flatten(1).T @ vectors
+            value = value + counts @ losses
+            slopes *= counts[:, None, None]  # (n, k, c)
+            raw += slopes.flatten(1).to(products).T @ vectors
             if problems.bias:
                 gradient[..., -1] += slopes.sum(dim=0)
-        gradient[..., :-1] = raw.view_as(weight) * gain + weight * decay
-        return value, gradient.flatten(1)
+        gradient[..., :-1] = raw.view_as(weight) + weight * decay
+        return value, (gradient * scale).flatten(1)
 
     return objective
 
@@ -129,22 +146,34 @@ def _slopes(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tens
     return losses, logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
 
 
-def minimise(objective: Function, start: Tensor, iterations: int) -> Tensor:
-    """Minimises k smooth convex functions at once, (k, p) to (k, p)."""
-    point = start
-    value, gradient = objective(torch.zeros_like(start))
-    goal = NEAR * gradient.norm(dim=1).clamp_min(1e-12)
-    if bool(start.any()):
-        value, gradient = objective(point)
-    steps: list[Tensor] = []
-    changes: list[Tensor] = []
+def minimise(stages: Sequence[tuple[Function, float]], start: Tensor, iterations: int) -> Tensor:
+    """Minimises k smooth convex functions at once, (k, p) to (k, p).
+
+    Args:
+        stages: The functions, roughly computed and then exactly, and down to which share of the
+            first gradient each will do. What one has learned of the curvature serves the next.
+    """
+    first = stages[0][0](torch.zeros_like(start))[1].norm(dim=1).clamp_min(1e-12)
+    point, memory = start, Memory()
+    for function, near in stages:
+        point = _descended(function, point, near * first, iterations, memory)
+    return point
+
+
+def _descended(
+    objective: Function, point: Tensor, goal: Tensor, iterations: int, memory: "Memory"
+) -> Tensor:
+    """Downhill until every gradient is as small as its goal."""
+    value, gradient = objective(point)
     for _ in range(iterations):
         solved = gradient.norm(dim=1) <= goal
         if bool(solved.all()):
             break
-        direction = _direction(gradient, steps, changes)
+        direction = memory.direction(gradient)
         slope = (gradient * direction).sum(dim=1)
-        length = torch.ones(len(point)) if steps else 1 / gradient.norm(dim=1).clamp_min(1e-12)
+        length = (
+            torch.ones(len(point)) if memory.steps else 1 / gradient.norm(dim=1).clamp_min(1e-12)
+        )
         trial, next_value, next_gradient, good = point, value, gradient, length < 0
         for _ in range(HALVINGS):
             trial = point + length[:, None] * direction
@@ -153,15 +182,30 @@ def minimise(objective: Function, start: Tensor, iterations: int) -> Tensor:
             if bool((good | solved).all()):  # what is solved need not find a lower point
                 break
             length = torch.where(good, length, length / 2)
-        # A problem that finds no lower point is at the end of what single precision can tell.
+        # A problem that finds no lower point is at the end of what its precision can tell.
         trial = torch.where(good[:, None], trial, point)
         next_gradient = torch.where(good[:, None], next_gradient, gradient)
-        steps, changes = [*steps, trial - point], [*changes, next_gradient - gradient]
-        steps, changes = steps[-MEMORY:], changes[-MEMORY:]
+        memory.add(trial - point, next_gradient - gradient)
         point, value, gradient = trial, torch.where(good, next_value, value), next_gradient
         if not bool(good.any()):
             break
     return point
+
+
+class Memory:
+    """What the last steps (k, p) told of the curvature."""
+
+    def __init__(self) -> None:
+        self.steps: list[Tensor] = []
+        self.changes: list[Tensor] = []
+
+    def add(self, step: Tensor, change: Tensor) -> None:
+        """One more step, and how it changed the gradient."""
+        self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """Downhill, bent by that curvature; (k, p)."""
+        return _direction(gradient, self.steps, self.changes)
 
 
 def _direction(gradient: Tensor, steps: list[Tensor], changes: list[Tensor]) -> Tensor:

@@ -4,6 +4,7 @@ that are applied to every token, and layers that a stack does not know.
 All copies take the same blocks of texts, which are loaded once.
 """
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +14,16 @@ from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_descent import AS_IT_IS, choices_of, points
+from heads.pipeline.grid.learn_descent import choices_of, points
 from heads.pipeline.grid.learner import Chosen, Learned, Tried, best
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.token_states import BLOCK, Block
 
 Choices = Sequence[descent.Choice]
+# What is tried: standardise (which nothing could undo here), learning rate, decay.
+TRIED = ((False, 3e-4, 0.01), (False, 1e-3, 0.01), (False, 1e-3, 1.0), (False, 3e-3, 0.01))
+EPOCHS = (5, 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +37,11 @@ class Apart:
     make: Callable[[], nn.Module]
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
-        schedule = descent.plan(len(splits.train[0]))
-        choices = choices_of(AS_IT_IS, schedule)
+        planned = epochs_of(len(splits.train[0]))
+        choices = choices_of(TRIED, planned)
         rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
         tried, seeds = [], [0] * len(choices)
-        for epoch, modules in self._descend(lesson, choices, rows, seeds, schedule.epochs):
+        for epoch, modules in self._descend(lesson, choices, rows, seeds, planned):
             answers = _scored(modules, lesson, asked)
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
@@ -53,7 +57,7 @@ class Apart:
         seeds: Sequence[int],
     ) -> list[Learned]:
         values: dict[str, Any] = dict(chosen)
-        planned = descent.plan(max(map(len, rows))).epochs
+        planned = epochs_of(max(map(len, rows)))
         end = max(1, round(planned * values["epochs"] / values["planned"]))
         choices = [descent.Choice(**values)] * len(rows)
         epochs = self._descend(lesson, choices, rows, seeds, planned)
@@ -112,6 +116,17 @@ class Apart:
             module = self.make()
         descent.at_base_rates(module, lesson, rows)
         return module
+
+
+def epochs_of(rows: int) -> int:
+    """How often that many rows are seen: few ones more often, so that none is cut short.
+
+    >>> epochs_of(10_000), epochs_of(2_000), epochs_of(200)
+    (5, 6, 32)
+    """
+    batch = 2 ** round(math.log2(max(rows / 60, 1)))
+    few = round(400 * min(max(batch, 16), 128) / max(1, rows))
+    return min(max(few, EPOCHS[0]), EPOCHS[1])
 
 
 class _Blocks:

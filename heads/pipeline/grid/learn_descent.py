@@ -4,28 +4,39 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learner import (
-    Chosen,
-    First,
-    Learned,
-    Maker,
-    Tried,
-    best,
-    folded,
-    judged,
-)
-from heads.pipeline.grid.lesson import Lesson, Scaling, scaling, stacked
+from heads.pipeline.grid.basis import Basis
+from heads.pipeline.grid.learner import Chosen, First, Learned, Maker, Tried, best, judged
+from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
 # What is tried for every head alike, on the same rows: standardise, learning rate, decay.
-TRIED = ((True, 1e-3, 0.01), (True, 3e-3, 0.01), (True, 3e-3, 1.0), (False, 3e-3, 0.01))
+TRIED = ((True, 5e-3, 0.01), (True, 2.5e-3, 0.01), (True, 5e-3, 2.0), (False, 5e-3, 0.01))
 # The same for a head that begins with pretrained weights, which know their input as it is.
-AS_IT_IS = ((False, 3e-4, 0.01), (False, 1e-3, 0.01), (False, 1e-3, 1.0), (False, 3e-3, 0.01))
+AS_IT_IS = ((False, 1e-3, 0.01), (False, 2.5e-3, 0.01), (False, 5e-3, 0.01), (False, 5e-3, 2.0))
+AT_ONCE = 4096  # rows that are answered together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Class:
+    """Copies of a head that learn together.
+
+    Attributes:
+        chains: The heads as they were made, to take the tensors up again.
+        stack: All of them as one.
+        pupils: What each learns from.
+        bases: The axes along which each sees its input; None where no layer could take them up.
+    """
+
+    chains: list[nn.Sequential]
+    stack: Stack
+    pupils: list[descent.Pupil]
+    bases: list[Basis | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +45,25 @@ class Descent:
 
     Attributes:
         make: A new head, its weights drawn.
-        first: The layer that takes up a scaling of the input; None, if no layer can.
+        first: The layer that takes up a change of its input's axes; None, if no layer can.
+        pretrained: Whether the head begins with weights that know their input as it is.
     """
 
     make: Maker
     first: First | None
+    pretrained: bool
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.train[0]))
-        choices = choices_of(TRIED if self.first else AS_IT_IS, schedule)
-        rows = [splits.search] * len(choices)
-        seeds = [0] * len(choices)
-        stack, scale = self._begun(lesson, choices, rows, seeds)
+        table = TRIED if self.first and not self.pretrained else AS_IT_IS
+        choices = choices_of(table, schedule.epochs)
+        rows, seeds = [splits.search] * len(choices), [0] * len(choices)
+        begun = self._begun(lesson, choices, rows, seeds)
+        asked = self._seen(lesson, begun, splits.development)
         tried = []
-        for epoch in descent.descend(stack, lesson, rows, scale, choices, seeds, schedule):
-            asked = [splits.development] * len(choices)
-            answers = descent.scored(stack, lesson, asked, scale)
+        for epoch in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
+            lesson.check()
+            answers = begun.stack.logits(asked, training=False).to(lesson.weights.dtype)
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
@@ -65,21 +79,20 @@ class Descent:
     ) -> list[Learned]:
         values: dict[str, Any] = dict(chosen)
         choices = [descent.Choice(**values)] * len(rows)
-        stack, scale = self._begun(lesson, choices, rows, seeds)
+        begun = self._begun(lesson, choices, rows, seeds)
         schedule = descent.plan(max(map(len, rows)))
         # Fewer rows are seen more often: it ends after the same share of the schedule.
         end = max(1, round(schedule.epochs * values["epochs"] / values["planned"]))
-        for epoch in descent.descend(stack, lesson, rows, scale, choices, seeds, schedule):
+        for epoch in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
             if epoch == end:
                 break
-        logits = descent.scored(stack, lesson, asked, scale)
         found = []
-        for number, own in enumerate(logits):
-            state = stack.state(number)
-            if self.first and choices[number].standardise:
-                one = Scaling(shift=scale.shift[number, 0], gain=scale.gain[number, 0])
-                state = folded(state, self.first.layer, one)
-            found.append(Learned(logits=own, state=state))
+        for number, (chain, one) in enumerate(zip(begun.chains, asked, strict=True)):
+            state, axes = begun.stack.state(number), begun.bases[number]
+            if self.first and axes:
+                state = axes.folded(state, self.first.layer)
+            chain.load_state_dict(state)
+            found.append(Learned(logits=answered(chain, lesson, one), state=state))
         return found
 
     def _begun(
@@ -88,45 +101,65 @@ class Descent:
         choices: Sequence[descent.Choice],
         rows: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> tuple[Stack, Scaling]:
-        chains = []
-        for seed, own in zip(seeds, rows, strict=True):
+    ) -> _Class:
+        chains, pupils, bases = [], [], []
+        for seed, own, choice in zip(seeds, rows, choices, strict=True):
             with Dice(seed).rolling():
-                chains.append(self.make())
-            descent.at_base_rates(chains[-1], lesson, own)
-        centred = self.first is not None and self.first.bias
-        known: dict[tuple[int, bool], Scaling] = {}
-        for own, choice in zip(rows, choices, strict=True):
-            key = (id(own), choice.standardise)
-            if key not in known:
-                known[key] = scaling(lesson, own, standardise=choice.standardise, centred=centred)
-        scalings = [known[id(o), c.standardise] for o, c in zip(rows, choices, strict=True)]
-        return Stack(chains, seeds[0]), stacked(scalings)
+                chain = self.make()
+            descent.at_base_rates(chain, lesson, own)
+            axes, vectors = None, None
+            if self.first:
+                axes, vectors = lesson.turned(
+                    own, standardise=choice.standardise, centred=self.first.bias
+                )
+            if self.first and axes and self.pretrained:
+                chain.load_state_dict(axes.unfolded(chain.state_dict(), self.first.layer))
+            seen = lesson.of(own).to(lesson.products) if vectors is None else vectors
+            chains.append(chain)
+            bases.append(axes)
+            pupils.append(descent.Pupil(rows=own, vectors=seen))
+        stack = Stack(chains, seeds, lesson.products)
+        return _Class(chains=chains, stack=stack, pupils=pupils, bases=bases)
+
+    @staticmethod
+    def _seen(lesson: Lesson, begun: _Class, rows: Tensor) -> Tensor:
+        """Some rows as each copy sees them, (k, n, w)."""
+        vectors = lesson.of(rows)
+        kinds = {
+            id(axes): axes.seen(vectors, lesson.products) if axes else vectors.to(lesson.products)
+            for axes in begun.bases
+        }
+        return torch.stack([kinds[id(axes)] for axes in begun.bases])
 
 
-def choices_of(
-    table: Sequence[tuple[bool, float, float]], schedule: descent.Plan
-) -> list[descent.Choice]:
-    """The settings of a table of standardise, learning rate and decay, over that schedule."""
+@torch.no_grad()
+def answered(chain: nn.Sequential, lesson: Lesson, rows: Tensor) -> Tensor:
+    """The logits of some rows, (n, c), from the head as it is kept and vectors as they are."""
+    found = []
+    for part in rows.split(AT_ONCE):
+        lesson.check()
+        found.append(chain.eval()(lesson.of(part)))
+    return torch.cat(found)
+
+
+def choices_of(table: Sequence[tuple[bool, float, float]], epochs: int) -> list[descent.Choice]:
+    """The settings of a table of standardise, learning rate and decay, over so many epochs."""
     return [
-        descent.Choice(
-            standardise=way, learning_rate=rate, weight_decay=decay, planned=schedule.epochs
-        )
+        descent.Choice(standardise=way, learning_rate=rate, weight_decay=decay, planned=epochs)
         for way, rate, decay in table
     ]
 
 
 def points(
     choices: Sequence[descent.Choice],
-    answers: Sequence[Tensor],
+    answers: Sequence[Tensor] | Tensor,
     epoch: int,
     lesson: Lesson,
     rows: Tensor,
 ) -> Iterator[Tried]:
     """What each choice came to on some rows after an epoch, from its logits (n, c)."""
     for choice, logits in zip(choices, answers, strict=True):
-        settings = plain(replace(choice, epochs=epoch))
-        yield judged(settings, epoch, logits, lesson, rows)
+        yield judged(plain(replace(choice, epochs=epoch)), epoch, logits, lesson, rows)
 
 
 def plain(choice: descent.Choice) -> Chosen:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heads.parts.blocks import Repeat
 from heads.pipeline.corpus import Kind
-from heads.pipeline.grid.lesson import Lesson, Scaling
+from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
 from heads.pipeline.measure.calibration import thresholds
@@ -132,12 +132,3 @@ def first_of(chain: nn.Sequential) -> First | None:
         if not isinstance(layer, nn.Dropout | nn.Identity | Repeat):
             return None
     return None
-
-
-def folded(state: dict[str, Tensor], layer: str, scale: Scaling) -> dict[str, Tensor]:
-    """The same function of vectors as they are: the layer takes up shift and gain."""
-    weight = state[f"{layer}.weight"] * scale.gain
-    new = state | {f"{layer}.weight": weight}
-    if f"{layer}.bias" in state:
-        new[f"{layer}.bias"] = state[f"{layer}.bias"] - weight @ scale.shift
-    return new

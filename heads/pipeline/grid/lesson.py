@@ -1,12 +1,12 @@
 """What every unit of the grid learns from: vectors, labels and weights of the rows."""
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from heads.pipeline.grid.basis import Basis, Kept, basis
 from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates
 
@@ -28,6 +28,9 @@ class Lesson:
         counts: (n,), how much each row counts where settings are judged: the same for every loss.
         stop: Set when the work is to end.
         states: The states of all tokens, where the reading is learned.
+        products: What matrix products are computed in, in learning; what is learned and the
+            answers to what is asked are in 32 bits.
+        kept: What several heads of the reading ask for.
     """
 
     vectors: Tensor
@@ -38,6 +41,8 @@ class Lesson:
     counts: Tensor
     stop: threading.Event
     states: TokenStates | None = None
+    products: torch.dtype = torch.float32
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def classes(self) -> int:
@@ -47,6 +52,16 @@ class Lesson:
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""
         return self.vectors[self.index[rows]]
+
+    def turned(self, rows: Tensor, *, standardise: bool, centred: bool) -> tuple[Basis, Tensor]:
+        """The axes that some rows ask for, and the vectors of those rows along them, (n, w)."""
+
+        def make() -> tuple[Basis, Tensor]:
+            vectors = self.of(rows)
+            found = basis(vectors, standardise=standardise, centred=centred)
+            return found, found.seen(vectors, self.products)
+
+        return self.kept.of((rows.numpy().tobytes(), standardise, centred), make)
 
     def check(self) -> None:
         """Ends the work where that was asked for.
@@ -66,38 +81,3 @@ def class_weights(targets: Tensor, rows: Tensor, classes: int) -> Tensor:
     counts = torch.bincount(targets[rows], minlength=classes).clamp_min(1)
     present = int((torch.bincount(targets[rows], minlength=classes) > 0).sum())
     return (len(rows) / (present * counts.float()))[targets]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scaling:
-    """A shift and a gain for every number of a vector, (w,) each: (x - shift) * gain."""
-
-    shift: Tensor
-    gain: Tensor
-
-
-def scaling(lesson: Lesson, rows: Tensor, *, standardise: bool, centred: bool) -> Scaling:
-    """The scaling that the rows learned from ask for.
-
-    Args:
-        rows: The rows learned from.
-        standardise: Whether each number gets deviation 1; else all are left as they are.
-        centred: Whether it also gets mean 0, which a layer without a bias could not undo.
-    """
-    width = lesson.vectors.shape[1]
-    if not standardise:
-        return Scaling(shift=torch.zeros(width), gain=torch.ones(width))
-    vectors = lesson.of(rows)
-    spread, centre = torch.std_mean(vectors, dim=0, correction=0)
-    # What is the same in every text says nothing, and must not be blown up.
-    flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
-    gain = torch.where(flat, torch.zeros_like(spread), 1 / spread.clamp_min(1e-12))
-    return Scaling(shift=centre if centred else torch.zeros(width), gain=gain)
-
-
-def stacked(scalings: Sequence[Scaling]) -> Scaling:
-    """K scalings as one for values of (k, b, w)."""
-    return Scaling(
-        shift=torch.stack([item.shift for item in scalings])[:, None],
-        gain=torch.stack([item.gain for item in scalings])[:, None],
-    )

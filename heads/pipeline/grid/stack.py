@@ -3,104 +3,112 @@
 Legend: k copies, b rows in a batch, w width, c classes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
 
 from heads.parts.blocks import Normalise, Repeat, Scale
-
-BANK = 4  # times the numbers that one draw needs
-
-
-class Noise:
-    """Dropout masks cut out of a bank that is drawn once: drawing anew costs more than learning."""
-
-    def __init__(self, seed: int) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
-        self._banks: dict[float, Tensor] = {}
-
-    def drop(self, values: Tensor, probability: float) -> Tensor:
-        """The values with some set to 0 and the others scaled up, as `nn.Dropout` does."""
-        size = values.numel()
-        bank = self._banks.get(probability)
-        if bank is None or len(bank) < BANK * size:
-            kept = torch.rand(BANK * size, generator=self._generator) >= probability
-            bank = self._banks[probability] = kept.float() / (1 - probability)
-        start = int(torch.randint(len(bank) - size + 1, (1,), generator=self._generator))
-        return values * bank[start : start + size].view(values.shape)
+from heads.pipeline.grid.passes import Copies, Drop, Layer, Norm, Plain, Product
 
 
 class Stack:
     """k chains of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
 
+    All numbers that are learned lie in one tensor, their gradients in another, so that a step of
+    the optimizer is one call. Where products are in 16 bits, they are of a copy that `refresh`
+    makes anew; what is learned stays in 32.
+
     Attributes:
-        tensors: Every tensor of the chain by name, the k copies along the first dimension. The
-            weights of linear layers lie as (k, in, out), which spares copies in every step.
+        numbers: All that is learned, (p,), with its gradient.
+        copies: The same as views, copy by copy, since each may have its own step size.
     """
 
-    def __init__(self, chains: Sequence[nn.Sequential], seed: int) -> None:
-        first, *_ = states = [chain.state_dict() for chain in chains]
-        self._leaves = list(leaves(chains[0]))
-        linear = [f"{name}.weight" for name, layer in self._leaves if isinstance(layer, nn.Linear)]
-        self._turned = frozenset(linear)
-        self.tensors = {
-            name: torch.stack([self._lies(name, state[name]) for state in states]).requires_grad_()
-            for name in first
-        }
-        self._noise = Noise(seed)
-        # The optimizer gets each copy apart, as a view, since each may have its own step size.
+    def __init__(
+        self,
+        chains: Sequence[nn.Sequential],
+        seeds: Sequence[int],
+        products: torch.dtype = torch.float32,
+    ) -> None:
+        states = [chain.state_dict() for chain in chains]
+        together = {name: torch.stack([one[name] for one in states]) for name in states[0]}
+        self._shapes = {name: tensor.shape for name, tensor in together.items()}
+        self.numbers = nn.Parameter(torch.cat([one.flatten() for one in together.values()]))
+        self.numbers.grad = torch.zeros_like(self.numbers)
+        self._used, self._slopes = self.numbers.data, self.numbers.grad
+        if products != self.numbers.dtype:
+            self._used, self._slopes = (one.to(products) for one in (self._used, self._slopes))
+        self._learned = self._views(self.numbers.data)
+        dice = [torch.Generator().manual_seed(seed) for seed in seeds]
+        tensors, slopes = self._views(self._used), self._views(self._slopes)
+        self._layers = [
+            _layer(name, layer, tensors, slopes, dice) for name, layer in leaves(chains[0])
+        ]
+        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm))
+        self._first = next(own, len(self._layers))
+        gradients = self._views(self.numbers.grad)
         self.copies = [
-            [nn.Parameter(tensor.data[number]) for tensor in self.tensors.values()]
-            for number in range(len(chains))
+            [_parameter(self._learned[name][n], gradients[name][n]) for name in self._shapes]
+            for n in range(len(chains))
         ]
 
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        parts = zip(self._shapes.items(), flat.split(sizes), strict=True)
+        return {name: part.view(shape) for (name, shape), part in parts}
+
+    @torch.no_grad()
     def logits(self, values: Tensor, *, training: bool) -> Tensor:
-        """(k, b, w) to (k, b, c); with several samples of dropout to (samples, k, b, c)."""
-        for name, layer in self._leaves:
-            values = self._applied(name, layer, values, training)
+        """(k, b, w) to (k, b, c); several samples of dropout stand below each other in b."""
+        for layer in self._layers:
+            values = layer.forward(values, training=training)
         return values
 
-    def _applied(self, name: str, layer: nn.Module, values: Tensor, training: bool) -> Tensor:
-        if isinstance(layer, nn.Linear):
-            weight = self.tensors[f"{name}.weight"]  # (k, in, out)
-            if layer.bias is None:
-                return values @ weight
-            bias = self.tensors[f"{name}.bias"][:, None]
-            return (
-                torch.baddbmm(bias, values, weight) if values.dim() == 3 else values @ weight + bias
-            )
-        if isinstance(layer, nn.LayerNorm):
-            values = layer_norm(values, layer.normalized_shape, eps=layer.eps)
-            values = values * self.tensors[f"{name}.weight"][:, None]
-            return values if layer.bias is None else values + self.tensors[f"{name}.bias"][:, None]
-        if isinstance(layer, nn.Dropout):
-            return self._noise.drop(values, layer.p) if training and layer.p else values
-        if isinstance(layer, Repeat):
-            return values.expand(layer.samples, *values.shape) if training else values
-        return layer(values)  # works on the last dimension or on every number by itself
+    @torch.no_grad()
+    def learn(self, slope: Tensor) -> None:
+        """Finds the gradient of every number from that of the last logits, (k, b, c)."""
+        layers = self._layers[self._first :]
+        for layer in reversed(layers):
+            layer.learn(slope)
+            if layer is not layers[0]:
+                slope = layer.back(slope)
+        if self._slopes is not self.numbers.grad and self.numbers.grad is not None:
+            self.numbers.grad.copy_(self._slopes)
 
-    def collect(self) -> None:
-        """Hands each copy its share of the gradient, after `backward`."""
-        for copy_number, copy in enumerate(self.copies):
-            for parameter, tensor in zip(copy, self.tensors.values(), strict=True):
-                parameter.grad = None if tensor.grad is None else tensor.grad[copy_number]
-
-    def clear(self) -> None:
-        """Forgets the gradients."""
-        for tensor in self.tensors.values():
-            tensor.grad = None
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Lets the products know what the optimizer has changed."""
+        if self._used.dtype != self.numbers.dtype:
+            self._used.copy_(self.numbers)
 
     def state(self, number: int) -> dict[str, Tensor]:
         """The tensors of one copy, for `load_state_dict`."""
-        return {
-            name: self._lies(name, tensor.detach()[number]).contiguous().clone()
-            for name, tensor in self.tensors.items()
-        }
+        return {name: tensor[number].clone() for name, tensor in self._learned.items()}
 
-    def _lies(self, name: str, tensor: Tensor) -> Tensor:
-        return tensor.T if name in self._turned else tensor
+
+def _parameter(values: Tensor, gradient: Tensor) -> nn.Parameter:
+    found = nn.Parameter(values)
+    found.grad = gradient
+    return found
+
+
+def _layer(
+    name: str,
+    layer: nn.Module,
+    tensors: Mapping[str, Tensor],
+    slopes: Mapping[str, Tensor],
+    dice: list[torch.Generator],
+) -> Layer:
+    """The same layer for all copies, on their tensors and where the gradients of those go."""
+    weight, bias = f"{name}.weight", f"{name}.bias"
+    if isinstance(layer, nn.Linear):
+        return Product(tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
+    if isinstance(layer, nn.LayerNorm):
+        given = (tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
+        return Norm(layer.eps, *given)
+    if isinstance(layer, nn.Dropout) and layer.p:
+        return Drop(layer.p, dice)
+    return Copies(layer.samples) if isinstance(layer, Repeat) else Plain(layer)
 
 
 def leaves(chain: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
