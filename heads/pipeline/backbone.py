@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block
 from heads.pipeline.packed.forward import TOKENS, batches, run
-from heads.pipeline.states import Encoded, States, layers_of
+from heads.pipeline.states import Encoded, States, filled_up, layers_of
 from heads.pipeline.weights import Pooler
 
 TOKENS_A_BATCH = 2048
@@ -88,7 +89,7 @@ class Backbone:
             whole = cut = self.tokenizer(*given, **settings)
             if max(map(len, whole["input_ids"])) > self.tokens:
                 cut = self.tokenizer(*given, **settings, truncation=True, max_length=self.tokens)
-        taken = inspect.signature(self.model.forward).parameters
+        taken = _arguments(type(self.model))
         names = [name for name in ("input_ids", "token_type_ids") if name in cut and name in taken]
         columns = [cut[name] for name in names]  # looking one up for every text takes its time
         rows = zip(*columns, strict=True)
@@ -131,7 +132,7 @@ class Backbone:
             return states
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
-        special = _filled([text.special for text in batch], 1, side)
+        special = filled_up([text.special for text in batch], 1, side)
         output = self._answered(inputs)
         ends = torch.tensor(sorted(self.ends))
         return States(
@@ -184,8 +185,8 @@ class Backbone:
         """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""
         rows = {name: [text.inputs[name] for text in batch] for name in batch[0].inputs}
         fillings = {"input_ids": self.pad}
-        filled = {name: _filled(row, fillings.get(name, 0), side) for name, row in rows.items()}
-        return filled | {"attention_mask": _filled([[1] * len(text) for text in batch], 0, side)}
+        filled = {name: filled_up(row, fillings.get(name, 0), side) for name, row in rows.items()}
+        return filled | {"attention_mask": filled_up([[1] * len(text) for text in batch], 0, side)}
 
     def _answered(self, inputs: dict[str, Tensor]) -> Any:
         """The model's answer; what it cannot read is no fault of ours, and not of the user's."""
@@ -200,7 +201,7 @@ class Backbone:
     def run(self, inputs: dict[str, Tensor]) -> Any:
         """The model's own answer, given what its family's classifier gives it besides."""
         given: dict[str, Any] = dict(inputs)
-        if "use_cache" in inspect.signature(self.model.forward).parameters:
+        if "use_cache" in _arguments(type(self.model)):
             given["use_cache"] = False  # nothing is generated here
         if base_of(self.model_type).marks_first:
             first = torch.zeros_like(inputs["input_ids"])
@@ -240,12 +241,10 @@ class Backbone:
             yield rows, self.states([texts[row] for row in rows])
 
 
-def _filled(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor:
-    """Rows filled up on one side to the longest of them, (n, t)."""
-    longest = max(map(len, rows))
-    gaps = [[filling] * (longest - len(row)) for row in rows]
-    pairs = zip(rows, gaps, strict=True)
-    return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])
+@cache
+def _arguments(kind: Any) -> frozenset[str]:
+    """What the forward of a class of models takes."""
+    return frozenset(inspect.signature(kind.forward).parameters)
 
 
 def _vocabulary(model: Any) -> int:

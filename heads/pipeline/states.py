@@ -3,6 +3,7 @@
 Legend: n texts, t tokens, d width, l layers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import RecipeError
+from heads.parts.forms import Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +88,11 @@ def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
     if not torch.compiler.is_compiling() and not padding.any():
         return tuple(hidden)
     return tuple(states.masked_fill(padding, 0.0) for states in hidden)
+
+
+def filled_up(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor:
+    """Rows filled up on one side to the longest of them, (n, t)."""
+    longest = max(map(len, rows))
+    gaps = [[filling] * (longest - len(row)) for row in rows]
+    pairs = zip(rows, gaps, strict=True)
+    return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])

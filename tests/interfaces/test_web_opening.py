@@ -88,10 +88,7 @@ def test_a_tab_without_its_example_leaves_the_others_theirs(caplog):
     assert "without an example" in caplog.text
 
 
-def test_the_ways_in_that_the_page_names_are_those_of_the_pipeline():
-    from heads.parts import order
+def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
     from heads.pipeline.grid.units import GRIDS
-    from heads.pipeline.runs import choosing
 
-    assert (order.SIAMESE, order.FEATURES) == (choosing.SIAMESE, choosing.FEATURES)
     assert {name for _, name in train_heads.GRID} <= set(GRIDS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from heads.errors import DataError, RecipeError, did_you_mean
 from heads.parts.menu import loss, pairing, resolve
-from heads.parts.order import JOINT, LOSS, PAIR, SOFTMAX
+from heads.parts.order import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.objective import check_order
@@ -13,7 +13,6 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.seen import check_pairs
 from heads.recipe import Recipe
 
-SIAMESE, FEATURES = "siamese", "features"
 USUAL = "uv_diff_prod"  # what `siamese` stands for
 
 
