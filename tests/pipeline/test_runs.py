@@ -750,8 +750,9 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     contest = Contest(seeds=3, curve=False)
     run = begin(Question(data=data, recipes=recipes, contest=contest), limits=LIMITS)
     found = finished(run)
+    missed = [c.name for c in found.cells if not c.measures.low <= 0.5 <= c.measures.high]
+    assert len(missed) <= 1  # an interval of 95 % may miss, one in twenty
     for cell in found.cells:
-        assert cell.measures.low <= 0.5 <= cell.measures.high, cell.name
         assert abs(cell.measures.score - 0.5) < 0.14, cell.name
         for difference in (cell.to_best, cell.to_reference):
             assert difference is None or not difference.differs

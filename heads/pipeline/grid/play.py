@@ -44,6 +44,7 @@ class Board:
         splits: Who learns from what.
         contest: The settings.
         states: The states of all tokens, where a reading is learned.
+        products: What matrix products are computed in, in learning.
     """
 
     read: Read
@@ -51,6 +52,7 @@ class Board:
     splits: Splits
     contest: Contest
     states: TokenStates | None = None
+    products: torch.dtype = torch.float32
 
     def lesson(self, reading: str, stop: threading.Event) -> Lesson:
         """The rows under one reading."""
@@ -68,6 +70,7 @@ class Board:
             counts=weights,
             stop=stop,
             states=None if reading else self.states,
+            products=self.products,
         )
 
 

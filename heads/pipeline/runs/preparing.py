@@ -3,7 +3,9 @@
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from heads.pipeline.backbone import Backbone
@@ -15,6 +17,7 @@ from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_
 from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF, Outcome
+from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder
@@ -60,10 +63,22 @@ def featured(
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
     read = Read(joint=joint, alone=alone, siamese=siamese)
     if run.read("facts.json") is None:  # a resumed run finds the texts read already
-        found = token_findings(*read.counts(), corpus, backbone)
-        facts = {"forward_seconds": read.seconds, "notes": [one.says for one in found]}
-        run.write("facts.json", facts | {"reading": read.way})
+        run.write("facts.json", _facts(asked, read, backbone))
     return read
+
+
+def _facts(asked: Asked, read: Read, backbone: Backbone) -> dict[str, Any]:
+    """What reading let one know, and in what heads are going to learn, as plain values."""
+    learned = products(asked.contest.precision)
+    way = dict(read.way)
+    if learned != torch.float32:
+        way["says"] += " Heads learned with 16-bit products of 32-bit weights."
+    return {
+        "forward_seconds": read.seconds,
+        "notes": [one.says for one in token_findings(*read.counts(), asked.corpus, backbone)],
+        "reading": way,
+        "training": str(learned).removeprefix("torch."),
+    }
 
 
 def _read(

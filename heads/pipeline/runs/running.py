@@ -22,6 +22,7 @@ from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.cell import Cell, keep, keep_failure, kept
@@ -182,6 +183,7 @@ def _worked(
         splits=asked.splits,
         contest=asked.contest,
         states=states,
+        products=products(run.read("facts.json").get("training", "float32")),
     )
     yield from estimated(run, asked, cells, board)
     workers = max(1, torch.get_num_threads())
