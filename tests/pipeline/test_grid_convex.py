@@ -79,7 +79,7 @@ def problems_of(
 
 def solved(problems: convex.Problems) -> Iterator[tuple[float, Tensor]]:
     """For each C the logits (n, c) of the solution."""
-    weights, biases = convex.solve(problems, iterations=3_000, check=lambda: None)
+    weights, biases = convex.solve(problems, iterations=3_000, near=convex.NEAR, check=lambda: None)
     for strength, weight, bias in zip(problems.strength.tolist(), weights, biases, strict=True):
         yield strength, problems.vectors @ weight.T + bias
 
@@ -164,7 +164,7 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
     given: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | settings
     targets = labels() if given["kind"] == "many" else torch.arange(ROWS) * 7 % 11 % CLASSES
     problems = problems_of(Objective(**given), targets)
-    weights, biases = convex.solve(problems, iterations=3_000, check=lambda: None)
+    weights, biases = convex.solve(problems, iterations=3_000, near=convex.NEAR, check=lambda: None)
     dice = torch.Generator().manual_seed(5)
     for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         least = penalised(problems, number, weight, bias)

@@ -138,7 +138,10 @@ def _alone(
 ) -> None:
     """The same training with nothing but torch."""
     optimizer = torch.optim.AdamW(
-        chain.train().parameters(), lr=choice.learning_rate, weight_decay=choice.weight_decay
+        chain.train().parameters(),
+        lr=choice.learning_rate,
+        weight_decay=choice.weight_decay,
+        betas=descent.BETAS,
     )
     dice, done = torch.Generator().manual_seed(seed), 0
     total = schedule.epochs * math.ceil(len(rows) / schedule.batch)
@@ -253,7 +256,10 @@ def test_the_optimum_is_that_of_scikit_learn(
         vectors = raw / raw.std()
     strengths = [0.03, 1.0]
     found = convex.solve(
-        problems_of(vectors, targets, strengths, weights), iterations=2_000, check=lambda: None
+        problems_of(vectors, targets, strengths, weights),
+        iterations=2_000,
+        near=convex.NEAR,
+        check=lambda: None,
     )
     for strength, weight, bias in zip(strengths, *found, strict=True):
         model = settled(vectors, targets, strength, weights)
@@ -305,10 +311,10 @@ def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
     vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
     strengths = [0.01, 0.1, 1.0]
     together = problems_of(vectors, targets, strengths)
-    weight, bias = convex.solve(together, iterations=2_000, check=lambda: None)
+    weight, bias = convex.solve(together, iterations=2_000, near=convex.NEAR, check=lambda: None)
     for number in range(3):
         alone = problems_of(vectors, targets, strengths[number : number + 1])
-        w, b = convex.solve(alone, iterations=2_000, check=lambda: None)
+        w, b = convex.solve(alone, iterations=2_000, near=convex.NEAR, check=lambda: None)
         logits, wanted = vectors @ weight[number].T + bias[number], vectors @ w[0].T + b[0]
         assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
 
@@ -318,9 +324,11 @@ def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
     vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
     problems = problems_of(vectors, targets, [0.1])
     steps: list[int] = []
-    cold = convex.solve(problems, iterations=2_000, check=lambda: steps.append(0))
+    cold = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0))
     once = len(steps)
-    warm = convex.solve(problems, iterations=2_000, check=lambda: steps.append(0), start=cold)
+    warm = convex.solve(
+        problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0), start=cold
+    )
     assert len(steps) - once < once / 2
     for one, other in zip(cold, warm, strict=True):
         assert torch.allclose(one, other, atol=1e-3)
@@ -329,7 +337,7 @@ def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
 def test_no_bias_means_none() -> None:
     vectors, targets = blobs(150, 3, width=8)
     problems = replace(problems_of(vectors / vectors.std(), targets, [0.1]), bias=False)
-    weight, bias = convex.solve(problems, iterations=2_000, check=lambda: None)
+    weight, bias = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: None)
     assert not bias.any()
     model = LogisticRegression(C=0.1, max_iter=10_000, tol=1e-10, fit_intercept=False)
     model.fit((vectors / vectors.std()).numpy(), targets.numpy())
@@ -348,7 +356,9 @@ def test_solving_can_be_ended_at_any_step() -> None:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        convex.solve(problems_of(vectors, targets, [1.0]), iterations=99, check=check)
+        convex.solve(
+            problems_of(vectors, targets, [1.0]), iterations=99, near=convex.NEAR, check=check
+        )
 
 
 # What a cell of the grid is

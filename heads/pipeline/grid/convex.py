@@ -61,6 +61,7 @@ def solve(
     *,
     iterations: int,
     check: Callable[[], None],
+    near: float,
     start: tuple[Tensor, Tensor] | None = None,
     products: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
@@ -69,8 +70,9 @@ def solve(
     Args:
         iterations: The most; it ends earlier where the gradient has all but vanished.
         check: Called many times in every step; may raise to end the work.
+        near: Down to which share of the first gradient.
         start: Weights and biases to begin with, near the optimum; 0 without them.
-        products: What most products are computed in; the last are of the vectors as they are.
+        products: What products are computed in down to `ROUGH`; beyond, as the vectors are.
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
     scale = _scale(problems)
@@ -78,10 +80,10 @@ def solve(
     if start is not None:
         point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
     own = problems.vectors.dtype
-    stages = (
-        [(own, NEAR)] if products.itemsize >= own.itemsize else [(products, ROUGH), (own, NEAR)]
-    )
-    functions = [(_objective(problems, scale, kind, check), near) for kind, near in stages]
+    stages = [(products, max(near, ROUGH))] if products.itemsize < own.itemsize else []
+    if not stages or near < ROUGH:
+        stages.append((own, near))
+    functions = [(_objective(problems, scale, kind, check), goal) for kind, goal in stages]
     found = minimise(functions, point.flatten(1), iterations).view(k, classes, width + 1) * scale
     return found[..., :-1], found[..., -1]
 

@@ -17,7 +17,7 @@ from heads.pipeline.grid.splits import Splits
 STRENGTHS = (0.01, 0.1, 1.0)  # C
 OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time
 NEIGHBOURS = (0.3, 3.0)  # times the best of those
-SEARCH_STEPS, FINAL_STEPS = 25, 300
+SEARCH_STEPS, FINAL_STEPS = 25, 300  # about as many as it takes, and at most
 State = dict[str, Tensor]
 
 
@@ -37,16 +37,19 @@ class Convex:
         fixed = dict(self.order.recipe.options).get("C")
         known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
         strengths = (float(fixed),) if fixed else known
+        options = [{"standardise": True, "C": C} for C in strengths]
         tried, states = list[Tried](), list[State]()
-        for way in (True,) if "C" in self.order.head.options else (True, False):
-            options = [{"standardise": way, "C": C} for C in strengths]
-            yield from self._try(lesson, splits, options, tried, states)
+        yield from self._try(lesson, splits, options, tried, states)
         found = best(tried, lesson)
-        if not fixed:  # and now between the neighbours, beginning at the one that was best
-            begin = states[tried.index(found)]
-            near, C = found.settings, float(found.settings["C"])
-            around = [{**near, "C": round(C * step, 6)} for step in NEIGHBOURS]
-            yield from self._try(lesson, splits, around, tried, [], begin)
+        begin, C = states[tried.index(found)], float(found.settings["C"])
+        # What is tried now begins at the one that was best: its neighbours, and as it is.
+        if not fixed:
+            around = [{"standardise": True, "C": round(C * step, 6)} for step in NEIGHBOURS]
+            yield from self._try(lesson, splits, around, tried, states, begin)
+        if "C" not in self.order.head.options:
+            found = best(tried, lesson)
+            begin, as_it_is = states[tried.index(found)], {**found.settings, "standardise": False}
+            yield from self._try(lesson, splits, [as_it_is], tried, states, begin)
         return best(tried, lesson).settings
 
     def _try(
@@ -59,7 +62,7 @@ class Convex:
         start: State | None = None,
     ) -> Generator[Tried, None, None]:
         """Adds what some options come to, and their tensors; standardised or not alike."""
-        states += self._solved(lesson, options, splits.search, SEARCH_STEPS, start)
+        states += self._solved(lesson, options, splits.search, convex.ROUGH, start)
         vectors = lesson.of(splits.development)
         for option, state in zip(options, states[-len(options) :], strict=True):
             tried.append(judged(option, 0, _linear(state, vectors), lesson, splits.development))
@@ -81,7 +84,7 @@ class Convex:
             if places[-1] == len(different):
                 different.append(own)
                 begin = states[0] if states else None  # where the first ended: most rows are shared
-                states += self._solved(lesson, [chosen], own, FINAL_STEPS, begin)
+                states += self._solved(lesson, [chosen], own, convex.NEAR, begin)
         return [
             Learned(logits=_linear(states[place], lesson.of(own)), state=states[place])
             for place, own in zip(places, asked, strict=True)
@@ -92,12 +95,13 @@ class Convex:
         lesson: Lesson,
         options: Sequence[Mapping[str, Any]],
         rows: Tensor,
-        iterations: int,
+        near: float,
         start: State | None,
     ) -> list[State]:
         """The tensors of the head for each option, standardised or not alike.
 
         Args:
+            near: How near to the optimum, as a share of the first gradient.
             start: Those of a head to begin with.
         """
         layer, vectors = self.first.layer, lesson.of(rows)
@@ -117,7 +121,8 @@ class Convex:
         )
         solved = convex.solve(
             problems,
-            iterations=iterations,
+            near=near,
+            iterations=FINAL_STEPS,
             check=lesson.check,
             start=_begun(axes.unfolded(start, layer), layer, len(options)) if start else None,
             products=lesson.products,

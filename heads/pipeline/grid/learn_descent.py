@@ -16,9 +16,9 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
 # What is tried for every head alike, on the same rows: standardise, learning rate, decay.
-TRIED = ((True, 5e-3, 0.01), (True, 2.5e-3, 0.01), (True, 5e-3, 2.0), (False, 5e-3, 0.01))
+TRIED = ((True, 3e-3, 0.01), (True, 6e-3, 0.01), (True, 6e-3, 1.0), (False, 6e-3, 0.01))
 # The same for a head that begins with pretrained weights, which know their input as it is.
-AS_IT_IS = ((False, 1e-3, 0.01), (False, 2.5e-3, 0.01), (False, 5e-3, 0.01), (False, 5e-3, 2.0))
+AS_IT_IS = ((False, 1e-3, 0.01), (False, 3e-3, 0.01), (False, 6e-3, 0.01), (False, 6e-3, 1.0))
 AT_ONCE = 4096  # rows that are answered together
 
 
@@ -54,7 +54,7 @@ class Descent:
     pretrained: bool
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
-        schedule = descent.plan(len(splits.train[0]))
+        schedule = descent.plan(len(splits.search))
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
         choices = choices_of(table, schedule.epochs)
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)

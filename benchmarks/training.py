@@ -1,0 +1,176 @@
+"""A whole grid of heads against passes of the base model over the same rows.
+
+``python -m benchmarks --only grid``. In every round, in turn: the loop that everybody writes,
+heads' own exact reading of all eight readings, its reading as the setting `auto` has it, and
+the training of 8 × 8 heads with 5 seeds on what that gave, nothing kept from before. Training is
+all of it: search, every seed, the head for the temperature, the answers to the tested rows.
+
+With more than one round also what the grid comes to on four data sets, beside what the engine of
+issue 5 came to (3 seeds), whose steps were five times as many.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+
+import torch
+
+from benchmarks.grid import naive_seconds
+from benchmarks.reports import Row, compared, measured
+from heads.parts.menu import resolve
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.contest import read
+from heads.pipeline.extraction import extract
+from heads.pipeline.grid.jobs import Played, unit_job
+from heads.pipeline.grid.play import Board, play
+from heads.pipeline.grid.units import recipes_of, units
+from heads.pipeline.loading import load
+from heads.pipeline.precision import products
+from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.asked import Asked, Question
+from heads.pipeline.runs.running import begin
+from heads.pipeline.vectors import Features, Read
+from heads.settings import Contest, limits
+
+SEEDS, FEW_SEEDS = 5, 3
+# Of commit bf68a0a, exact, 3 seeds: the best cell, mean+linear, the mean of all 64 cells.
+BEFORE: Mapping[str, tuple[float, float, float]] = {
+    "banking77": (0.9356, 0.9292, 0.9196),
+    "trec6": (0.9447, 0.8940, 0.8892),
+    "sst2": (0.8354, 0.8111, 0.7989),
+    "mrpc": (0.7194, 0.6875, 0.6889),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A grid that was trained.
+
+    Attributes:
+        seconds: From the first cell's search to the last one's answers.
+        cpu_seconds: Of all cores.
+        scores: Of each cell, its mean accuracy over seeds.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    scores: Mapping[str, float]
+
+
+def main(data: Path, rounds: int) -> list[Row]:
+    """The rows of this part: times on banking77, and accuracies where they are there."""
+    backbone = load(limits=limits())
+    rows = timed(data / "banking77", rounds, backbone)
+    names = [name for name in BEFORE if rounds > 1 and (data / name).is_dir()]
+    return rows + [row for name in names for row in scored(data / name, backbone)]
+
+
+def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
+    """One grid against the passes of the same round."""
+    naive, exact, reading, trained = list[float](), list[float](), list[float](), list[Trained]()
+    asked = asked_of(folder, SEEDS)
+    for number in range(rounds):
+        naive.append(naive_seconds(asked.corpus.texts, asked.corpus.pairs, backbone))
+        exact.append(features(asked, backbone, "exact").seconds)
+        found = features(asked, backbone, asked.contest.precision)
+        reading.append(found.seconds)
+        trained.append(train(asked, found, backbone))
+        told = f"naive {naive[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
+        print(f"  round {number + 1}: {told}, training {trained[-1].seconds:.1f} s", flush=True)
+    heads = [one.seconds for one in trained]
+    both = [one + other for one, other in zip(reading, heads, strict=True)]
+    rows, cells = len(asked.corpus), len(trained[0].scores)
+    what = f"{cells * SEEDS} heads on {folder.name}"
+    kind = str(products(asked.contest.precision)).removeprefix("torch.")
+    note = f"{rows:,} rows; {torch.get_num_threads()} cores, products in {kind}"
+    cpu = [one.cpu_seconds for one in trained]
+    return [
+        compared(
+            f"{what}, training", heads, "one exact pass, 8 readings", exact, note=note, target=1.0
+        ),
+        compared(
+            f"{what}, reading and training", both, "one naive pass", naive, note=note, target=1.25
+        ),
+        measured(f"{what}, training, processor seconds", cpu, note=note),
+    ]
+
+
+def scored(folder: Path, backbone: Backbone) -> list[Row]:
+    """What the grid comes to on a data set, in points, beside what it came to before."""
+    asked = asked_of(folder, FEW_SEEDS)
+    found = train(asked, features(asked, backbone, asked.contest.precision), backbone).scores
+    best = max(found, key=lambda name: found[name])
+    whats = f"best cell ({best})", "mean+linear", f"mean of {len(found)} cells"
+    ours = found[best], found["mean+linear"], fmean(found.values())
+    return [
+        Row(what=f"{folder.name}: {what}", ours=100 * own, peer=100 * before, unit="% right",
+            against="the engine of issue 5", rounds=FEW_SEEDS, note=f"{FEW_SEEDS} seeds each")
+        for what, own, before in zip(whats, ours, BEFORE[folder.name], strict=True)
+    ]  # fmt: skip
+
+
+def asked_of(folder: Path, seeds: int) -> Asked:
+    """The full grid on a data set with a test set, as a run would ask it."""
+    data, test = read(folder / "train.csv"), read(folder / "test.csv")
+    whole = Question(data=data, test=test, grid="full", contest=Contest(seeds=seeds))
+    with TemporaryDirectory() as place:
+        return question.load(begin(whole, limits=limits(), out=Path(place) / "run"))
+
+
+def features(asked: Asked, backbone: Backbone, precision: str) -> Features:
+    """All readings of the grid in one pass over all rows, none of them known from before."""
+    recipes = [resolve(name) for name in recipes_of("full", backbone)]
+    orders = list({order.reading: order for order in recipes}.values())
+    corpus = asked.corpus
+    with fresh_cache():
+        *_, found = extract(orders, corpus.texts, corpus.pairs, backbone, precision)
+        assert isinstance(found, Features)
+        kept = {name: ({"vectors": found.matrix(name)},) for name in found.parts}
+    return replace(found, parts=kept)
+
+
+@contextmanager
+def fresh_cache() -> Iterator[None]:
+    """Within it, nothing is known from before."""
+    before = os.environ.get("HEADS_CACHE")
+    with TemporaryDirectory() as place:
+        os.environ["HEADS_CACHE"] = place
+        try:
+            yield
+        finally:
+            os.environ.pop("HEADS_CACHE")
+            os.environ.update({"HEADS_CACHE": before} if before else {})
+
+
+def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
+    """Every cell of the grid, as a run trains it without a race."""
+    board = Board(
+        read=Read(joint=found, alone=None, siamese={}),
+        task=asked.task,
+        splits=asked.splits,
+        contest=asked.contest,
+        products=products(asked.contest.precision),
+    )
+    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits())
+    jobs, scores = [unit_job(unit, board) for unit in cells], dict[str, float]()
+    begun, used = time.perf_counter(), time.process_time()
+    for event in play(jobs, board, torch.get_num_threads()):
+        if isinstance(event, Played):
+            scores[event.unit.name] = accuracy(event, board)
+    return Trained(
+        seconds=time.perf_counter() - begun,
+        cpu_seconds=time.process_time() - used,
+        scores=scores,
+    )
+
+
+def accuracy(played: Played, board: Board) -> float:
+    """The mean over seeds of the share of tested rows that are answered right."""
+    pairs = zip(played.learned, board.splits.test, strict=True)
+    right = [one.logits.argmax(dim=1) == board.task.targets[rows] for one, rows in pairs]
+    return fmean(float(one.float().mean()) for one in right)
