@@ -6,6 +6,7 @@ Legend: n texts, t tokens, d width, l layers.
 import inspect
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block
 from heads.pipeline.packed.forward import TOKENS, batches, run
 from heads.pipeline.states import Encoded, States, filled_up, layers_of
-from heads.pipeline.weights import Pooler
+from heads.pipeline.weights import Pooler, vocabulary_of
 
 TOKENS_A_BATCH = 2048
 TOKENS_ENOUGH = 512  # of one length make a batch of their own
@@ -101,7 +102,7 @@ class Backbone:
                 rows, cut["special_tokens_mask"], whole["input_ids"], strict=True
             )
         ]
-        most = _vocabulary(self.model)
+        most = vocabulary_of(self.model)
         for row, text in enumerate(encoded):
             self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
         return encoded
@@ -159,7 +160,9 @@ class Backbone:
         """
         ends = torch.tensor(sorted(self.ends))
         for batch in batches(texts, most):
-            for one, hidden in zip(batch, run(block, batch, layers), strict=True):
+            with self._blamed(batch[0].numbers.shape[1]):
+                found = run(block, batch, layers)
+            for one, hidden in zip(batch, found, strict=True):
                 yield list(one.rows), one.states(hidden, block, ends)
 
     def _unpadded(self, numbers: Tensor, mask: Tensor) -> Tensor:
@@ -189,11 +192,16 @@ class Backbone:
         return filled | {"attention_mask": filled_up([[1] * len(text) for text in batch], 0, side)}
 
     def _answered(self, inputs: dict[str, Tensor]) -> Any:
-        """The model's answer; what it cannot read is no fault of ours, and not of the user's."""
-        try:
+        """The model's answer."""
+        with self._blamed(inputs["input_ids"].shape[1]):
             return self.run(inputs)
+
+    @contextmanager
+    def _blamed(self, tokens: int) -> Iterator[None]:
+        """What the model cannot read is no fault of ours, and not of the user's."""
+        try:
+            yield
         except (RuntimeError, IndexError, ValueError) as error:
-            tokens = inputs["input_ids"].shape[1]
             first = str(error).strip().split("\n", 1)[0][:120]
             what = f"{self.id} cannot read a text of {tokens} tokens ({first})."
             raise ModelError(what, "Try another text, or another base model.") from error
@@ -245,11 +253,3 @@ class Backbone:
 def _arguments(kind: Any) -> frozenset[str]:
     """What the forward of a class of models takes."""
     return frozenset(inspect.signature(kind.forward).parameters)
-
-
-def _vocabulary(model: Any) -> int:
-    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
-    try:
-        return model.get_input_embeddings().num_embeddings
-    except (NotImplementedError, AttributeError):
-        return 0

@@ -41,6 +41,8 @@ CODE = (
     "weights",
     "packed/block",
     "packed/forward",
+    "packed/names",
+    "packed/products",
 )  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
 
@@ -127,6 +129,8 @@ def _prepared(
     """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
     chunks = _chunks(unique, paired, engine)
     wanted = [chunk.place(reader.order) for chunk in chunks for reader in readers.values()]
+    if not readers:  # the texts are only counted
+        return replace(engine, says=""), chunks
     if all(map(_is_kept, wanted)):
         return replace(engine, says=chunks[0].says or engine.says), chunks
     sample = [unique[place] for place in to_try([_characters(row) for row in unique])]

@@ -19,7 +19,7 @@ def own_code(*modules: str) -> str:
     package = Path(__file__).parents[1]
     pipeline = [package / "pipeline" / f"{name}.py" for name in modules]
     files = sorted((package / "parts").glob("*.py"))
-    files += pipeline or sorted((package / "pipeline").glob("*.py"))
+    files += pipeline or sorted((package / "pipeline").rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
     return digest.hexdigest() + version("torch") + version("transformers")
 

@@ -1,7 +1,7 @@
 """In how many bits products are computed: 16 only where a probe finds that faster here.
 
-With AMX, or on a GPU, 16 bits are several times as fast as 32; on many processors they are slower.
-So it is measured, once for a machine and a version of torch, and the answer is kept.
+With AMX 16 bits are several times as fast as 32, with AVX512_BF16 twice, on many processors they
+are slower. So it is measured, once for a machine and a version of torch, and the answer is kept.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from heads.settings import cache_folder
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
 ROUNDS = 9
 MUCH, AT_ALL = 1.5, 1.1  # how many times as fast 16 bits must be for auto, and for fast
+POSSIBLE = 0.001  # where a run that began with them goes on
 EXACT = "exact"
 
 
@@ -31,14 +32,16 @@ def products(asked: str) -> torch.dtype:
     """
     if asked in (EXACT, "float32"):
         return torch.float32
-    if asked == "bfloat16":
-        return torch.bfloat16
-    return torch.bfloat16 if gain() >= (MUCH if asked == "auto" else AT_ALL) else torch.float32
+    least = {"auto": MUCH, "fast": AT_ALL}.get(asked, POSSIBLE)
+    return torch.bfloat16 if gain() >= least else torch.float32
 
 
 @cache
 def gain() -> float:
-    """How many times as fast as 32 bits 16 are here; measured once, and kept on disk."""
+    """How many times as fast as 32 bits 16 are here, 0 where there are none.
+
+    It is measured once, and kept on disk.
+    """
     place = cache_folder() / "probe" / f"{_machine()}.json"
     try:
         return float(json.loads(place.read_text("utf-8"))["gain"])
@@ -51,8 +54,14 @@ def gain() -> float:
 
 def measured_gain() -> float:
     """The same, measured now on one core, by its own time: what else runs does not count."""
-    with ThreadPoolExecutor(1) as thread:  # the number of threads is a setting of each thread
-        return thread.submit(_ratio).result()
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_ratio).result()
+    except RuntimeError:  # the processor has no such kernels
+        return 0.0
+    finally:
+        torch.set_num_threads(threads)  # for threads that begin later
 
 
 @torch.no_grad()

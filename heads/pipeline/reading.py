@@ -7,9 +7,13 @@ some of the very texts are read by Transformers too.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import torch
+from torch.nn.functional import cosine_similarity
 
+from heads.errors import ModelError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.packed.block import Block, block_of
 from heads.pipeline.packed.names import FAMILIES
@@ -84,8 +88,14 @@ def untried(backbone: Backbone, precision: str) -> Engine:
     """
     block = backbone.block
     if block is not None and products(precision) != block.dtype:
-        block = block_of(backbone.model, products(precision))
+        block = _in_16_bits(backbone.model)
     return Engine(backbone=backbone, block=block, says="Texts were read by an earlier run.")
+
+
+@lru_cache(maxsize=1)
+def _in_16_bits(model: Any) -> Block | None:
+    """The block of a model with 16-bit products, made once while one run works with it."""
+    return block_of(model, torch.bfloat16)
 
 
 def tried(engine: Engine, texts: Sequence[Encoded]) -> Engine:
@@ -119,30 +129,33 @@ def to_try(lengths: Sequence[int]) -> list[int]:
 def agreement(backbone: Backbone, block: Block, texts: Sequence[Encoded]) -> Agreement:
     """How a pass without padding differs from Transformers, over all layers of some texts."""
     generic, layers = replace(backbone, block=None), range(backbone.layers + 1)
-    difference, cosine = 0.0, 1.0
-    for text in texts:
-        theirs = generic.states([text])
-        ((_, ours),) = backbone.read([text], block, layers)
-        pairs = list(zip(ours.hidden, theirs.hidden, strict=True))
-        if ours.pooler is not None and theirs.pooler is not None:
-            pairs.append((ours.pooler, theirs.pooler))
-        for one, other in pairs:
-            largest = other.abs().max().clamp_min(1)
-            difference = max(difference, float((one - other).abs().max() / largest))
-            alike = torch.nn.functional.cosine_similarity(one, other, dim=-1)
-            cosine = min(cosine, float(alike.min()))
-    return Agreement(texts=len(texts), difference=difference, cosine=cosine)
+    differences, cosines = [], []
+    for rows, ours in backbone.read(texts, block, layers):
+        for place, row in enumerate(rows):  # Transformers reads each by itself
+            theirs = generic.states([texts[row]])
+            pairs = list(zip(ours.hidden, theirs.hidden, strict=True))
+            if ours.pooler is not None and theirs.pooler is not None:
+                pairs.append((ours.pooler, theirs.pooler))
+            for one, other in pairs:
+                largest = other.abs().max().clamp_min(1)
+                differences.append((one[place] - other[0]).abs().max() / largest)
+                cosines.append(cosine_similarity(one[place], other[0], dim=-1).min())
+    return Agreement(
+        texts=len(texts),
+        difference=float(torch.stack(differences).max()),  # no number stays no number
+        cosine=float(torch.stack(cosines).min()),
+    )
 
 
 def with_block(backbone: Backbone, texts: Sequence[Encoded]) -> Backbone:
     """The base model with a pass without padding, where that gives what Transformers gives."""
     try:
         block = block_of(backbone.model, torch.float32)
-        if block is None or agreement(backbone, block, texts).difference > CLOSE:
-            return backbone
-    except (AttributeError, RuntimeError, IndexError, ValueError):
-        return backbone  # a family that has changed its names or its shapes
-    return replace(backbone, block=block)
+        if block is not None and agreement(backbone, block, texts).difference <= CLOSE:
+            return replace(backbone, block=block)
+    except (ModelError, AttributeError, RuntimeError, IndexError, ValueError):
+        pass  # a family that has changed its names or its shapes
+    return backbone
 
 
 def _why_generic(backbone: Backbone) -> str:

@@ -64,6 +64,9 @@ class TokenStates:
         layers: The numbers of the layers that are kept.
         depth: How many layers the base model has, embeddings included.
         width: d.
+        engine: By what the texts were read: packed, or Transformers.
+        precision: In what its products were computed: float32 or bfloat16.
+        says: Why so, in a sentence.
     """
 
     path: Path
@@ -71,6 +74,9 @@ class TokenStates:
     layers: tuple[int, ...]
     depth: int
     width: int
+    engine: str
+    precision: str
+    says: str
 
     def states(self, block: Block) -> States:
         """The states of a block in 32 bits; layers that are not kept are empty."""
@@ -136,6 +142,9 @@ def keep_states(
         layers=layers,
         depth=backbone.layers + 1,
         width=backbone.width,
+        engine=engine.name,
+        precision=engine.precision,
+        says=engine.says,
     )
 
 

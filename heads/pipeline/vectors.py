@@ -85,10 +85,20 @@ class Read:
 
     @property
     def way(self) -> dict[str, str]:
-        """By what the base model has read, in which precision, and why, as plain values."""
-        part = self.joint or self.alone
-        assert part is not None
-        return {"engine": part.engine, "precision": part.precision, "says": part.says}
+        """By what the base model has read, in which precision, and why, as plain values.
+
+        Pairs that are read both ways may be read differently: `joint` and `alone` have the
+        precision of each.
+        """
+        named = {"joint": self.joint, "alone": self.alone}
+        parts = {name: part for name, part in named.items() if part and part.parts}
+        facts = {name: part.precision for name, part in parts.items()}
+        told = {
+            name: " and ".join(dict.fromkeys(getattr(part, name) for part in parts.values()))
+            for name in ("engine", "precision")
+        }
+        says = " ".join(dict.fromkeys(part.says for part in parts.values()))
+        return {**facts, **told, "says": says}
 
     def counts(self) -> tuple[Tensor, Tensor, Tensor]:
         """For each row: tokens read, tokens in all, tokens unknown; (n,) each."""

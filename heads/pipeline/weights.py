@@ -156,3 +156,11 @@ def room_for(encoder: Any, tokenizer: Any, limits: Limits) -> int:
     # Some configs say -1 for "any number" (XLNet's), and some tokenizers nonsense.
     real = [int(room) for room in told if isinstance(room, int | float) and room >= FEWEST_TOKENS]
     return min(limits.tokens, *real)
+
+
+def vocabulary_of(model: Any) -> int:
+    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
+    try:
+        return model.get_input_embeddings().num_embeddings
+    except (NotImplementedError, AttributeError):
+        return 0

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
+from heads.errors import ModelError
 from heads.parts.menu import resolve
 from heads.pipeline import loading, precision, reading
 from heads.pipeline.backbone import Backbone
@@ -23,7 +24,7 @@ from heads.pipeline.packed.names import FAMILIES
 from heads.pipeline.reading import agreement, to_try, tried, untried, with_block
 from heads.pipeline.states import Encoded
 from heads.pipeline.tiny import quiet, tiny_model
-from heads.pipeline.vectors import Features
+from heads.pipeline.vectors import Features, Read
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
 ROUNDING = 5e-6
@@ -138,7 +139,7 @@ def test_a_large_model_gets_no_second_copy_of_its_weights(monkeypatch: pytest.Mo
 
 
 def test_without_the_kernels_it_is_torch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heads.pipeline.packed.products.has_kernels", lambda device: False)
+    monkeypatch.setattr("heads.pipeline.packed.products.has_kernels", lambda: False)
     for activation in ("gelu", "relu", "gelu_new"):
         model = small("bert", hidden_act=activation)
         block = block_of(model, torch.float32)
@@ -237,6 +238,39 @@ def test_a_pass_that_differs_is_not_used_and_it_is_said(
     assert torch.equal(features.matrix("mean"), right.matrix("mean"))
 
 
+def test_a_pass_that_gives_no_numbers_does_not_agree(backbone: Backbone) -> None:
+    assert backbone.block is not None
+    *others, last = backbone.block.layers
+    nothing = replace(last.done, bias=last.done.bias * torch.nan)
+    block = replace(backbone.block, layers=(*others, replace(last, done=nothing)))
+    found = tried(untried(replace(backbone, block=block), "exact"), backbone.encode(TEXTS))
+    assert found.name == "Transformers"
+
+
+def test_what_a_model_cannot_read_is_said_in_a_sentence(tiny: Callable[..., Path]) -> None:
+    backbone = loading.load(str(tiny("roberta")), limits=LIMITS)
+    text = texts(4, pairs=True)
+    text[0].inputs["token_type_ids"] = [0, 0, 7, 7]  # of two kinds at most
+    with pytest.raises(ModelError, match="cannot read a text of 4 tokens"):
+        backbone.states(text)
+
+
+def test_texts_read_both_ways_go_on_as_they_were_read() -> None:
+    index = torch.arange(2)
+    both = {
+        name: Features(
+            index=index, parts={"mean": ()}, tokens=index, whole=index, unknown=index,
+            seconds=0.0, fresh=0, engine="packed", precision=precision,
+            says=f"Read in {precision}.",
+        )
+        for name, precision in (("joint", "float32"), ("alone", "bfloat16"))
+    }  # fmt: skip
+    way = Read(**both, siamese={}).way
+    assert (way["joint"], way["alone"]) == ("float32", "bfloat16")
+    assert way["precision"] == "float32 and bfloat16"
+    assert way["says"] == "Read in float32. Read in bfloat16."
+
+
 def test_a_model_whose_block_differs_is_loaded_without_it(
     backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +332,7 @@ def test_sixteen_bits_only_where_a_probe_finds_them_faster(
     assert chosen(0.7) == [exact, exact, exact]
     assert chosen(1.2) == [exact, exact, fast]
     assert chosen(2.0) == [fast, exact, fast]
+    monkeypatch.setattr(precision, "gain", lambda: 0.7)
     # What a run began with, a resumed run goes on with.
     assert [precision.products(name) for name in ("float32", "bfloat16")] == [exact, fast]
 
@@ -317,3 +352,16 @@ def test_the_probe_is_made_once_for_a_machine(
     precision.gain.cache_clear()
     assert precision.gain() == -1.0
     precision.gain.cache_clear()
+
+
+def test_a_processor_without_such_kernels_has_no_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object, **__: object) -> object:
+        raise RuntimeError("mkldnn_bf16 needs other instructions")
+
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(precision, "product", refuses)
+    assert precision.measured_gain() == 0.0
+    assert torch.get_num_threads() == threads
+    monkeypatch.setattr(precision, "gain", lambda: 0.0)
+    # A run that began on another machine goes on here, in 32 bits.
+    assert precision.products("bfloat16") == torch.float32

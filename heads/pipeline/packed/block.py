@@ -155,18 +155,19 @@ def _layers(model: Any, names: Names) -> Iterator[nn.Module]:
 
 
 def _distances(model: Any, dtype: torch.dtype) -> Callable[[int], Tensor] | None:
-    """MPNet's bias of attention by distance, computed once for each length."""
+    """MPNet's bias of attention, which goes by the distance of two tokens."""
     encoder = getattr(model, "encoder", None)
     compute = getattr(encoder, "compute_position_bias", None)
     if compute is None:
         return None
-    known: dict[int, Tensor] = {}
+    known = torch.empty(1, 0, 0, 0)  # of the longest text yet; shorter ones have its corner
 
     def bias(tokens: int) -> Tensor:
-        if tokens not in known:
-            place = next(model.parameters()).device
-            known[tokens] = compute(torch.empty(1, tokens, 1, device=place)).detach().to(dtype)
-        return known[tokens]
+        nonlocal known
+        found = known
+        if found.shape[-1] < tokens:
+            found = known = compute(torch.empty(1, tokens, 1)).detach().to(dtype)
+        return found[:, :, :tokens, :tokens]
 
     return bias
 

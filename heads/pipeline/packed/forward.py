@@ -114,9 +114,9 @@ def run(block: Block, runs: Sequence[Run], kept: Collection[int]) -> list[tuple[
 
 def _embedded(embedding: Embedding, one: Run) -> Tensor:
     """The sum of what a token, its place and its text are known by, normalised; (n t, e)."""
-    numbers = one.numbers.to(embedding.words.device)
+    numbers = one.numbers
     if embedding.before is None:
-        places = torch.arange(numbers.shape[1], device=numbers.device).expand_as(numbers)
+        places = torch.arange(numbers.shape[1]).expand_as(numbers)
     else:
         counted = (numbers != embedding.before).int()
         places = counted.cumsum(dim=1) * counted + embedding.before
@@ -124,7 +124,7 @@ def _embedded(embedding: Embedding, one: Run) -> Tensor:
     if embedding.sides is not None and one.sides is None:
         states += embedding.sides[0]
     elif embedding.sides is not None and one.sides is not None:
-        states += embedding.sides[one.sides.flatten().to(states.device)]
+        states += embedding.sides[one.sides.flatten()]
     return embedding.embedded(states)
 
 
@@ -147,7 +147,7 @@ def _attended(read: Tensor, shape: torch.Size, block: Block) -> Tensor:
     # (n, h, t, d / h) each
     query, key, value = read.view(n, t, 3, block.heads, -1).permute(2, 0, 3, 1, 4)
     bias = None if block.bias is None else block.bias(t)
-    if read.dtype == torch.bfloat16 and read.device.type == "cpu":
+    if read.dtype == torch.bfloat16:
         answer = _multiplied(query, key, value, bias)
     else:
         answer = scaled_dot_product_attention(query, key, value, attn_mask=bias)

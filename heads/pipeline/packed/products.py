@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, relu
 
-PREPACKED = 100_000_000  # parameters; of a larger model no second copy of the weights is made
+PREPACKED = 100_000_000  # parameters; of a larger model not all weights are held twice
 ROWS = 512  # for which the weights are laid out
 
 # What a layer may end in, as oneDNN calls it: name and algorithm.
@@ -63,14 +63,14 @@ def product(
     """
     weight = weight.detach().to(dtype)
     bias = None if bias is None else bias.detach().to(dtype)
-    fused = has_kernels(weight.device)
+    fused = has_kernels()
     if fused and prepacked:
         weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
     return Product(weight=weight, bias=bias, fused=fused, ending=ending)
 
 
-def has_kernels(device: torch.device) -> bool:
-    """Whether torch was built with oneDNN's fused layers, and the tensors lie where it works."""
+def has_kernels() -> bool:
+    """Whether torch was built with oneDNN's fused layers."""
     names = ("_linear_pointwise", "_reorder_linear_weight")
     known = all(hasattr(torch.ops.mkldnn, name) for name in names)
-    return device.type == "cpu" and torch.backends.mkldnn.is_available() and known
+    return torch.backends.mkldnn.is_available() and known

@@ -17,12 +17,12 @@ from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric
+from heads.pipeline.runs import wording
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.heats import stopped_of
-from heads.pipeline.runs.wording import commonest, notes, protocol, reference_of, so_far
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
@@ -145,9 +145,9 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     cells = {name: cell for number, name in enumerate(names) if (cell := kept(run, number))}
     comparisons, verdict = _comparisons(run, asked, cells), NOTHING
     if comparisons:
-        usual = commonest(asked, asked.splits.train[0])
+        usual = wording.commonest(asked, asked.splits.train[0])
         judged = judge(_measures(cells), comparisons, commonest=usual)
-        verdict = so_far(judged, cells.values(), asked, len(stopped))
+        verdict = wording.so_far(judged, cells.values(), asked, len(stopped))
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
@@ -161,7 +161,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         kind=asked.corpus.kind,
         metric=METRICS[asked.corpus.kind],
         rows=len(asked.corpus),
-        protocol=protocol(asked.splits, asked),
+        protocol=wording.protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
         stopped=stopped,
         planned=len(names),
@@ -172,8 +172,8 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=_curve_says(curve, asked.corpus.kind),
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
-        notes=notes(run, asked, facts, len(stopped)),
-        reading=reading.get("says", ""),
+        notes=wording.notes(run, asked, facts, len(stopped)),
+        reading=wording.read_and_learned(facts),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
         precision=reading.get("precision") or asked.versions.get("precision", ""),
@@ -183,7 +183,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
 
 def _comparisons(run: RunFolder, asked: Asked, cells: Mapping[str, Cell]) -> Comparisons | None:
     """Every cell against the reference and the best; None where no head is done."""
-    reference, names = reference_of(list(cells)), [*asked.recipes, *BASELINES]
+    reference, names = wording.reference_of(list(cells)), [*asked.recipes, *BASELINES]
     if not reference:
         return None
     answers = [said(run, names.index(name), name).answers for name in cells]

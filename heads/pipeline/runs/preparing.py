@@ -5,7 +5,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from heads.pipeline.backbone import Backbone
@@ -51,15 +50,15 @@ def featured(
     fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
     sides = {order.side.reading: order.side for order in siamese.values()}
     known = (run.read("facts.json") or {}).get("reading", {})  # a resumed run reads as it did
-    precision = known.get("precision", asked.contest.precision)
+    joined, apart = (known.get(way, asked.contest.precision) for way in ("joint", "alone"))
     ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
     joint = alone = None
     if ways > bool(siamese):
-        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone, precision)
+        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone, joined)
         joint = yield from _read(reading, 0.0, 0.4 / ways)
     if siamese:
         texts = (*corpus.texts, *corpus.pairs)
-        reading = extract(list(sides.values()), texts, (), backbone, precision)
+        reading = extract(list(sides.values()), texts, (), backbone, apart)
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
     read = Read(joint=joint, alone=alone, siamese=siamese)
     if run.read("facts.json") is None:  # a resumed run finds the texts read already
@@ -69,15 +68,11 @@ def featured(
 
 def _facts(asked: Asked, read: Read, backbone: Backbone) -> dict[str, Any]:
     """What reading let one know, and in what heads are going to learn, as plain values."""
-    learned = products(asked.contest.precision)
-    way = dict(read.way)
-    if learned != torch.float32:
-        way["says"] += " Heads learned with 16-bit products of 32-bit weights."
     return {
         "forward_seconds": read.seconds,
         "notes": [one.says for one in token_findings(*read.counts(), asked.corpus, backbone)],
-        "reading": way,
-        "training": str(learned).removeprefix("torch."),
+        "reading": read.way,
+        "training": str(products(asked.contest.precision)).removeprefix("torch."),
     }
 
 
@@ -93,7 +88,12 @@ def _read(
 
 
 def stated(
-    asked: Asked, cells: Sequence[Unit], read: Read, backbone: Backbone, limits: Limits
+    run: RunFolder,
+    asked: Asked,
+    cells: Sequence[Unit],
+    read: Read,
+    backbone: Backbone,
+    limits: Limits,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The states of all tokens of the different texts, where a cell is learned from them."""
     orders = [cell.order for cell in cells if not cell.reading]
@@ -105,8 +105,18 @@ def stated(
     rows = [first[text] for text in range(len(first))]
     texts = [asked.corpus.texts[row] for row in rows]
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
-    precision = read.way["precision"]
-    return (yield from keep_states(orders, texts, pairs, backbone, limits, precision))
+    facts = run.read("facts.json")
+    told = facts["reading"] = facts.get("reading", {})
+    precision = told.get("states", asked.contest.precision)
+    states = yield from keep_states(orders, texts, pairs, backbone, limits, precision)
+    if "states" not in told:
+        own = {"engine": states.engine, "precision": states.precision, "says": states.says}
+        for name, says in own.items():
+            before = told.get(name, "")
+            told[name] = before if says in before else f"{before} {says}".strip()
+        told["states"] = states.precision
+        run.write("facts.json", facts)
+    return states
 
 
 def estimated(

@@ -102,3 +102,11 @@ def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) 
     notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
     notes += [says] if (says := facts.get("reading", {}).get("says")) else []
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
+
+
+def read_and_learned(facts: Mapping[str, Any]) -> str:
+    """How the texts were read, and in how many bits heads learned where those were not 32."""
+    says = facts.get("reading", {}).get("says", "")
+    if facts.get("training", "float32") != "float32":
+        says += " Heads learned with 16-bit products of 32-bit weights."
+    return says.strip()
