@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import gradio as gr
 import pytest
+from gradio.blocks import postprocess_update_dict
 
 from heads.interfaces.web import arriving, build, train_heads
+from heads.interfaces.web import opening as opening_module
 from heads.interfaces.web.answers import BLANK
 from heads.interfaces.web.opening import SAYS, Opening
 
@@ -86,6 +89,38 @@ def test_a_tab_without_its_example_leaves_the_others_theirs(caplog):
     list(opening.waited(page))
     assert (one.value, other.value) == ("one", "filled")
     assert "without an example" in caplog.text
+
+
+def test_every_early_visitor_gets_whole_changes():
+    with gr.Blocks() as page:
+        opening, menu, text = Opening(), gr.Radio([]), gr.HTML("")
+        first = opening.fills([menu], lambda: [gr.update(choices=["a"], value="a")], is_sent=False)
+        opening.fills([text, menu], lambda: ["now", gr.update(choices=["b"], value="b")])
+        opening.wire(page)
+    page.is_running = True
+    send = next(fn for fn in page.fns.values() if fn.name == "send").fn
+    for _ in range(2):
+        list(opening.waited(page))
+        (_, sent), (kept,) = send(""), first.sent()
+        for change, value in ((sent, "b"), (kept, "a")):
+            assert postprocess_update_dict(menu, change)["value"] == value
+
+
+@pytest.mark.parametrize("name", ["_put", "get_config_file"])
+def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypatch, name):
+    def fails(*_):
+        raise RuntimeError("no page today")
+
+    with gr.Blocks() as page:
+        opening, text = Opening(), gr.HTML("")
+    opening.fills([text], lambda: ["filled"])
+    page.is_running = True
+    monkeypatch.setattr(*((page, name) if hasattr(page, name) else (opening_module, name)), fails)
+    waiting = threading.Thread(target=lambda: list(opening.waited(page)), daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert "without its examples" in caplog.text
 
 
 def test_the_grids_that_the_page_names_are_those_of_the_pipeline():

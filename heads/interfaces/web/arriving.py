@@ -49,7 +49,7 @@ def opened(
     yield from (
         restored(Question.from_query(dict(fields)).suited())
         if is_asked
-        else iter([[*SAME, *first.values]])
+        else iter([[*SAME, *first.sent()]])
     )
 
 

@@ -45,6 +45,10 @@ class Filling:
             log.error("the page opens without an example", exc_info=error)
             self.values = [gr.skip()] * len(self.outputs)
 
+    def sent(self) -> list[Any]:
+        """The values for one visitor: Gradio takes changes apart as it sends them."""
+        return [dict(value) if isinstance(value, dict) else value for value in self.values]
+
 
 class Opening:
     """All that is filled in later.
@@ -101,7 +105,7 @@ class Opening:
                 return [gr.skip()] * len(outputs)
             for _ in self.waited(page):
                 pass
-            return [value for filling in sent for value in filling.values]
+            return [value for filling in sent for value in filling.sent()]
 
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         page.load(send, self.arrived, outputs, **quiet, **WAITS)
@@ -112,16 +116,20 @@ class Opening:
         return threading.main_thread().is_alive()
 
     def _work(self, page: gr.Blocks) -> None:
-        while self.is_wanted and not page.is_running:
-            time.sleep(BEAT)
-        time.sleep(PAUSE)
-        for filling in self._fillings:
-            if not self.is_wanted:
-                return
-            filling.fill()
-        _put(self.arrived, "yes")
-        page.config = page.get_config_file()
-        self._done.set()
+        try:
+            while self.is_wanted and not page.is_running:
+                time.sleep(BEAT)
+            time.sleep(PAUSE)
+            for filling in self._fillings:
+                if not self.is_wanted:
+                    return
+                filling.fill()
+            _put(self.arrived, "yes")
+            page.config = page.get_config_file()
+        except Exception as error:  # visitors get by an event what the page then lacks
+            log.error("the page stays without its examples", exc_info=error)
+        finally:
+            self._done.set()  # nobody waits for ever
 
 
 class Page(gr.Blocks):
