@@ -142,7 +142,7 @@ def _sentence(name: str, error: Exception) -> str:
 
 
 class _Lessons:
-    """The lessons in use, each loaded once; only as many in memory as there are threads."""
+    """The lessons used last, as many as there are threads; one let go lives while a job has it."""
 
     def __init__(self, board: Board, stop: threading.Event, most: int) -> None:
         self._board, self._stop, self._most = board, stop, most

@@ -38,9 +38,8 @@ from heads.settings import runs_folder
 
 VERSION = 2
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
-PATIENCE = 0.5  # seconds
 HINT = "List them with: heads runs"
-PATIENCE_SECONDS = 0.5  # who only looks whether a run is busy holds it for a moment
+PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +108,7 @@ class RunFolder:
             what = f"The run {self.id} cannot be opened ({error.strerror})."
             raise DataError(what, HINT) from None
         with lock as file:
-            if not _lock(file, PATIENCE_SECONDS):
+            if not _lock(file, PATIENCE):
                 what = f"The run {self.id} is being worked on by another process."
                 raise DataError(what, "Wait for it, or stop it.")
             yield
