@@ -135,6 +135,8 @@ ORDER = [
     "heads.pipeline.grid.jobs",
     "heads.pipeline.grid",
     "heads.pipeline.runs.folder",
+    "heads.pipeline.runs.bar",
+    "heads.pipeline.runs.clock",
     "heads.pipeline.runs.cell",
     "heads.pipeline.runs.asked",
     "heads.pipeline.runs.choosing",

@@ -310,7 +310,10 @@ def test_a_race_that_stops_nobody_says_nothing(start, monkeypatch: pytest.Monkey
 def test_a_cell_that_cannot_be_searched_takes_no_part(start, monkeypatch) -> None:
     searched = Solved.search
 
+    begun = list[str]()
+
     def fails(self: Solved, *given: Any) -> Any:
+        begun.append(self.order.head.name)
         if self.order.head.name == "knn":
             raise ZeroDivisionError("in a search")
         return searched(self, *given)
@@ -318,10 +321,24 @@ def test_a_cell_that_cannot_be_searched_takes_no_part(start, monkeypatch) -> Non
     monkeypatch.setattr(Solved, "search", fails)
     run = start()
     found = finished(run)
+    assert begun.count("knn") == 1  # nor is it searched again at once
     assert "cls+knn" not in heads_of(found) | {one.recipe for one in found.stopped}
     assert any(note.startswith("cls+knn could not be trained") for note in found.notes)
     monkeypatch.setattr(Solved, "search", searched)
     assert "cls+knn" in heads_of(finished(run))  # it is done whole then
+
+
+@pytest.mark.usefixtures("_strict")
+def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
+    def fails(self: Solved, *given: Any) -> Any:
+        raise ZeroDivisionError("in every solver")
+
+    monkeypatch.setattr(Solved, "learn", fails)
+    events = list(working(start(), LIMITS))
+    told = [event for event in events if isinstance(event, Progress)]
+    assert any("could not be trained" in event.says for event in told)
+    shares = [event.share for event in told]
+    assert shares == sorted(shares)
 
 
 @pytest.mark.usefixtures("_strict")

@@ -139,6 +139,10 @@ def test_a_run_tells_what_it_does_and_ends_in_its_leaderboard(whole) -> None:
     assert tried == set(RECIPES)
     shares = [event.share for event in events if isinstance(event, Progress)]
     assert all(0 <= share <= 1 for share in shares)
+    assert shares == sorted(shares)
+    says = [event.says for event in events if isinstance(event, Progress)]
+    states = [share for share, told in zip(shares, says, strict=True) if "states of" in told]
+    assert 0.2 <= states[0] <= states[-1] <= 0.4  # much is to be done after them
     found = events[-1]
     assert isinstance(found, Leaderboard)
     assert found.state == "finished"

@@ -31,14 +31,17 @@ BEGUN, SHARE = 0.43, 0.15  # of the bar: where the first heat begins, and how mu
 
 def heats(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board, workers: int
-) -> Generator[Progress | Trying, None, dict[str, Searched]]:
+) -> Generator[Progress | Trying, None, Mapping[str, Searched | Failed]]:
     """Searches the settings of all cells and decides which of them go on; what these came to.
+
+    Returns what could not be searched as well: it is tried again when the run is resumed.
 
     Raises:
         DataError: The run is broken, or the disk does not take it.
     """
     numbered = enumerate(asked.recipes)
     found = {name: one for number, name in numbered if (one := _kept(run, number))}
+    failed: dict[str, Failed] = {}
     if run.read(DECISION) is None:
         left = [search_job(cell, board) for cell in cells if cell.name not in found]
         with contextlib.closing(play(left, board, workers)) as events:
@@ -48,6 +51,7 @@ def heats(
                     found[event.name] = event
                     yield _told(len(found), len(cells))
                 elif isinstance(event, Failed):
+                    failed[event.name] = event
                     yield keep_failure(run, asked.recipes.index(event.name), event.says)
                 elif isinstance(event, Trying):
                     yield event
@@ -55,7 +59,7 @@ def heats(
     out = {one.recipe for one in stopped_of(run)}
     says = f"Race: {len(out)} of {len(cells)} recipes cannot win any more and are stopped"
     yield Progress(says=says, share=BEGUN + SHARE)
-    return {name: one for name, one in found.items() if name not in out}
+    return failed | {name: one for name, one in found.items() if name not in out}
 
 
 def stopped_of(run: RunFolder) -> tuple[Beaten, ...]:

@@ -6,7 +6,6 @@ have given without a break.
 
 import contextlib
 import itertools
-import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,10 @@ from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
+from heads.pipeline.runs.bar import rising, within
 from heads.pipeline.runs.cell import Cell, keep, keep_failure, kept
 from heads.pipeline.runs.choosing import chosen_recipes
+from heads.pipeline.runs.clock import Clock
 from heads.pipeline.runs.expected import Expected, expected
 from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
@@ -93,8 +94,9 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
     """Works on a run until it is finished; closing the iterator stops it, results kept.
 
     Yields:
-        `Progress`, `Trying` for every point of a validation curve, `Done` for every cell, and
-        the `Leaderboard` at the end, also where the time allowed was used up.
+        `Progress`, whose share never falls, `Trying` for every point of a validation curve,
+        `Done` for every cell, and the `Leaderboard` at the end, also where the time allowed was
+        used up.
 
     Raises:
         HeadsError: The run is broken, busy, or its base model has changed.
@@ -103,14 +105,14 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
         if _is_whole(run):
             yield leaderboard(run)
             return
-        clock = _Clock(run)
+        clock = Clock(run)
         state = "stopped"
         try:
             asked = kept_question.load(run)
             yield Progress(says=f"Loading {asked.model}", share=0.0)
             backbone = load(asked.model, limits=limits)
             check_model(run, asked, backbone)
-            for event in _worked(run, asked, backbone, limits):
+            for event in rising(_worked(run, asked, backbone, limits)):
                 yield event
                 if clock.is_over(asked.contest):
                     break
@@ -138,7 +140,7 @@ def stopped(run: RunFolder) -> None:
     """
     with run.held():
         if run.read("end.json") is None:
-            _Clock(run).stop("stopped")
+            Clock(run).stop("stopped")
 
 
 def _without_tables(values: dict[str, Any]) -> dict[str, Any]:
@@ -148,35 +150,16 @@ def _without_tables(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-class _Clock:
-    """How long a run has worked, over all its resumptions; the time allowed is of each one."""
-
-    def __init__(self, run: RunFolder) -> None:
-        self._run = run
-        before = run.read("end.json") or run.read("clock.json") or {"seconds": 0.0}
-        self._before = before["seconds"]
-        self._begun = time.perf_counter()
-        (run.path / "end.json").unlink(missing_ok=True)
-
-    @property
-    def seconds(self) -> float:
-        return self._before + time.perf_counter() - self._begun
-
-    def is_over(self, contest: Contest) -> bool:
-        self._run.write("clock.json", {"seconds": self.seconds})
-        spent = self.seconds - self._before
-        return bool(contest.budget_seconds) and spent > contest.budget_seconds
-
-    def stop(self, state: str) -> None:
-        self._run.write("end.json", {"state": state, "seconds": self.seconds})
-
-
 def _worked(
     run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits
 ) -> Generator[Progress | Trying | Done, None, None]:
     cells = cells_of(asked, backbone, limits)
-    read = yield from featured(run, asked, cells, backbone)
-    states = yield from stated(asked, cells, read, backbone, limits)
+    # All texts are read twice where the states of their tokens are kept.
+    once = 1.0 if all(cell.reading for cell in cells) else 0.5
+    read = yield from within(featured(run, asked, cells, backbone), 0.0, once)
+    states = yield from within(
+        stated(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
+    )
     board = Board(
         read=read,
         task=asked.task,
@@ -187,7 +170,7 @@ def _worked(
     )
     yield from estimated(run, asked, cells, board)
     workers = max(1, torch.get_num_threads())
-    searched: dict[str, Searched] = {}
+    searched: Mapping[str, Searched | Failed] = {}
     if asked.contest.race:
         searched = yield from heats(run, asked, cells, board, workers)
     jobs = _left(run, asked, cells, board, searched)
@@ -214,21 +197,19 @@ def _left(
     asked: Asked,
     cells: Sequence[Unit],
     board: Board,
-    searched: Mapping[str, Searched],
+    searched: Mapping[str, Searched | Failed],
 ) -> list[Job]:
     """What is still to be done; of a cell that has been searched, the second half."""
     out = {one.recipe for one in stopped_of(run)}
-    left = [
-        cell
-        for cell in cells
-        if cell.name not in out and kept(run, asked.recipes.index(cell.name)) is None
-    ]
-    return [
-        learn_job(cell, board, searched[cell.name])
-        if cell.name in searched
-        else unit_job(cell, board)
-        for cell in left
-    ]
+    jobs = list[Job]()
+    for cell in cells:
+        before = searched.get(cell.name)
+        is_done = cell.name in out or kept(run, asked.recipes.index(cell.name)) is not None
+        if isinstance(before, Searched) and not is_done:
+            jobs.append(learn_job(cell, board, before))
+        elif before is None and not is_done:
+            jobs.append(unit_job(cell, board))
+    return jobs
 
 
 def _kept_cell(
