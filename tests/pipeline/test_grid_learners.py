@@ -475,8 +475,10 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
 def test_the_best_on_development_rows_is_chosen(small: Backbone) -> None:
     board = board_of(*blobs(200, apart=0.3, seed=8), Contest(seeds=1))
     for one in played(OF_EVERY_KIND, small, board).values():
-        best = max(one.tried, key=lambda point: (point.score, -point.loss))
-        top = [point.settings for point in one.tried if point.score == best.score]
+        end = max(point.epoch for point in one.tried)
+        ended = [point for point in one.tried if point.epoch == end]
+        best = max(ended, key=lambda point: (point.score, -point.loss))
+        top = [point.settings for point in ended if point.score == best.score]
         assert dict(one.chosen) in [dict(settings) for settings in top], one.unit.name
 
 

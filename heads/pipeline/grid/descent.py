@@ -16,6 +16,7 @@ from heads.pipeline.notation import last_linear
 
 STEPS = 160  # about as many for few rows as for many, so that none is cut short
 SEEN = 20_000  # rows, after which more hardly help: of banking77, two passes do
+SEEN_IN_SEARCH = 6_000  # by each setting that is tried
 EPOCHS = (2, 60)
 BATCHES = (16, 256)
 BETAS = (0.8, 0.99)  # of AdamW: of fewer than 200 steps, a shorter memory than usual
@@ -30,8 +31,8 @@ class Choice:
         standardise: Whether its input is standardised; folded into the head afterwards.
         learning_rate: Of AdamW at its highest, from where it falls to 0 over the planned epochs.
         weight_decay: Of AdamW.
-        epochs: After how many epochs it ends.
-        planned: Over how many the step size falls to 0.
+        epochs: After how many epochs of the search it was judged.
+        planned: How many those were, over which the step size falls to 0.
     """
 
     standardise: bool
@@ -57,15 +58,15 @@ class Pupil:
     vectors: Tensor
 
 
-def plan(rows: int) -> Plan:
-    """The batch and the epochs for that many rows.
+def plan(rows: int, seen: int = SEEN) -> Plan:
+    """The batch and the epochs for that many rows, and so many seen in all, at most.
 
     >>> plan(10_000), plan(5_000), plan(200)
     (Plan(batch=256, epochs=2), Plan(batch=128, epochs=4), Plan(batch=16, epochs=13))
     """
-    batch = 2 ** round(math.log2(max(rows / 50, 1)))
+    batch = 2 ** round(math.log2(max(rows / 40, 1)))
     batch = min(max(batch, BATCHES[0]), BATCHES[1])
-    epochs = round(min(STEPS * batch, SEEN) / max(rows, batch))
+    epochs = round(min(STEPS * batch, seen) / max(rows, batch))
     return Plan(batch=batch, epochs=min(max(epochs, EPOCHS[0]), EPOCHS[1]))
 
 

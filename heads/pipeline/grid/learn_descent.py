@@ -54,7 +54,7 @@ class Descent:
     pretrained: bool
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
-        schedule = descent.plan(len(splits.search))
+        schedule = descent.plan(len(splits.search), descent.SEEN_IN_SEARCH)
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
         choices = choices_of(table, schedule.epochs)
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)
@@ -67,7 +67,8 @@ class Descent:
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
-        return best(tried, lesson).settings
+        # Before its end, a step size that has not come down yet hides how good a setting is.
+        return best(tried[-len(choices) :], lesson).settings
 
     def learn(
         self,
@@ -81,11 +82,8 @@ class Descent:
         choices = [descent.Choice(**values)] * len(rows)
         begun = self._begun(lesson, choices, rows, seeds)
         schedule = descent.plan(max(map(len, rows)))
-        # Fewer rows are seen more often: it ends after the same share of the schedule.
-        end = max(1, round(schedule.epochs * values["epochs"] / values["planned"]))
-        for epoch in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
-            if epoch == end:
-                break
+        for _ in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
+            pass
         found = []
         for number, (chain, one) in enumerate(zip(begun.chains, asked, strict=True)):
             state, axes = begun.stack.state(number), begun.bases[number]
