@@ -37,7 +37,7 @@ from heads.pipeline.loading import load
 from heads.pipeline.measure.curve import SHARES
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs import learning_curve, running
+from heads.pipeline.runs import expected, learning_curve, running
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.disagreement import disagreements
@@ -46,7 +46,7 @@ from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
-from heads.pipeline.runs.running import begin, stopped, working
+from heads.pipeline.runs.running import begin, foreseen, stopped, working
 from heads.pipeline.table import Data, read
 from heads.pipeline.training import Progress
 from heads.settings import PUBLIC, Contest, Limits, runs_folder
@@ -248,6 +248,34 @@ def test_another_seed_is_another_run(whole, start) -> None:
     found = finished(start(FEW, contest=Contest(seeds=2, seed=9, curve=False)))
     mine, theirs = (one.cell("mean+linear").measures for one in (found, leaderboard(whole[0])))
     assert mine.scores != theirs.scores
+
+
+# What it will take
+
+
+def test_a_run_with_a_race_is_announced_as_taking_at_most_that_long(start) -> None:
+    threads = torch.get_num_threads()
+    plain = foreseen(start(), LIMITS)
+    assert plain.says.startswith("About ")
+    assert plain.says.endswith("to read all texts once, then training.")
+    raced = foreseen(start(contest=replace(CONTEST, race=True)), LIMITS)
+    assert raced.says.startswith("At most about ")
+    assert raced.says.endswith("then training, less what the race saves.")
+    assert min(plain.reading, plain.training, raced.reading, raced.training) > 0
+    assert torch.get_num_threads() == threads
+
+
+def test_seeds_that_learn_a_linear_head_from_the_same_rows_are_expected_once(start, data) -> None:
+    def work(run: RunFolder) -> float:
+        asked = question.load(run)
+        (cell,) = running.cells_of(asked, load(asked.model, limits=LIMITS), LIMITS)
+        return expected._work(cell, asked.splits, 3)
+
+    one, many = (replace(CONTEST, seeds=seeds) for seeds in (1, 9))
+    alone = [start(["mean+linear"], contest=contest, test=data) for contest in (one, many)]
+    drawn = [start(["mean+linear"], contest=contest) for contest in (one, many)]
+    assert work(alone[0]) == work(alone[1])
+    assert work(drawn[0]) < work(drawn[1])
 
 
 # Stopped and resumed

@@ -7,25 +7,19 @@ from dataclasses import dataclass
 import torch
 
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_convex import (
-    FINAL_STEPS,
-    NEIGHBOURS,
-    SEARCH_STEPS,
-    STRENGTHS,
-    Convex,
-)
+from heads.pipeline.grid.learn_convex import NEIGHBOURS, SEARCH_STEPS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
-from heads.pipeline.grid.splits import MOST_SEARCH
+from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.reading import Engine, untried
-from heads.settings import Contest
+from heads.pipeline.runs.asked import Asked
 
-ROUNDS = 30  # products that are timed
+ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
-EFFICIENCY = 0.4  # of the pace of one large product, that training reaches
-FINAL_SHARE = 0.3  # of the steps that a solver may take, that it needs
+EFFICIENCY = 0.55  # of the pace of one large product, that training reaches
+FINAL_STEPS = 30  # that a solver needs for a final head
+NARROW = 24  # outputs of a linear head: fewer take as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,33 +29,34 @@ class Expected:
     Attributes:
         reading: For the base model to read every different text once.
         training: For all heads on all cores.
+        has_race: Whether a race will save some of that; how much is not known before it.
     """
 
     reading: float
     training: float
+    has_race: bool = False
 
     @property
     def says(self) -> str:
         """The same as a sentence."""
-        total = _spoken(self.reading + self.training)
-        return f"About {total}: {_spoken(self.reading)} to read all texts once, then training."
+        total, reading = _spoken(self.reading + self.training), _spoken(self.reading)
+        if self.has_race:
+            told = f"{reading} to read all texts once, then training, less what the race saves"
+            return f"At most about {total}: {told}."
+        return f"About {total}: {reading} to read all texts once, then training."
 
 
-def expected(
-    corpus: Corpus, cells: Sequence[Unit], contest: Contest, backbone: Backbone
-) -> Expected:
+def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expected:
     """Estimates a run on this machine; what is kept from before makes it shorter."""
-    rows = len(corpus)
-    if contest.per_class:
-        rows = min(rows, contest.per_class * len(corpus.classes))
-    work = sum(_work(cell, rows, len(corpus.classes), contest) for cell in cells)
+    corpus, contest, splits = asked.corpus, asked.contest, asked.splits
+    work = sum(_work(cell, splits, len(corpus.classes)) for cell in cells)
     pace = _pace(backbone.width) * EFFICIENCY * max(1, torch.get_num_threads())
     siamese = [bool(cell.order.pair) for cell in cells]
     engine = untried(backbone, contest.precision)
     reading = 0.0 if all(siamese) else _reading(corpus.texts, corpus.pairs, engine)
     if any(siamese):
         reading += _reading((*corpus.texts, *corpus.pairs), (), engine)
-    return Expected(reading=reading, training=work / pace)
+    return Expected(reading=reading, training=work / pace, has_race=contest.race)
 
 
 def _reading(texts: Sequence[str], pairs: Sequence[str], engine: Engine) -> float:
@@ -81,28 +76,31 @@ def _reading(texts: Sequence[str], pairs: Sequence[str], engine: Engine) -> floa
     return (time.perf_counter() - begun) * every / max(1, letters)
 
 
-def _work(cell: Unit, rows: int, classes: int, contest: Contest) -> float:
+def _work(cell: Unit, splits: Splits, classes: int) -> float:
     """Multiplications and additions of a cell's search and of all its seeds."""
-    search = min(rows, MOST_SEARCH)
+    search, rows, seeds = len(splits.search), len(splits.train[0]), len(splits.train)
     if isinstance(cell.learner, Convex):
-        tried = (2 * len(STRENGTHS) + len(NEIGHBOURS)) * SEARCH_STEPS * search
-        return (
-            4 * cell.parameters * (tried + (contest.seeds + 1) * FINAL_STEPS * FINAL_SHARE * rows)
-        )
-    epochs = descent.plan(rows).epochs
-    return 6 * cell.parameters * epochs * (len(TRIED) * search + (contest.seeds + 1) * rows)
+        points = len(STRENGTHS) + len(NEIGHBOURS) + 1  # the last one is the best, not standardised
+        # Seeds that learn from the same rows are solved once; one more head answers held-out rows.
+        final = FINAL_STEPS * (1 + (1 if splits.is_fixed else seeds)) * rows
+        width = cell.parameters / max(1, classes)
+        return 4 * width * max(classes, NARROW) * (points * SEARCH_STEPS * search + final)
+    tried = len(TRIED) * descent.plan(search).epochs * search
+    return 6 * cell.parameters * (tried + (seeds + 1) * descent.plan(rows).epochs * rows)
 
 
 def _pace(width: int) -> float:
     """Multiplications and additions a second, on one core."""
     one, other = torch.ones(256, width), torch.ones(width, width)
-    product, times = one @ other, []
+    product, times, threads = one @ other, [], torch.get_num_threads()
+    torch.set_num_threads(1)  # as heads are learned; and one core is more often free than all
     for _ in range(ROUNDS):
         begun = time.perf_counter()
         torch.mm(one, other, out=product)
         times.append(time.perf_counter() - begun)
+    torch.set_num_threads(threads)
     # The best of them: what else runs now will not run all the time.
-    return 2 * one.numel() * width / (min(times) * max(1, torch.get_num_threads()))
+    return 2 * one.numel() * width / min(times)
 
 
 def _spoken(seconds: float) -> str:

@@ -87,7 +87,7 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     asked = kept_question.load(run)
     backbone = load(asked.model, limits=limits)
     cells = cells_of(asked, backbone, limits)
-    return expected(asked.corpus, cells, asked.contest, backbone)
+    return expected(asked, cells, backbone)
 
 
 def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
