@@ -388,7 +388,7 @@ def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
 ) -> None:
     run, late = start(contest=Contest(seeds=2, budget_seconds=3600)), [0.0]
     clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + late[0])
-    monkeypatch.setattr("heads.pipeline.runs.running.time", clock)
+    monkeypatch.setattr("heads.pipeline.runs.clock.time", clock)
     stream, found = working(run, LIMITS), None
     for found in stream:
         if isinstance(found, Done) and found.done == 3:
