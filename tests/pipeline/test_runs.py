@@ -785,7 +785,8 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     missed = [c.name for c in found.cells if not c.measures.low <= 0.5 <= c.measures.high]
     assert len(missed) <= 1  # an interval of 95 % may miss, one in twenty
     for cell in found.cells:
-        assert abs(cell.measures.score - 0.5) < 0.14, cell.name
+        # Four standard errors of 91 texts: labels drawn by lot may suit one head by chance.
+        assert abs(cell.measures.score - 0.5) < 0.2, cell.name
         for difference in (cell.to_best, cell.to_reference):
             assert difference is None or not difference.differs
     assert found.verdict[0].startswith("No head is shown to be better than `mean+linear`")
