@@ -1,5 +1,6 @@
 """Layers that a stack can compute: many copies at once, step by step under AdamW."""
 
+import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +17,9 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
 # What is tried for every head alike, on the same rows: standardise, learning rate, decay.
-TRIED = ((True, 3e-3, 0.01), (True, 6e-3, 0.01), (True, 6e-3, 1.0), (False, 6e-3, 0.01))
+TRIED = ((True, 3e-3, 0.01), (True, 8e-3, 0.01), (True, 8e-3, 1.0), (False, 8e-3, 0.01))
 # The same for a head that begins with pretrained weights, which know their input as it is.
-AS_IT_IS = ((False, 1e-3, 0.01), (False, 3e-3, 0.01), (False, 6e-3, 0.01), (False, 6e-3, 1.0))
+AS_IT_IS = ((False, 1e-3, 0.01), (False, 3e-3, 0.01), (False, 8e-3, 0.01), (False, 8e-3, 1.0))
 AT_ONCE = 4096  # rows that are answered together
 
 
@@ -56,7 +57,7 @@ class Descent:
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.search), descent.SEEN_IN_SEARCH)
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
-        choices = choices_of(table, schedule.epochs)
+        choices = choices_of(table, math.ceil(schedule.epochs))
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)
         begun = self._begun(lesson, choices, rows, seeds)
         asked = self._seen(lesson, begun, splits.development)
