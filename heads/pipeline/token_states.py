@@ -1,22 +1,23 @@
 """The states of every token, kept on disk for readings that are learned.
 
 They lie end to end without padding, texts of like length side by side, in 16 bits, in one file
-that is mapped into memory: only the blocks in use are in it. The file is bounded, and another
+that is mapped into memory: only what is in use need be in it. The file is bounded, and another
 run with the same texts finds it.
-Legend: b texts in a block, t tokens, l kept layers, d width.
+Legend: u different texts, n of them asked for, t tokens, l kept layers, d width.
 """
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from heads.errors import DataError, LimitError
 from heads.parts.order import Order
@@ -31,69 +32,51 @@ from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
 from heads.settings import Limits
 
-BLOCK = 32  # texts, which are also a batch of the training
 BYTES = 2
 MOST = 65_504.0  # the largest number in 16 bits; a few models go beyond it
 MARKS = ("unpadded", "content", "eos")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Texts of like length, side by side.
-
-    Attributes:
-        texts: Their numbers among the different texts.
-        lengths: How many tokens each has.
-        start: How many tokens stand before theirs in the file.
-        marks: For each of `MARKS` what it says of their tokens, as a text of 0 and 1.
-    """
-
-    texts: tuple[int, ...]
-    lengths: tuple[int, ...]
-    start: int
-    marks: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenStates:
-    """All texts in blocks.
+    """The states of all texts, and where each text's lie.
 
     Attributes:
-        path: The file of the states, (tokens, kept layers, d), without any padding.
-        blocks: What lies where.
+        numbers: (tokens, kept layers, d), the file, without any padding.
+        starts: (u,), how many tokens stand before each text's in the file.
+        lengths: (u,), how many tokens each text has.
+        marks: (tokens, 3), what each of `MARKS` says of each token.
         layers: The numbers of the layers that are kept.
         depth: How many layers the base model has, embeddings included.
-        width: d.
         engine: By what the texts were read: packed, or Transformers.
         precision: In what its products were computed: float32 or bfloat16.
         says: Why so, in a sentence.
     """
 
-    path: Path
-    blocks: tuple[Block, ...]
+    numbers: np.ndarray
+    starts: Tensor
+    lengths: Tensor
+    marks: Tensor
     layers: tuple[int, ...]
     depth: int
-    width: int
     engine: str
     precision: str
     says: str
 
-    def states(self, block: Block) -> States:
-        """The states of a block in 32 bits; layers that are not kept are empty."""
-        lengths = torch.tensor(block.lengths)
-        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (b, t)
-        shape = (int(lengths.sum()), len(self.layers), self.width)
-        start = block.start * len(self.layers) * self.width * BYTES
-        kept = torch.from_numpy(np.array(np.memmap(self.path, np.float16, "r", start, shape)))
-        filled = torch.zeros(*mask.shape, *shape[1:])
-        filled[mask] = kept.float()
+    def states(self, texts: Tensor) -> States:
+        """The states of some texts (n,) in 32 bits; layers that are not kept are empty."""
+        lengths = self.lengths[texts]
+        ends = (self.starts[texts] + lengths).tolist()
+        spans = list(map(slice, self.starts[texts].tolist(), ends))
+        kept = [torch.from_numpy(np.array(self.numbers[span])) for span in spans]
+        filled = pad_sequence(kept, batch_first=True).float()  # (n, t, l, d)
         hidden = [torch.empty(0)] * self.depth
         for place, layer in enumerate(self.layers):
             hidden[layer] = filled[:, :, place]
-        marks = {name: torch.zeros(mask.shape) for name in MARKS}
-        for name, signs in zip(MARKS, block.marks, strict=True):
-            marks[name][mask] = torch.tensor([float(sign) for sign in signs])
-        return States(mask=mask.float(), hidden=tuple(hidden), pooler=None, **marks)
+        marks = pad_sequence([self.marks[span] for span in spans], batch_first=True).float()
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]
+        said = dict(zip(MARKS, marks.unbind(-1), strict=True))
+        return States(mask=mask.float(), hidden=tuple(hidden), pooler=None, **said)
 
 
 def layers_for(orders: Sequence[Order], backbone: Backbone) -> tuple[int, ...]:
@@ -129,19 +112,20 @@ def keep_states(
     way = (backbone.id, backbone.revision, backbone.tokens, engine.name, engine.precision)
     facts = (*way, own_code(*CODE, "token_states"), layers, texts, pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
-    path, index = home_of("states") / f"{name}.f16", home_of("states") / f"{name}.json"
-    blocks = _found(path, index, size)
-    if blocks is None:
+    path, index = home_of("states") / f"{name}.f16", home_of("states") / f"{name}.safetensors"
+    if path.is_file() and index.is_file() and path.stat().st_size == size:
+        used(path)
+        used(index)
+    else:
         make_room(home_of("states"), max(0, limits.states_bytes - size), IN_USE_SECONDS)
-        blocks = yield from _written(path, encoded, layers, engine)
-        told = json.dumps([asdict(block) for block in blocks])
-        write(index, lambda place: place.write_text(told, "utf-8"))
+        places = yield from _written(path, encoded, layers, engine)
+        write(index, lambda place: save_file(places, place))
+    shape = (-1, len(layers), backbone.width)
     return TokenStates(
-        path=path,
-        blocks=tuple(blocks),
+        numbers=np.memmap(path, np.float16, "r").reshape(shape),
+        **load_file(index),
         layers=layers,
         depth=backbone.layers + 1,
-        width=backbone.width,
         engine=engine.name,
         precision=engine.precision,
         says=engine.says,
@@ -176,28 +160,10 @@ def _check_size(size: int, order: Order, limits: Limits) -> None:
         )
 
 
-def _found(path: Path, index: Path, size: int) -> list[Block] | None:
-    """The blocks of a file that is there and whole."""
-    if not (path.is_file() and index.is_file() and path.stat().st_size == size):
-        return None
-    used(path)
-    used(index)
-    found: list[dict[str, Any]] = json.loads(index.read_text("utf-8"))
-    return [
-        Block(
-            texts=tuple(one["texts"]),
-            lengths=tuple(one["lengths"]),
-            start=one["start"],
-            marks=tuple(one["marks"]),
-        )
-        for one in found
-    ]
-
-
 def _written(
     path: Path, encoded: Sequence[Encoded], layers: Sequence[int], engine: Engine
-) -> Generator[Progress, None, list[Block]]:
-    """Writes the states into a file that bears its name only when it is whole."""
+) -> Generator[Progress, None, dict[str, Tensor]]:
+    """Writes the states into a file that bears its name only when it is whole; what lies where."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
@@ -205,8 +171,7 @@ def _written(
     except OSError as error:
         raise _no_room(error) from None
     draft = Path(name)
-    order: list[int] = []
-    marks: list[tuple[str, ...]] = []
+    order, marks = list[int](), list[Tensor]()
     try:
         with draft.open("wb") as file:
             for rows, states in engine.passes(encoded, layers):
@@ -214,7 +179,8 @@ def _written(
                 kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
                 file.write(kept.clamp(-MOST, MOST).half().numpy().tobytes())
                 order += rows
-                marks += _marks(states)
+                said = [getattr(states, name)[real] for name in MARKS]
+                marks.append(torch.stack(said, dim=1).bool())
                 says = f"Keeping the states of all tokens with {engine.backbone.id}"
                 yield Progress(says=says, share=len(order) / len(encoded))
         draft.replace(path)
@@ -222,31 +188,10 @@ def _written(
         raise _no_room(error) from None
     finally:
         draft.unlink(missing_ok=True)
-    return _blocks(order, marks, encoded)
-
-
-def _marks(states: States) -> list[tuple[str, ...]]:
-    """For each text what every mark says of its tokens."""
-    found = []
-    for row, real in enumerate(states.mask.bool()):
-        own = (getattr(states, name)[row][real] for name in MARKS)
-        found.append(tuple("".join("1" if sign else "0" for sign in each) for each in own))
-    return found
-
-
-def _blocks(
-    order: Sequence[int], marks: Sequence[tuple[str, ...]], encoded: Sequence[Encoded]
-) -> list[Block]:
-    """The texts as they lie in the file, so many at a time."""
-    blocks, tokens = [], 0
-    for start in range(0, len(order), BLOCK):
-        texts = tuple(order[start : start + BLOCK])
-        own = zip(*marks[start : start + BLOCK], strict=True)
-        lengths = tuple(len(encoded[text]) for text in texts)
-        joined = tuple("".join(each) for each in own)
-        blocks.append(Block(texts=texts, lengths=lengths, start=tokens, marks=joined))
-        tokens += sum(lengths)
-    return blocks
+    lengths = torch.tensor(list(map(len, encoded)))
+    written, starts = lengths[order], torch.empty_like(lengths)
+    starts[order] = written.cumsum(0) - written
+    return {"starts": starts, "lengths": lengths, "marks": torch.cat(marks)}
 
 
 def _no_room(error: OSError) -> DataError:

@@ -12,12 +12,12 @@ from heads.errors import LimitError
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import load
-from heads.pipeline.token_states import BLOCK, TokenStates, keep_states
+from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.training import Progress
 
 TEXTS = tuple(
     "the cat sat on a mat and a dog ran home"[: 1 + number % 37] + f" {number}"
-    for number in range(BLOCK * 2 + 5)
+    for number in range(70)
 )
 
 
@@ -40,16 +40,18 @@ def kept(backbone: Backbone, *recipes: str) -> tuple[TokenStates, int]:
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_every_block_holds_what_the_base_model_says(family: str, tiny: Callable[..., Path]) -> None:
+def test_any_texts_are_what_the_base_model_says_of_them(
+    family: str, tiny: Callable[..., Path]
+) -> None:
     backbone = load(str(tiny(family)), limits=LIMITS)
     found, _ = kept(backbone, "attention+linear")
-    assert sorted(text for block in found.blocks for text in block.texts) == list(range(len(TEXTS)))
-    for block in found.blocks:
-        states = found.states(block)
-        assert list(block.lengths) == sorted(block.lengths, reverse=True)
-        for row, text in enumerate(block.texts):
+    drawn = torch.randperm(len(TEXTS), generator=torch.Generator().manual_seed(0))
+    for texts in (*drawn.split(32), torch.tensor([3, 3, 40])):
+        states = found.states(texts)
+        assert states.hidden[0].numel() == 0
+        for row, text in enumerate(texts.tolist()):
             alone = replace(backbone, block=None).states(backbone.encode([TEXTS[text]]))
-            length = block.lengths[row]
+            length = alone.mask.shape[1]
             for name in ("mask", "unpadded", "content", "eos"):
                 own = getattr(states, name)[row]
                 assert torch.equal(own[:length], getattr(alone, name)[0])
@@ -57,32 +59,38 @@ def test_every_block_holds_what_the_base_model_says(family: str, tiny: Callable[
             last = states.hidden[-1][row]
             assert torch.allclose(last[:length], alone.hidden[-1][0], atol=5e-3)
             assert not last[length:].any()
-            assert states.hidden[0].numel() == 0
 
 
-def test_no_padding_is_written(backbone: Backbone, home: Path) -> None:
+def test_texts_of_like_length_lie_side_by_side_without_padding(
+    backbone: Backbone, home: Path
+) -> None:
     found, _ = kept(backbone, "attention+linear")
-    tokens = sum(map(len, backbone.encode(TEXTS)))
-    assert found.path.stat().st_size == tokens * backbone.width * 2
+    lengths = list(map(len, backbone.encode(TEXTS)))
+    assert found.lengths.tolist() == lengths
+    (file,) = home.glob("*.f16")
+    assert file.stat().st_size == sum(lengths) * backbone.width * 2
+    written = found.starts.argsort()
+    assert found.lengths[written].tolist() == sorted(lengths, reverse=True)
 
 
 def test_all_layers_are_kept_where_all_are_read(backbone: Backbone) -> None:
     found, _ = kept(backbone, "mean@mix+linear")
     assert found.layers == (0, 1, 2, 3, 4, 5, 6)
-    states = found.states(found.blocks[0])
-    text = found.blocks[0].texts[0]
-    alone = backbone.states(backbone.encode([TEXTS[text]]))
+    states = found.states(torch.tensor([5, 60]))
+    alone = backbone.states(backbone.encode([TEXTS[5]]))
     for ours, theirs in zip(states.hidden, alone.hidden, strict=True):
         assert torch.allclose(ours[0, : theirs.shape[1]], theirs[0], atol=5e-3)
 
 
-def test_another_run_finds_them(backbone: Backbone) -> None:
+def test_another_run_finds_them(backbone: Backbone, home: Path) -> None:
     first, said = kept(backbone, "attention+linear")
     again, silent = kept(backbone, "attention+linear")
     assert said > 0
     assert silent == 0
-    assert first.blocks == again.blocks
-    first.path.write_bytes(first.path.read_bytes()[:-2])  # not whole any more
+    for name in ("numbers", "starts", "lengths", "marks"):
+        assert (getattr(first, name) == getattr(again, name)).all()
+    (file,) = home.glob("*.f16")
+    file.write_bytes(file.read_bytes()[:-2])  # not whole any more
     _, said = kept(backbone, "attention+linear")
     assert said > 0
 

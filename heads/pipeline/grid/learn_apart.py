@@ -1,12 +1,14 @@
 """Heads that are learned from the states of all tokens, copy by copy: learned readings, heads
 that are applied to every token, and layers that a stack does not know.
 
-All copies take the same blocks of texts, which are loaded once.
+A batch is of rows that a copy learns from, their texts of like length: no row is read for the sake
+of others. Each copy draws its own order of batches; copies of equal rows and seed read them once.
 """
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -14,15 +16,15 @@ from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_descent import choices_of, points
+from heads.pipeline.grid.learn_descent import AS_IT_IS, choices_of, points
 from heads.pipeline.grid.learner import Chosen, Learned, Tried, best
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
-from heads.pipeline.token_states import BLOCK, Block
+from heads.pipeline.states import States
 
+Batches = Sequence[Tensor]  # each the numbers of some rows
 Choices = Sequence[descent.Choice]
-# What is tried: standardise (which nothing could undo here), learning rate, decay.
-TRIED = ((False, 3e-4, 0.01), (False, 1e-3, 0.01), (False, 1e-3, 1.0), (False, 3e-3, 0.01))
+BATCH = 32  # rows in a step
 EPOCHS = (5, 60)
 
 
@@ -38,11 +40,11 @@ class Apart:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         planned = epochs_of(len(splits.train[0]))
-        choices = choices_of(TRIED, planned)
+        choices = choices_of(AS_IT_IS, planned)  # nothing here could undo a scaling
         rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
         tried, seeds = [], [0] * len(choices)
         for epoch, modules in self._descend(lesson, choices, rows, seeds, planned):
-            answers = _scored(modules, lesson, asked)
+            answers = _answered(modules, lesson, asked)
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
@@ -62,7 +64,7 @@ class Apart:
         choices = [descent.Choice(**values)] * len(rows)
         epochs = self._descend(lesson, choices, rows, seeds, planned)
         modules = next(modules for epoch, modules in epochs if epoch == end)
-        answers = _scored(modules, lesson, asked)
+        answers = _answered(modules, lesson, asked)
         return [
             Learned(logits=logits, state={n: t.detach() for n, t in module.state_dict().items()})
             for logits, module in zip(answers, modules, strict=True)
@@ -76,46 +78,13 @@ class Apart:
         seeds: Sequence[int],
         epochs: int,
     ) -> Iterator[tuple[int, list[nn.Module]]]:
-        dice = [Dice(seed) for seed in seeds]
-        modules = [self._begun(lesson, *both) for both in zip(dice, rows, strict=True)]
-        optimizers = [
-            torch.optim.AdamW(
-                module.parameters(), lr=choice.learning_rate, weight_decay=choice.weight_decay
-            )
-            for module, choice in zip(modules, choices, strict=True)
-        ]
-        weights = [_weights(lesson, own) for own in rows]
-        blocks = _Blocks(lesson)
-        order = torch.Generator().manual_seed(seeds[0])
-        total, done = epochs * len(blocks), 0
-        pending = [0.0] * len(modules)  # rows whose gradients have been added up
+        copies = [_Copy(self.make, lesson, *own) for own in zip(choices, rows, seeds, strict=True)]
+        modules = [copy.module for copy in copies]
         for epoch in range(1, epochs + 1):
-            for number in torch.randperm(len(blocks), generator=order).tolist():
-                done += 1
-                if not any(bool(own[blocks.rows(number)].any()) for own in weights):
-                    continue
-                states, members, places = blocks.of(number)
-                for place, module in enumerate(modules):
-                    lesson.check()
-                    counted = weights[place][members]
-                    if not counted.any():
-                        continue
-                    with dice[place].rolling():
-                        logits = module.train()(states)
-                    _loss(logits[..., places, :], lesson, members, counted).backward()
-                    pending[place] += float((counted > 0).sum())
-                    # A step is taken when about as many rows have been seen as a block holds.
-                    if pending[place] >= BLOCK / 2 or done % len(blocks) == 0:
-                        rate = choices[place].learning_rate * (1 - (done - 1) / total)
-                        _step(optimizers[place], rate)
-                        pending[place] = 0.0
+            orders = [copy.shuffled() for copy in copies]
+            for number, batch, states in _read(lesson, orders):
+                copies[number].learn(batch, states, epochs)
             yield epoch, modules
-
-    def _begun(self, lesson: Lesson, dice: Dice, rows: Tensor) -> nn.Module:
-        with dice.rolling():
-            module = self.make()
-        descent.at_base_rates(module, lesson, rows)
-        return module
 
 
 def epochs_of(rows: int) -> int:
@@ -129,65 +98,82 @@ def epochs_of(rows: int) -> int:
     return min(max(few, EPOCHS[0]), EPOCHS[1])
 
 
-class _Blocks:
-    """The blocks of a lesson, and which rows of the corpus have which text of a block."""
+class _Copy:
+    """One copy of a recipe while it learns; whatever it draws comes from its own seed."""
 
-    def __init__(self, lesson: Lesson) -> None:
-        assert lesson.states is not None
-        self._kept = lesson.states
-        rows_of: dict[int, list[int]] = {}
-        for row, text in enumerate(lesson.index.tolist()):
-            rows_of.setdefault(text, []).append(row)
-        self._members = [self._of(block, rows_of) for block in self._kept.blocks]
+    def __init__(
+        self,
+        make: Callable[[], nn.Module],
+        lesson: Lesson,
+        choice: descent.Choice,
+        rows: Tensor,
+        seed: int,
+    ) -> None:
+        self._lesson, self._choice, self._dice = lesson, choice, Dice(seed)
+        with self._dice.rolling():
+            self.module = make()
+        descent.at_base_rates(self.module, lesson, rows)
+        self._optimizer = torch.optim.AdamW(
+            self.module.parameters(), weight_decay=choice.weight_decay, fused=True
+        )
+        self._batches, self._done = _batches(lesson, rows), 0
 
-    @staticmethod
-    def _of(block: Block, rows_of: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
-        pairs = [(row, place) for place, text in enumerate(block.texts) for row in rows_of[text]]
-        both = torch.tensor(pairs)
-        return both[:, 0], both[:, 1]
+    def shuffled(self) -> Batches:
+        """Its batches in a new order."""
+        with self._dice.rolling():
+            return [self._batches[number] for number in torch.randperm(len(self._batches)).tolist()]
 
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def rows(self, number: int) -> Tensor:
-        """The rows of the corpus that have a text of a block."""
-        return self._members[number][0]
-
-    def of(self, number: int) -> tuple[Any, Tensor, Tensor]:
-        """The states of a block, its rows, and the place of each row's text in it."""
-        return (self._kept.states(self._kept.blocks[number]), *self._members[number])
-
-
-def _weights(lesson: Lesson, rows: Tensor) -> Tensor:
-    """(n,), how much each row counts: 0 for those that are not learned from."""
-    weights = torch.zeros(len(lesson.targets))
-    weights[rows] = lesson.weights[rows]
-    return weights
-
-
-def _step(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    optimizer.param_groups[0]["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad()
+    def learn(self, rows: Tensor, states: States, epochs: int) -> None:
+        """A step by the weighted loss of some rows; its size falls to 0 over so many epochs."""
+        with self._dice.rolling():
+            logits = self.module.train()(states)
+        losses = self._lesson.objective.rows(logits, self._lesson.targets[rows])
+        self._optimizer.zero_grad()
+        (losses * self._lesson.weights[rows]).mean().backward()
+        left = 1 - self._done / (epochs * len(self._batches))
+        self._optimizer.param_groups[0]["lr"] = self._choice.learning_rate * left
+        self._optimizer.step()
+        self._done += 1
 
 
-def _loss(logits: Tensor, lesson: Lesson, rows: Tensor, weights: Tensor) -> Tensor:
-    """The weighted loss of the rows of a block that count, over what a block holds."""
-    losses = lesson.objective.rows(logits, lesson.targets[rows])
-    return (losses * weights).sum(-1).mean() / BLOCK
+def _batches(lesson: Lesson, rows: Tensor) -> Batches:
+    """Rows in the order of `_by_length`, so many at a time, none much smaller than the others."""
+    return rows[_by_length(lesson, rows)].tensor_split(math.ceil(len(rows) / BATCH))
+
+
+def _by_length(lesson: Lesson, rows: Tensor) -> Tensor:
+    """The places of some rows, those whose texts lie side by side in the file side by side."""
+    assert lesson.states is not None
+    return lesson.states.starts[lesson.index[rows]].argsort(stable=True)
+
+
+def _read(lesson: Lesson, batches: Sequence[Batches]) -> Iterator[tuple[int, Tensor, States]]:
+    """The batches of all copies in turn: whose it is, its rows and the states of their texts.
+
+    Raises:
+        Stopped: Somebody asked for it.
+    """
+    assert lesson.states is not None
+    last = states = None
+    for step in zip_longest(*batches):
+        for number, rows in enumerate(step):
+            lesson.check()
+            if rows is None:  # others have more of them
+                continue
+            if states is None or last is None or not torch.equal(rows, last):
+                last, states = rows, lesson.states.states(lesson.index[rows])
+            yield number, rows, states
 
 
 @torch.no_grad()
-def _scored(modules: Sequence[nn.Module], lesson: Lesson, asked: Sequence[Tensor]) -> list[Tensor]:
+def _answered(
+    modules: Sequence[nn.Module], lesson: Lesson, asked: Sequence[Tensor]
+) -> list[Tensor]:
     """The logits of the rows asked for under each copy, (n_k, c) each."""
-    wanted = torch.zeros(len(lesson.targets), dtype=torch.bool)
-    wanted[torch.cat(list(asked))] = True
-    found = [torch.zeros(len(lesson.targets), lesson.classes) for _ in modules]
-    blocks = _Blocks(lesson)
-    for number in range(len(blocks)):
-        lesson.check()
-        states, members, places = blocks.of(number)
-        if wanted[members].any():
-            for logits, module in zip(found, modules, strict=True):
-                logits[members] = module.eval()(states)[places]
-    return [logits[own] for logits, own in zip(found, asked, strict=True)]
+    found = [list[Tensor]() for _ in modules]
+    for number, _, states in _read(lesson, [_batches(lesson, own) for own in asked]):
+        found[number].append(modules[number].eval()(states))
+    return [
+        torch.cat(logits)[_by_length(lesson, own).argsort()]
+        for logits, own in zip(found, asked, strict=True)
+    ]
