@@ -59,7 +59,7 @@ def _settings(cell: Cell) -> Markup:
     chosen = ", ".join(
         f"{name.replace('_', ' ')} {_plain(value)}"
         for name, value in cell.chosen.items()
-        if name != "planned"
+        if name != "planned" and not (name == "epochs" and value == cell.chosen.get("planned"))
     )
     says = Markup('<p class="quiet">Settings that were best: {}.</p>')
     return says.format(chosen) if chosen else Markup("")

@@ -93,16 +93,22 @@ class Objective:
 
     def slopes(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row (…), and its gradient by the logits (…, c)."""
+        if not (self.focal or self.balance is not None):
+            return self.rows(logits, targets), self.slope(logits, targets)
+        with torch.enable_grad():
+            point = logits.detach().requires_grad_()
+            found = self.rows(point, targets)
+            (slope,) = torch.autograd.grad(found.sum(), point)
+        return found.detach(), slope
+
+    def slope(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """That gradient alone (…, c), which most losses do not need to be computed for."""
         if self.focal or self.balance is not None:
-            with torch.enable_grad():
-                point = logits.detach().requires_grad_()
-                found = self.rows(point, targets)
-                (slope,) = torch.autograd.grad(found.sum(), point)
-            return found.detach(), slope
-        found, goals = self.rows(logits, targets), self.goals(targets)
+            return self.slopes(logits, targets)[1]
         if self.kind == "number":
-            return found, logits - goals
-        return found, (logits.sigmoid() if self.by_class else logits.softmax(dim=-1)) - goals
+            return logits - self.goals(targets)
+        squashed = logits.sigmoid() if self.by_class else logits.softmax(dim=-1)
+        return squashed.sub_(self.goals(targets))
 
 
 def balance_of(targets: Tensor, classes: int) -> Tensor:

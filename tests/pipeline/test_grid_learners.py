@@ -25,6 +25,7 @@ from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.lesson import class_weights
 from heads.pipeline.grid.passes import Drop
 from heads.pipeline.grid.stack import Stack, can_stack
+from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.objective import Objective
@@ -572,6 +573,22 @@ def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbo
     ):
         first, second = (learned.logits for learned in found[name].learned)
         assert torch.equal(first, second) is same_numbers
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
+    small: Backbone, recipe: str
+) -> None:
+    vectors, targets = blobs(150, apart=0.4, seed=12)
+    board = board_of(vectors, targets, Contest(seeds=1))
+    (unit,), lesson = cells([recipe], small, board), board.lesson("mean", threading.Event())
+    taught = teaching(unit, lesson, board.splits, board.contest)
+    chosen = list(taught.search(board.splits))[0].settings
+    few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
+    alone = taught.learn(chosen, [few], [asked], [0])[0]
+    after = taught.learn(chosen, [others, few], [asked, asked], [0, 0])[1]
+    assert torch.allclose(alone.logits, after.logits, atol=1e-4)
 
 
 # Which cells there are

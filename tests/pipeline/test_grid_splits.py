@@ -194,6 +194,15 @@ def test_a_text_that_chooses_the_settings_is_scored_in_no_other_row_either():
         assert not of(train, groups) & of(test, groups)
 
 
+def test_settings_are_not_tried_on_texts_that_judge_them():
+    targets, groups = torch.arange(100) % 2, torch.arange(100)
+    groups[:10] = groups[60:70]  # ten rows repeat texts of the validation rows
+    parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
+    found = split(targets, groups, parts, PLAIN)
+    assert found.search.tolist() == list(range(10, 60))
+    assert [train.tolist() for train in found.train] == [list(range(80))] * PLAIN.seeds
+
+
 # A few rows of every class
 
 

@@ -37,7 +37,7 @@ from heads.pipeline.loading import load
 from heads.pipeline.measure.curve import SHARES
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs import expected, learning_curve, running
+from heads.pipeline.runs import baselines, expected, learning_curve, running
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.disagreement import disagreements
@@ -418,6 +418,53 @@ def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
     assert not any("could not be trained" in note for note in again.notes)
     del wanted["curve"], wanted["curve_says"]
     assert {name: bare(again.as_json())[name] for name in wanted} == wanted
+
+
+def test_heads_are_kept_while_words_are_still_counted(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_one, strength, names = threading.Event(), baselines.tfidf_strength, list[str]()
+
+    def slow(*given: Any, **settings: Any) -> float:
+        assert kept_one.wait(60), "no head was kept meanwhile"
+        return strength(*given, **settings)
+
+    monkeypatch.setattr(baselines, "tfidf_strength", slow)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    run = start()
+    for event in working(run, LIMITS):
+        if isinstance(event, Done):
+            names.append(event.cell.name)
+            if not event.cell.is_baseline:
+                assert kept(run, FEW.index(event.cell.name)) is not None
+                kept_one.set()
+    assert names[0] == "majority"
+    assert names.index("tfidf") > 1
+    assert sorted(names) == sorted([*FEW, *BASELINES])
+
+
+def test_a_baseline_that_fails_does_not_stop_the_heads(
+    start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = start()
+    with monkeypatch.context() as patch:
+        patch.setattr(baselines, "tfidf_strength", lambda *_, **__: 1 / 0)
+        found = finished(run)
+    assert {cell.name for cell in found.cells} == {*FEW, "majority"}
+    assert found.notes[0].startswith("tfidf could not be trained (ZeroDivisionError: ")
+    json.dumps(found.as_json(), allow_nan=False)
+    assert {cell.name for cell in finished(run).cells} == {*FEW, *BASELINES}
+
+
+def test_a_kept_head_says_how_long_it_learned(start) -> None:
+    run = start()
+    found = {cell.name: cell for cell in finished(run).cells}
+    head = classifier(run, "mean+roberta", LIMITS).head
+    course = descent.plan(head.rows)
+    assert head.training is not None
+    assert head.training.batch_size == course.batch
+    assert 0 <= head.training.epochs - course.epochs < 1
+    assert head.training.learning_rate == found["mean+roberta"].chosen["learning_rate"]
 
 
 def test_what_a_stop_from_outside_notes(start) -> None:

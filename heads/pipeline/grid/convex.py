@@ -164,18 +164,26 @@ def minimise(stages: Sequence[tuple[Function, float]], start: Tensor, iterations
         stages: The functions, roughly computed and then exactly, and down to which share of the
             first gradient each will do. What one has learned of the curvature serves the next.
     """
-    first = stages[0][0](torch.zeros_like(start))[1].norm(dim=1).clamp_min(1e-12)
+    here = stages[0][0](torch.zeros_like(start))
+    first = here[1].norm(dim=1).clamp_min(1e-12)
     point, memory = start, Memory()
-    for function, near in stages:
-        point = _descended(function, point, near * first, iterations, memory)
+    for number, (function, near) in enumerate(stages):
+        if number or bool(start.any()):
+            here = function(point)
+        point = _descended(function, point, here, near * first, iterations, memory)
     return point
 
 
 def _descended(
-    objective: Function, point: Tensor, goal: Tensor, iterations: int, memory: "Memory"
+    objective: Function,
+    point: Tensor,
+    here: tuple[Tensor, Tensor],
+    goal: Tensor,
+    iterations: int,
+    memory: "Memory",
 ) -> Tensor:
-    """Downhill until every gradient is as small as its goal."""
-    value, gradient = objective(point)
+    """Downhill from a point and what stands there, until every gradient is as small as its goal."""
+    value, gradient = here
     for _ in range(iterations):
         solved = gradient.norm(dim=1) <= goal
         if bool(solved.all()):

@@ -165,7 +165,7 @@ def slope(logits: Tensor, lesson: Lesson, rows: Tensor) -> Tensor:
         own = targets[..., None]
         found.scatter_add_(2, own, torch.full_like(own, -1, dtype=found.dtype))
     else:
-        found = lesson.objective.slopes(exact, targets)[1]
+        found = lesson.objective.slope(exact, targets)
     return found.mul_(shares).to(logits.dtype)
 
 
@@ -184,5 +184,5 @@ def _optimizer(stack: Stack, choices: Sequence[Choice]) -> torch.optim.Optimizer
 
 
 def _order(rows: int, dice: torch.Generator, length: int) -> Tensor:
-    """So many places in a random order; a copy with a row or two less sees some again."""
+    """So many places in a random order; a copy with fewer rows than the others sees some again."""
     return torch.randperm(rows, generator=dice).repeat(-(-length // rows))[:length]

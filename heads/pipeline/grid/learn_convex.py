@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heads.parts.order import Order
 from heads.pipeline.grid import convex
-from heads.pipeline.grid.basis import Basis, basis
+from heads.pipeline.grid.basis import Basis
 from heads.pipeline.grid.learner import Chosen, First, Learned, Tried, best, judged
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
@@ -83,8 +83,8 @@ class Convex:
             places.append(next(known, len(different)))
             if places[-1] == len(different):
                 different.append(own)
-                begin = states[0] if states else None  # where the first ended: most rows are shared
-                states += self._solved(lesson, [chosen], own, convex.NEAR, begin)
+                # Not from where another ended, which learned from rows that this one is asked.
+                states += self._solved(lesson, [chosen], own, convex.NEAR, None)
         return [
             Learned(logits=_linear(states[place], lesson.of(own)), state=states[place])
             for place, own in zip(places, asked, strict=True)
@@ -106,13 +106,13 @@ class Convex:
         """
         layer, vectors = self.first.layer, lesson.of(rows)
         standardise = bool(options[0]["standardise"])
-        axes = basis(vectors, standardise=standardise, centred=self.first.bias)
+        axes, seen = lesson.turned(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
         unit = 0.5 if lesson.classes == 2 and not lesson.objective.by_class else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
             unit /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
         problems = convex.Problems(
-            vectors=axes.seen(vectors, vectors.dtype),
+            vectors=seen if seen.dtype == vectors.dtype else axes.seen(vectors, vectors.dtype),
             targets=lesson.targets[rows],
             objective=lesson.objective,
             weights=lesson.weights[rows],

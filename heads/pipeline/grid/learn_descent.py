@@ -59,12 +59,10 @@ class Descent:
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
         choices = choices_of(table, math.ceil(schedule.epochs))
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)
-        begun = self._begun(lesson, choices, rows, seeds)
-        asked = self._seen(lesson, begun, splits.development)
-        tried = []
+        begun, tried = self._begun(lesson, choices, rows, seeds), []
         for epoch in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
-            lesson.check()
-            answers = begun.stack.logits(asked, training=False).to(lesson.weights.dtype)
+            heads = [self._head(begun, number) for number in range(len(choices))]
+            answers = [answered(head, lesson, splits.development) for head in heads]
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
@@ -85,14 +83,11 @@ class Descent:
         schedule = descent.plan(max(map(len, rows)))
         for _ in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
             pass
-        found = []
-        for number, (chain, one) in enumerate(zip(begun.chains, asked, strict=True)):
-            state, axes = begun.stack.state(number), begun.bases[number]
-            if self.first and axes:
-                state = axes.folded(state, self.first.layer)
-            chain.load_state_dict(state)
-            found.append(Learned(logits=answered(chain, lesson, one), state=state))
-        return found
+        heads = [self._head(begun, number) for number in range(len(choices))]
+        return [
+            Learned(logits=answered(head, lesson, one), state=head.state_dict())
+            for head, one in zip(heads, asked, strict=True)
+        ]
 
     def _begun(
         self,
@@ -120,15 +115,13 @@ class Descent:
         stack = Stack(chains, seeds, lesson.products)
         return _Class(chains=chains, stack=stack, pupils=pupils, bases=bases)
 
-    @staticmethod
-    def _seen(lesson: Lesson, begun: _Class, rows: Tensor) -> Tensor:
-        """Some rows as each copy sees them, (k, n, w)."""
-        vectors = lesson.of(rows)
-        kinds = {
-            id(axes): axes.seen(vectors, lesson.products) if axes else vectors.to(lesson.products)
-            for axes in begun.bases
-        }
-        return torch.stack([kinds[id(axes)] for axes in begun.bases])
+    def _head(self, begun: _Class, number: int) -> nn.Sequential:
+        """One of the copies as it is now, to ask: it reads vectors as they are, in 32 bits."""
+        state, axes = begun.stack.state(number), begun.bases[number]
+        if self.first and axes:
+            state = axes.folded(state, self.first.layer)
+        begun.chains[number].load_state_dict(state)
+        return begun.chains[number]
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ Legend: n rows, w width, c classes.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -107,7 +108,7 @@ def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:
     A correlation does not see the scale: by it, numbers that hardly leave their mean would do.
     """
     if lesson.objective.kind == "number":
-        return min(tried, key=lambda item: item.loss)
+        return min(tried, key=lambda item: (isnan(item.loss), item.loss))
     return max(tried, key=lambda item: (item.score, -item.loss))
 
 

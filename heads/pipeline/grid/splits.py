@@ -1,6 +1,7 @@
 """Which rows are learned from, which choose the settings, and which are scored: for every seed.
 
-Rows of one text stand on one side only. The development rows are drawn once and are never
+Rows of one text stand on one side only, unless the data themselves say where rows stand: then it
+is told of. The development rows are drawn once and are never
 scored. (Where splits are repeated, the rows on which settings are tried are some of the first
 split's, and other splits score them: they take part in a choice, not in what is scored.)
 """
@@ -82,7 +83,8 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
         ]
         train = drawn[0][1]
         pairs = [(scored, sorted([*learned, *development])) for scored, learned in drawn]
-    search, _ = rows.drawn(train, min(1.0, MOST_SEARCH / max(1, len(train))), contest.seed)
+    tried = rows.without(train, development)  # in splits that the data make, a text may be in both
+    search, _ = rows.drawn(tried, min(1.0, MOST_SEARCH / max(1, len(tried))), contest.seed)
     return _checked(
         _splits("test set" if test else "splits", search, development, pairs), targets, groups
     )

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Mapping
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -15,6 +16,7 @@ from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.dice import Dice
+from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
@@ -58,11 +60,12 @@ def _trained(
     (module if whole else module.head).load_state_dict(played.learned[0].state)
     settings: Mapping[str, Any] = played.chosen
     thresholds = played.outcome.thresholds
-    known = {
-        name: settings[name]
-        for name in ("learning_rate", "weight_decay", "epochs")
-        if name in settings
-    }
+    known = {name: settings[name] for name in ("learning_rate", "weight_decay") if name in settings}
+    if whole and "epochs" in settings:
+        known["epochs"] = settings["epochs"]
+    elif known:  # what was chosen is of the search, which sees fewer rows
+        course = descent.plan(played.rows)
+        known |= {"epochs": ceil(course.epochs), "batch_size": course.batch}
     return TrainedHead(
         recipe=recipe,
         model=asked.model,

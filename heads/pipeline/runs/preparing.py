@@ -1,31 +1,24 @@
-"""What a run needs before its heads are trained: features, instant estimates, baselines."""
+"""What a run needs before its heads are trained: features and instant estimates."""
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import Tensor
-
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid.play import Board
-from heads.pipeline.grid.teach import without
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.estimates import estimate
-from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF, Outcome
+from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import Cell, keep, kept
+from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.tokens import token_findings
 from heads.pipeline.training import Progress
 from heads.pipeline.vectors import Features, Read
-from heads.recipe import Value
 from heads.settings import Limits
 
 
@@ -135,61 +128,6 @@ def estimated(
         one = estimate(reading, vectors, goals, kind=kind, seed=asked.contest.seed)
         found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
-
-
-def baselines(run: RunFolder, asked: Asked, board: Board) -> Iterator[Progress | Done]:
-    """The commonest answer, and TF-IDF with a linear model, on the same rows."""
-    planned = len(asked.recipes) + len(BASELINES)
-    for place, name in enumerate(BASELINES):
-        number = len(asked.recipes) + place
-        if kept(run, number):
-            continue
-        begun = time.perf_counter()
-        if name == MAJORITY:
-            outcome, chosen = _commonest(asked, board), {}
-        else:
-            outcome, chosen = yield from _counted_words(asked, board)
-        cell = Cell(
-            name=name,
-            measures=measure(outcome, board.task),
-            parameters=0,
-            seconds=time.perf_counter() - begun,
-            chosen=chosen,
-        )
-        keep(run, number, cell, outcome, board.task)
-        yield Done(cell=cell, done=counted(run, asked), planned=planned)
-
-
-def _commonest(asked: Asked, board: Board) -> Outcome:
-    splits = board.splits
-    found = [
-        majority(asked.corpus, train.tolist(), test.tolist())
-        for train, test in zip(splits.train, splits.test, strict=True)
-    ]
-    logits = tuple(one.logits for one in found)
-    bar = found[0].thresholds
-    return Outcome(name=MAJORITY, rows=splits.test, logits=logits, thresholds=bar)
-
-
-def _counted_words(
-    asked: Asked, board: Board
-) -> Generator[Progress, None, tuple[Outcome, dict[str, Value]]]:
-    splits, balanced, logits = board.splits, asked.contest.class_weights, list[Tensor]()
-    yield Progress(says="Training TF-IDF + a linear model", share=0.42)
-    rows = splits.search.tolist(), splits.development.tolist()
-    C, bar = tfidf_strength(asked.corpus, *rows, balanced=balanced), None
-    if board.task.kind == "many":
-        rows = without(splits.train[0], splits.development).tolist(), rows[1]
-        bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
-    for train, test in zip(splits.train, splits.test, strict=True):
-        if logits and splits.is_fixed:  # nothing is drawn at random
-            logits.append(logits[0])
-            continue
-        rows = train.tolist(), test.tolist()
-        logits.append(tfidf(asked.corpus, *rows, C=C, balanced=balanced))
-        yield Progress(says="Training TF-IDF + a linear model", share=0.43)
-    outcome = Outcome(name=TFIDF, rows=splits.test, logits=tuple(logits), thresholds=bar)
-    return outcome, {"C": C}
 
 
 def counted(run: RunFolder, asked: Asked) -> int:

@@ -4,37 +4,32 @@ Whatever is finished lies on disk at once, and a resumed run gives the numbers t
 have given without a break.
 """
 
-import contextlib
-import itertools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from heads.errors import RecipeError
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
-from heads.pipeline.grid.play import Board, Failed, Job, play
+from heads.pipeline.grid.jobs import Trying
+from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
-from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.bar import rising, within
-from heads.pipeline.runs.cell import Cell, keep, keep_failure, kept
 from heads.pipeline.runs.choosing import chosen_recipes
 from heads.pipeline.runs.clock import Clock
 from heads.pipeline.runs.expected import Expected, expected
+from heads.pipeline.runs.filling import filled
 from heads.pipeline.runs.folder import RunFolder, new_folder
-from heads.pipeline.runs.heads_of import check_model, keep_head, latencies
-from heads.pipeline.runs.heats import heats, stopped_of
+from heads.pipeline.runs.heads_of import check_model, latencies
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
-from heads.pipeline.runs.preparing import Done, baselines, counted, estimated, featured, stated
+from heads.pipeline.runs.preparing import Done, counted, estimated, featured, stated
 from heads.pipeline.token_states import check_states
 from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
@@ -169,70 +164,10 @@ def _worked(
         products=products(run.read("facts.json").get("training", "float32")),
     )
     yield from estimated(run, asked, cells, board)
-    workers = max(1, torch.get_num_threads())
-    searched: Mapping[str, Searched | Failed] = {}
-    if asked.contest.race:
-        searched = yield from heats(run, asked, cells, board, workers)
-    jobs = _left(run, asked, cells, board, searched)
-    events = play(jobs, board, workers)
-    with contextlib.closing(events):
-        first = [next(events)] if jobs else []  # all cores work from here on
-        yield from baselines(run, asked, board)
-        for event in itertools.chain(first, events):
-            if isinstance(event, Played):
-                yield _kept_cell(run, asked, event, board, backbone)
-            elif isinstance(event, Failed):
-                yield keep_failure(run, asked.recipes.index(event.name), event.says)
-            elif isinstance(event, Trying):
-                yield event
+    yield from filled(run, asked, cells, board, backbone)
     if asked.contest.curve and run.read("curve.json") is None:
         yield Progress(says="Training the leaders on fewer rows", share=0.95)
+        workers = max(1, torch.get_num_threads())
         yield from learning_curve(run, asked, cells, board, workers)
     yield Progress(says="Timing every head on one text", share=0.99)
     run.write("latency.json", latencies(run, asked, backbone, limits))
-
-
-def _left(
-    run: RunFolder,
-    asked: Asked,
-    cells: Sequence[Unit],
-    board: Board,
-    searched: Mapping[str, Searched | Failed],
-) -> list[Job]:
-    """What is still to be done; of a cell that has been searched, the second half."""
-    out = {one.recipe for one in stopped_of(run)}
-    jobs = list[Job]()
-    for cell in cells:
-        before = searched.get(cell.name)
-        is_done = cell.name in out or kept(run, asked.recipes.index(cell.name)) is not None
-        if isinstance(before, Searched) and not is_done:
-            jobs.append(learn_job(cell, board, before))
-        elif before is None and not is_done:
-            jobs.append(unit_job(cell, board))
-    return jobs
-
-
-def _kept_cell(
-    run: RunFolder, asked: Asked, played: Played, board: Board, backbone: Backbone
-) -> Done | Progress:
-    """Measures a cell and keeps it: head and answers first, the measures last.
-
-    One that answers with no numbers does not stop the others.
-    """
-    name, number = played.unit.name, asked.recipes.index(played.unit.name)
-    try:
-        measures = measure(played.outcome, board.task)
-    except RecipeError as error:
-        return keep_failure(run, number, str(error))
-    cell = Cell(
-        name=name,
-        measures=measures,
-        parameters=played.unit.parameters,
-        seconds=played.seconds,
-        chosen=played.chosen,
-        tried=played.tried,
-    )
-    keep_head(run, number, played, asked, cell.measures, backbone)
-    keep(run, number, cell, played.outcome, board.task)
-    planned = len(asked.recipes) + len(BASELINES)
-    return Done(cell=cell, done=counted(run, asked), planned=planned)
