@@ -584,7 +584,7 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
     board = board_of(vectors, targets, Contest(seeds=1))
     (unit,), lesson = cells([recipe], small, board), board.lesson("mean", threading.Event())
     taught = teaching(unit, lesson, board.splits, board.contest)
-    chosen = list(taught.search(board.splits))[0].settings
+    chosen = next(iter(taught.search(board.splits))).settings
     few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
     alone = taught.learn(chosen, [few], [asked], [0])[0]
     after = taught.learn(chosen, [others, few], [asked, asked], [0, 0])[1]
