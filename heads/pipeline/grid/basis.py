@@ -66,12 +66,13 @@ def _turned(values: Tensor, turn: Tensor) -> Tensor:
     return values * turn if turn.dim() == 1 else values @ turn
 
 
-def basis(vectors: Tensor, *, standardise: bool, centred: bool) -> Basis:
-    """The principal axes of some vectors (n, w).
+def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = True) -> Basis:
+    """The axes that some vectors (n, w) are seen along.
 
     Axes are not shortened until all vary alike: that learns as fast, and blows noise up.
 
     Args:
+        turned: Whether to the principal axes; those of very wide vectors are left where they are.
         standardise: Whether numbers get deviation 1 first; else axes are only turned.
         centred: Whether the mean becomes 0, which a layer without a bias could not undo.
     """
@@ -82,7 +83,7 @@ def basis(vectors: Tensor, *, standardise: bool, centred: bool) -> Basis:
         flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
         gain = torch.where(flat, torch.zeros_like(spread), 1 / spread.clamp_min(1e-12))
     undone = torch.where(gain > 0, 1 / gain.clamp_min(1e-12), torch.zeros_like(gain))
-    if vectors.shape[1] > WIDEST:
+    if not turned or vectors.shape[1] > WIDEST:
         return Basis(shift=shift, turn=gain, back=undone)
     some = (vectors[:: -(-len(vectors) // MOST_ROWS)] - shift) * gain
     _, axes = torch.linalg.eigh(some.T @ some / len(some))

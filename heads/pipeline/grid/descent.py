@@ -32,6 +32,7 @@ class Choice:
         standardise: Whether its input is standardised; folded into the head afterwards.
         learning_rate: Of AdamW at its highest, from where it falls to 0 over the planned epochs.
         weight_decay: Of AdamW.
+        principal_axes: Whether it sees its input along its principal axes; folded in likewise.
         epochs: After how many epochs of the search it was judged.
         planned: How many those were, over which the step size falls to 0.
     """
@@ -39,6 +40,7 @@ class Choice:
     standardise: bool
     learning_rate: float
     weight_decay: float
+    principal_axes: bool = False
     epochs: int = 0
     planned: int = 0
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_descent import AS_IT_IS, choices_of, points
-from heads.pipeline.grid.learner import Chosen, Learned, Tried, best
+from heads.pipeline.grid.learn_descent import choices_of, points
+from heads.pipeline.grid.learner import Chosen, Learned, Tried, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.states import States
@@ -26,6 +26,13 @@ Batches = Sequence[Tensor]  # each the numbers of some rows
 Choices = Sequence[descent.Choice]
 BATCH = 32  # rows in a step
 EPOCHS = (5, 60)
+# What is tried, as for other heads; nothing here could undo a change of the input.
+TRIED = (
+    (False, False, 1e-3, 0.01),
+    (False, False, 3e-3, 0.01),
+    (False, False, 8e-3, 0.01),
+    (False, False, 8e-3, 1.0),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class Apart:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         planned = epochs_of(len(splits.train[0]))
-        choices = choices_of(AS_IT_IS, planned)  # nothing here could undo a scaling
+        choices = choices_of(TRIED, planned)
         rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
         tried, seeds = [], [0] * len(choices)
         for epoch, modules in self._descend(lesson, choices, rows, seeds, planned):
@@ -48,7 +55,7 @@ class Apart:
             for point in points(choices, answers, epoch, lesson, splits.development):
                 tried.append(point)
                 yield point
-        return best(tried, lesson).settings
+        return surest(tried, lesson).settings
 
     def learn(
         self,

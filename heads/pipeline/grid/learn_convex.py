@@ -10,7 +10,7 @@ from torch import Tensor
 from heads.parts.order import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import Chosen, First, Learned, Tried, best, judged
+from heads.pipeline.grid.learner import Chosen, First, Learned, Tried, judged, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 
@@ -40,17 +40,17 @@ class Convex:
         options = [{"standardise": True, "C": C} for C in strengths]
         tried, states = list[Tried](), list[State]()
         yield from self._try(lesson, splits, options, tried, states)
-        found = best(tried, lesson)
+        found = surest(tried, lesson)
         begin, C = states[tried.index(found)], float(found.settings["C"])
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
             around = [{"standardise": True, "C": round(C * step, 6)} for step in NEIGHBOURS]
             yield from self._try(lesson, splits, around, tried, states, begin)
         if "C" not in self.order.head.options:
-            found = best(tried, lesson)
+            found = surest(tried, lesson)
             begin, as_it_is = states[tried.index(found)], {**found.settings, "standardise": False}
             yield from self._try(lesson, splits, [as_it_is], tried, states, begin)
-        return best(tried, lesson).settings
+        return surest(tried, lesson).settings
 
     def _try(
         self,
@@ -106,7 +106,7 @@ class Convex:
         """
         layer, vectors = self.first.layer, lesson.of(rows)
         standardise = bool(options[0]["standardise"])
-        axes, seen = lesson.turned(rows, standardise=standardise, centred=self.first.bias)
+        axes, seen = lesson.seen(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
         unit = 0.5 if lesson.classes == 2 and not lesson.objective.by_class else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all

@@ -11,15 +11,26 @@ from torch import Tensor, nn
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import Chosen, First, Learned, Maker, Tried, best, judged
+from heads.pipeline.grid.learner import Chosen, First, Learned, Maker, Tried, judged, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
-# What is tried for every head alike, on the same rows: standardise, learning rate, decay.
-TRIED = ((True, 3e-3, 0.01), (True, 8e-3, 0.01), (True, 8e-3, 1.0), (False, 8e-3, 0.01))
+# What is tried for every head alike, on the same rows: standardise, principal axes, learning rate,
+# decay. Along principal axes many classes are learned in few steps, and of few rows their noise.
+TRIED = (
+    (True, True, 8e-3, 0.01),
+    (True, True, 8e-3, 1.0),
+    (True, False, 3e-3, 0.01),
+    (False, False, 1e-3, 0.01),
+)
 # The same for a head that begins with pretrained weights, which know their input as it is.
-AS_IT_IS = ((False, 1e-3, 0.01), (False, 3e-3, 0.01), (False, 8e-3, 0.01), (False, 8e-3, 1.0))
+AS_IT_IS = (
+    (False, False, 1e-3, 0.01),
+    (False, False, 3e-3, 0.01),
+    (False, True, 8e-3, 0.01),
+    (False, True, 8e-3, 1.0),
+)
 AT_ONCE = 4096  # rows that are answered together
 
 
@@ -67,7 +78,7 @@ class Descent:
                 tried.append(point)
                 yield point
         # Before its end, a step size that has not come down yet hides how good a setting is.
-        return best(tried[-len(choices) :], lesson).settings
+        return surest(tried[-len(choices) :], lesson).settings
 
     def learn(
         self,
@@ -103,8 +114,11 @@ class Descent:
             descent.at_base_rates(chain, lesson, own)
             axes, vectors = None, None
             if self.first:
-                axes, vectors = lesson.turned(
-                    own, standardise=choice.standardise, centred=self.first.bias
+                axes, vectors = lesson.seen(
+                    own,
+                    standardise=choice.standardise,
+                    centred=self.first.bias,
+                    turned=choice.principal_axes,
                 )
             if self.first and axes and self.pretrained:
                 chain.load_state_dict(axes.unfolded(chain.state_dict(), self.first.layer))
@@ -134,11 +148,19 @@ def answered(chain: nn.Sequential, lesson: Lesson, rows: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def choices_of(table: Sequence[tuple[bool, float, float]], epochs: int) -> list[descent.Choice]:
-    """The settings of a table of standardise, learning rate and decay, over so many epochs."""
+def choices_of(
+    table: Sequence[tuple[bool, bool, float, float]], epochs: int
+) -> list[descent.Choice]:
+    """The settings of a table, over so many epochs."""
     return [
-        descent.Choice(standardise=way, learning_rate=rate, weight_decay=decay, planned=epochs)
-        for way, rate, decay in table
+        descent.Choice(
+            standardise=way,
+            principal_axes=axes,
+            learning_rate=rate,
+            weight_decay=decay,
+            planned=epochs,
+        )
+        for way, axes, rate, decay in table
     ]
 
 

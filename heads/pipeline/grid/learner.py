@@ -108,8 +108,32 @@ def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:
     A correlation does not see the scale: by it, numbers that hardly leave their mean would do.
     """
     if lesson.objective.kind == "number":
-        return min(tried, key=lambda item: (isnan(item.loss), item.loss))
+        return _of_least_loss(tried)
     return max(tried, key=lambda item: (item.score, -item.loss))
+
+
+def surest(tried: Sequence[Tried], lesson: Lesson) -> Tried:
+    """Of those that only chance may have put behind the best, the one of lowest loss.
+
+    On a hundred rows the highest score is mostly luck, and the loss still tells settings apart.
+    For heads that learn by that loss.
+
+    Source: the one-standard-error rule (Breiman et al. 1984), of the paired difference.
+    """
+    top = best(tried, lesson)
+    return _of_least_loss([one for one in tried if one is top or _is_near(one, top)])
+
+
+def _is_near(one: Tried, top: Tried) -> bool:
+    """Whether a score is within one standard error of another's."""
+    assert one.parts is not None
+    assert top.parts is not None
+    gaps = (top.parts - one.parts).double()
+    return bool(gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5)
+
+
+def _of_least_loss(tried: Sequence[Tried]) -> Tried:
+    return min(tried, key=lambda item: (isnan(item.loss), item.loss))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,15 +53,17 @@ class Lesson:
         """The vectors of some rows, of any shape (…) to (…, w)."""
         return self.vectors[self.index[rows]]
 
-    def turned(self, rows: Tensor, *, standardise: bool, centred: bool) -> tuple[Basis, Tensor]:
+    def seen(
+        self, rows: Tensor, *, standardise: bool, centred: bool, turned: bool = True
+    ) -> tuple[Basis, Tensor]:
         """The axes that some rows ask for, and the vectors of those rows along them, (n, w)."""
 
         def make() -> tuple[Basis, Tensor]:
             vectors = self.of(rows)
-            found = basis(vectors, standardise=standardise, centred=centred)
+            found = basis(vectors, standardise=standardise, centred=centred, turned=turned)
             return found, found.seen(vectors, self.products)
 
-        return self.kept.of((rows.numpy().tobytes(), standardise, centred), make)
+        return self.kept.of((rows.numpy().tobytes(), standardise, centred, turned), make)
 
     def check(self) -> None:
         """Ends the work where that was asked for.
