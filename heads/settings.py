@@ -77,13 +77,13 @@ class Contest:
     curve: bool = _setting(True, "Also train the leaders on a quarter and on half of the rows.")
     race: bool = _setting(
         False,
-        "Stop recipes that cannot win any more, going by the development rows; they are listed "
-        "without a score.",
+        "Stop recipes that are behind by more than chance on the development rows; they are "
+        "listed without a score.",
     )
     precision: str = _setting(
         "auto",
-        "auto: 16-bit products where a probe finds them much faster here; exact: 32 bits "
-        "everywhere; fast: 16 bits wherever they are faster at all.",
+        "auto: 16-bit products where a probe finds them much faster here; exact: 32 bits, for "
+        "numbers to compare with float32 ones; fast: 16 bits also where they gain little.",
         among=PRECISIONS,
     )
     budget_seconds: int = _setting(
@@ -99,7 +99,9 @@ class Contest:
             value, among = getattr(self, one.name), one.metadata.get("among")
             if among:
                 _check_choice(one.name, value, among)
-            elif not isinstance(one.default, bool):
+            elif isinstance(one.default, bool):
+                _check_switch(one.name, value)
+            else:
                 _check_range(one, value)
 
 
@@ -108,6 +110,12 @@ def _check_choice(name: str, value: Any, among: tuple[str, ...]) -> None:
     if value not in among:
         known = f"{', '.join(among[:-1])} or {among[-1]}"
         raise LimitError(f"{name} must be {known}, not {value!r:.40}.", "Change it.")
+
+
+def _check_switch(name: str, value: Any) -> None:
+    """Refuses what is neither on nor off."""
+    if not isinstance(value, bool):
+        raise LimitError(f"{name} must be True or False, not {value!r:.40}.", "Change it.")
 
 
 def _check_range(one: Field[Any], value: Any) -> None:

@@ -97,6 +97,7 @@ ORDER = [
     "heads.pipeline.explanation",
     "heads.pipeline.tokens",
     "heads.pipeline.vectors",
+    "heads.pipeline.pace",
     "heads.pipeline.extraction",
     "heads.pipeline.token_states",
     "heads.pipeline.measure.scores",

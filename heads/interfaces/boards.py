@@ -4,7 +4,7 @@ The page and the report draw the same. Every value passes `Markup.format`, which
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -142,14 +142,24 @@ class Tile:
     below: str = ""
 
 
+OUT = Markup('<td class="waits" title="Stopped in the race">stopped</td>')
+WAITS, NONE = Markup('<td class="waits"></td>'), Markup('<td class="none"></td>')
+
+
 def heat(
-    recipes: Sequence[str], tiles: Mapping[str, Tile], measure: Measure, *, is_live: bool = False
+    recipes: Sequence[str],
+    tiles: Mapping[str, Tile],
+    measure: Measure,
+    *,
+    is_live: bool = False,
+    out: Collection[str] = (),
 ) -> Markup:
     """A row a pooling, a column a head; the better, the darker, and the best has a star.
 
     Args:
         recipes: All cells that are planned; one without a tile is still empty.
         is_live: Whether more are to come, so that no star is given yet.
+        out: Of them those that were stopped in a race.
     """
     names = {recipe: split_name(recipe) for recipe in recipes}
     readings = list(dict.fromkeys(reading for reading, _ in names.values()))
@@ -166,7 +176,7 @@ def heat(
             recipe = at.get((reading, top), "")
             tile = tiles.get(recipe)
             if tile is None:
-                cells.append(Markup('<td class="{}"></td>').format("waits" if recipe else "none"))
+                cells.append(OUT if recipe in out else WAITS if recipe else NONE)
                 continue
             depth = 1 - (max(values) - sign * tile.value) / span
             best = not is_live and sign * tile.value == max(values)
@@ -198,18 +208,20 @@ def tile(cell: Cell, measure: Measure) -> Tile | None:
     return Tile(value=value, shown=measure.shown(value), below=below)
 
 
-def heat_of(cells: Sequence[Cell], name: str = "") -> Markup:
+def heat_of(board: Leaderboard, name: str = "") -> Markup:
     """The heat map of a measure, and what the baselines reach.
 
     Args:
-        name: Of the measure; the score, if these cells have none of that name.
+        name: Of the measure; the score, if the cells have none of that name.
     """
+    cells, out = board.cells, {one.recipe for one in board.stopped}
     heads, known = [cell for cell in cells if not cell.is_baseline], offered(cells)
     measure = next((one for one in known if one.name == name), known[0])
     tiles = {cell.name: found for cell in heads if (found := tile(cell, measure))}
     if not tiles:
         return Markup('<p class="quiet">Not measured yet.</p>')
-    drawn = heat(in_order([cell.name for cell in heads]), tiles, measure)
+    names = in_order([*(cell.name for cell in heads), *out])
+    drawn = heat(names, tiles, measure, out=out)
     lines = [
         Markup("<li>{}: <b>{}</b> {}</li>").format(
             titled(cell), found.shown, f"({found.below})" * bool(found.below)

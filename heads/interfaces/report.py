@@ -50,7 +50,7 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
     score = SCORES[board.metric].title
     parts: list[tuple[str, Markup]] = [
         ("", boards.verdict(board)),
-        (f"{score} by pooling and head", boards.heat_of(board.cells)),
+        (f"{score} by pooling and head", boards.heat_of(board)),
         ("All numbers", table(board)),
         (f"{score} against size", trends.sizes(board)),
         ("Would more rows change the choice?", trends.growth(board)),

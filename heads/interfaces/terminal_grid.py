@@ -132,7 +132,7 @@ def _remarks(found: Leaderboard) -> list[str]:
 def _raced(found: Leaderboard) -> list[str]:
     """Whom a race has stopped, the nearest first."""
     if not found.stopped:
-        return []
+        return [note for note in found.notes if note == raced(0)]
     told = [f"{one.recipe}: {behind(one, found.metric)}." for one in found.stopped[:SHOWN]]
     more = len(found.stopped) - SHOWN
     return [raced(len(found.stopped)), *told, f"And {more} others." if more > 0 else ""]

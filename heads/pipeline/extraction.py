@@ -23,6 +23,7 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
 from heads.pipeline.features import Reader
 from heads.pipeline.origin import foreign_code, own_code
+from heads.pipeline.pace import Pace, characters
 from heads.pipeline.precision import EXACT
 from heads.pipeline.reading import Engine, to_try, tried, untried
 from heads.pipeline.states import Encoded
@@ -101,7 +102,7 @@ def extract(
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     engine, chunks = _prepared(list(number), bool(pairs), readers, untried(backbone, precision))
-    pace = _Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
+    pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
     given = []
     for chunk in chunks:
         given.append((yield from _read(chunk, readers, engine, pace)))
@@ -123,6 +124,23 @@ def extract(
     )
 
 
+def unread(
+    orders: Sequence[Order],
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    backbone: Backbone,
+    precision: str = EXACT,
+) -> list[tuple[str, str]]:
+    """The different texts, each with its second or "", that are not kept for all readings yet."""
+    rows = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
+    readers = [Reader(order, backbone) for order in orders]
+    found = []
+    for chunk in _chunks(rows, bool(pairs), untried(backbone, precision)):
+        if not all(_is_kept(chunk.place(reader.order)) for reader in readers):
+            found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
+    return found
+
+
 def _prepared(
     unique: Sequence[tuple[str, str]], paired: bool, readers: Mapping[str, Reader], engine: Engine
 ) -> tuple[Engine, list[_Chunk]]:
@@ -133,40 +151,11 @@ def _prepared(
         return replace(engine, says=""), chunks
     if all(map(_is_kept, wanted)):
         return replace(engine, says=chunks[0].says or engine.says), chunks
-    sample = [unique[place] for place in to_try([_characters(row) for row in unique])]
+    sample = [unique[place] for place in to_try([characters(row) for row in unique])]
     pairs = [pair for _, pair in sample] if paired else []
     found = tried(engine, engine.backbone.encode([text for text, _ in sample], pairs))
     alike = (found.name, found.precision) == (engine.name, engine.precision)
     return found, chunks if alike else _chunks(unique, paired, found)
-
-
-class _Pace:
-    """How far a pass is, how fast it goes and how long it will take, in characters."""
-
-    def __init__(self, says: str, rows: Sequence[tuple[str, str]]) -> None:
-        self.says = says
-        self.left = sum(map(_characters, rows))  # still to be read, or to be found on disk
-        self.done = 0
-        self.texts = 0
-        self.seconds = 0.0
-
-    def skip(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Some rows were found on disk."""
-        self.left -= sum(map(_characters, rows))
-
-    def step(self, rows: Sequence[tuple[str, str]], seconds: float) -> Progress:
-        """Some rows have been read in that time."""
-        characters = sum(map(_characters, rows))
-        self.left, self.done = self.left - characters, self.done + characters
-        self.texts, self.seconds = self.texts + len(rows), self.seconds + seconds
-        rate = self.texts / self.seconds
-        left = self.left * self.seconds / self.done
-        share = self.done / (self.done + self.left)
-        return Progress(says=f"{self.says}: {rate:,.0f} a second, {left:,.0f} s left", share=share)
-
-
-def _characters(row: tuple[str, str]) -> int:
-    return len(row[0]) + len(row[1]) + 8  # the tokens around a text take time as well
 
 
 def _chunks(unique: Sequence[tuple[str, str]], paired: bool, engine: Engine) -> list[_Chunk]:
@@ -187,7 +176,7 @@ def _chunks(unique: Sequence[tuple[str, str]], paired: bool, engine: Engine) -> 
 
 
 def _read(
-    chunk: _Chunk, readers: Mapping[str, Reader], engine: Engine, pace: _Pace
+    chunk: _Chunk, readers: Mapping[str, Reader], engine: Engine, pace: Pace
 ) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
     """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
     found: dict[str, Part] = {r: chunk.place(reader.order) for r, reader in readers.items()}

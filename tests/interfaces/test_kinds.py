@@ -96,7 +96,7 @@ def test_the_page_has_the_measures_of_the_kind(runs, kind, board):
 
 def test_a_measure_of_another_kind_shows_the_score(runs, kind):
     other = "accuracy" if kind != "one" else "spearman"
-    assert tab._measured(runs[kind].id, other) == boards.heat_of(leaderboard(runs[kind]).cells)
+    assert tab._measured(runs[kind].id, other) == boards.heat_of(leaderboard(runs[kind]))
 
 
 def test_the_table_and_its_csv_have_the_same_columns(runs, kind, board):

@@ -218,7 +218,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
         assert (run.path / f"heads/{number:03}.safetensors").exists() == (name in heads)
     told = f"{len(out)} head{'s were' if len(out) > 1 else ' was'} stopped in the race"
     assert found.verdict[-1] == f"{told} and not compared."
-    assert found.notes[0].startswith(f"{told}, since")
+    assert found.notes[0].startswith(f"{told}: behind the leader by more than chance")
     assert found.notes[0].endswith(race.WRONG)
     values = found.as_json()
     json.dumps(values, allow_nan=False)
@@ -298,12 +298,16 @@ def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -
     assert {one.recipe for one in finished(run).stopped} == out
 
 
-def test_a_race_that_stops_nobody_says_nothing(start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race, "bar", lambda cells: 100.0)
     found = finished(start(contest=Contest(seeds=1, race=True, curve=False)))
     assert found.stopped == ()
     assert heads_of(found) == set(RECIPES)
-    assert "race" not in json.dumps(found.as_json() | {"run": ""})
+    says = "The race stopped no head: none is behind the leader by more than chance"
+    assert any(note.startswith(says) for note in found.notes)
+    assert says in " ".join(terminal_grid._remarks(found))
+    plain = finished(start(contest=Contest(seeds=1, curve=False)))
+    assert "race" not in json.dumps(plain.as_json() | {"run": ""})
 
 
 @pytest.mark.usefixtures("_strict")

@@ -253,16 +253,25 @@ def test_another_seed_is_another_run(whole, start) -> None:
 # What it will take
 
 
-def test_a_run_with_a_race_is_announced_as_taking_at_most_that_long(start) -> None:
+def test_what_a_run_will_take_is_announced(
+    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     threads = torch.get_num_threads()
     plain = foreseen(start(), LIMITS)
     assert plain.says.startswith("About ")
     assert plain.says.endswith("to read all texts once, then training.")
     raced = foreseen(start(contest=replace(CONTEST, race=True)), LIMITS)
-    assert raced.says.startswith("At most about ")
     assert raced.says.endswith("then training, less what the race saves.")
     assert min(plain.reading, plain.training, raced.reading, raced.training) > 0
     assert torch.get_num_threads() == threads
+    learned = foreseen(start(["attention+linear"]), LIMITS)
+    finished(start())
+    again = foreseen(start(), LIMITS)
+    assert again.reading == 0
+    assert again.says.endswith("an earlier run has read all texts, and heads are trained at once.")
+    assert foreseen(start(["mean@1+linear"]), LIMITS).reading > 0  # another reading
+    assert learned.reading > 0
 
 
 def test_seeds_that_learn_a_linear_head_from_the_same_rows_are_expected_once(start, data) -> None:

@@ -189,7 +189,7 @@ def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
         boards.verdict(board),
         gr.update(visible=True),
         gr.update(choices=shown, value=measures[0].name),
-        boards.heat_of(board.cells),
+        boards.heat_of(board),
         trends.sizes(board),
         trends.growth(board) if len(board.curve) > 1 else accounts.remark(NO_CURVE),
         gr.update(visible=bool(layers)),
@@ -246,7 +246,7 @@ def _measured(name: Any, measure: str) -> Any:
     from heads.interfaces import boards
     from heads.pipeline.runs.leaderboard import leaderboard
 
-    return boards.heat_of(leaderboard(kept_runs.opened(name)).cells, measure)
+    return boards.heat_of(leaderboard(kept_runs.opened(name)), measure)
 
 
 @guarded

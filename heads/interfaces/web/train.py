@@ -192,7 +192,7 @@ def _ended(run: RunFolder) -> list[Any]:
     from heads.pipeline.runs.leaderboard import leaderboard
 
     board = leaderboard(run)
-    heat = boards.heat_of(board.cells, "accuracy") if board.best else gr.skip()
+    heat = boards.heat_of(board, "accuracy") if board.best else gr.skip()
     is_done = board.state == "finished"
     verdict = boards.verdict(board)
     return _values(verdict, heat=heat, has_results=bool(board.best), can_go_on=not is_done)

@@ -57,8 +57,9 @@ class Course:
         points = self.curves.pop(recipe, {})
         points[epoch] = max(score, points.get(epoch, score))
         self.curves[recipe] = points  # the last heard of stands last
-        while len(self.curves) > CURVES:
-            del self.curves[next(iter(self.curves))]
+        while len(self.curves) > CURVES:  # those without a course go first
+            solved = (name for name, points in self.curves.items() if not any(points))
+            del self.curves[next(solved, next(iter(self.curves)))]
         self.epochs = max(self.epochs, epoch, int(settings.get("planned", 0)))
 
     def _take(self, event: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.extraction import unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, SEARCH_STEPS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
@@ -17,9 +18,12 @@ from heads.pipeline.runs.asked import Asked
 
 ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
+TIMES = 3  # that they are read
 EFFICIENCY = 0.55  # of the pace of one large product, that training reaches
+STEP = 2e-3  # seconds of a step of AdamW, whatever the head
 FINAL_STEPS = 30  # that a solver needs for a final head
 NARROW = 24  # outputs of a linear head: fewer take as long
+BESIDES = 3.0, 1e-3  # seconds for baselines, curve and intervals: at least, and a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +31,9 @@ class Expected:
     """Seconds, roughly: within a factor of two on an idle machine.
 
     Attributes:
-        reading: For the base model to read every different text once.
-        training: For all heads on all cores.
-        has_race: Whether a race will save some of that; how much is not known before it.
+        reading: For the base model to read every different text that it has not read before.
+        training: For all heads on all cores, and what is computed besides.
+        has_race: Whether a race may save some of that; how much is not known before it.
     """
 
     reading: float
@@ -39,41 +43,62 @@ class Expected:
     @property
     def says(self) -> str:
         """The same as a sentence."""
-        total, reading = _spoken(self.reading + self.training), _spoken(self.reading)
-        if self.has_race:
-            told = f"{reading} to read all texts once, then training, less what the race saves"
-            return f"At most about {total}: {told}."
-        return f"About {total}: {reading} to read all texts once, then training."
+        total, less = _spoken(self.reading + self.training), ", less what the race saves"
+        told = "an earlier run has read all texts, and heads are trained at once"
+        if self.reading:
+            told = f"{_spoken(self.reading)} to read all texts once, then training"
+        return f"About {total}: {told}{less * self.has_race}."
 
 
 def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expected:
     """Estimates a run on this machine; what is kept from before makes it shorter."""
     corpus, contest, splits = asked.corpus, asked.contest, asked.splits
-    work = sum(_work(cell, splits, len(corpus.classes)) for cell in cells)
-    pace = _pace(backbone.width) * EFFICIENCY * max(1, torch.get_num_threads())
-    siamese = [bool(cell.order.pair) for cell in cells]
-    engine = untried(backbone, contest.precision)
-    reading = 0.0 if all(siamese) else _reading(corpus.texts, corpus.pairs, engine)
-    if any(siamese):
-        reading += _reading((*corpus.texts, *corpus.pairs), (), engine)
-    return Expected(reading=reading, training=work / pace, has_race=contest.race)
+    threads = max(1, torch.get_num_threads())
+    pace = _pace(backbone.width) * EFFICIENCY
+    seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in cells) / threads
+    both = corpus.texts, corpus.pairs
+    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
+    sides = [cell.order.side for cell in cells if cell.order.pair]
+    engine, left = untried(backbone, contest.precision), list[tuple[str, str]]()
+    if fixed:
+        left += unread(fixed, *both, backbone, contest.precision)
+    if sides:
+        left += unread(sides, (*both[0], *both[1]), (), backbone, contest.precision)
+    if not all(cell.reading for cell in cells):  # the states of their tokens are wanted
+        left += dict.fromkeys(zip(both[0], both[1] or [""] * len(both[0]), strict=True))
+    least, each = BESIDES
+    besides = least + each * len(corpus)
+    return Expected(
+        reading=_reading(left, engine) if left else 0.0,
+        training=seconds + besides,
+        has_race=contest.race,
+    )
 
 
-def _reading(texts: Sequence[str], pairs: Sequence[str], engine: Engine) -> float:
-    """Seconds for all different texts, from those of some."""
-    backbone = engine.backbone
-    unique = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
-    some = unique[:: max(1, len(unique) // TEXTS)][:TEXTS]
-    encoded = backbone.encode([a for a, _ in some], [b for _, b in some] if pairs else [])
-    layers = (backbone.layers,)
-    for _ in engine.passes(encoded[:4], layers):
-        pass  # what is slow only once
-    begun = time.perf_counter()
-    for _ in engine.passes(encoded, layers):
-        pass
-    letters = sum(len(a) + len(b) for a, b in some)
-    every = sum(len(a) + len(b) for a, b in unique)
-    return (time.perf_counter() - begun) * every / max(1, letters)
+def _reading(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
+    """Seconds for all texts, from those of some; the fastest time, as of a product."""
+    some, layers = texts[:: max(1, len(texts) // TEXTS)][:TEXTS], (engine.backbone.layers,)
+    pairs = [pair for _, pair in some]
+    encoded = engine.backbone.encode([text for text, _ in some], pairs if any(pairs) else [])
+    times = []
+    for _ in range(TIMES):
+        begun = time.perf_counter()
+        for _ in engine.passes(encoded, layers):
+            pass
+        times.append(time.perf_counter() - begun)
+    letters, every = (sum(len(a) + len(b) for a, b in rows) for rows in (some, texts))
+    return min(times) * every / max(1, letters)
+
+
+def _seconds(cell: Unit, splits: Splits, classes: int, pace: float) -> float:
+    """How long one core takes for a cell's search and all its seeds."""
+    steps = 0.0
+    if not isinstance(cell.learner, Convex):
+        plans = ((len(splits.search), descent.SEEN_IN_SEARCH), (len(splits.train[0]), descent.SEEN))
+        for rows, seen in plans:
+            plan = descent.plan(rows, seen)
+            steps += plan.epochs * rows / plan.batch
+    return _work(cell, splits, classes) / pace + STEP * steps
 
 
 def _work(cell: Unit, splits: Splits, classes: int) -> float:
@@ -85,7 +110,7 @@ def _work(cell: Unit, splits: Splits, classes: int) -> float:
         final = FINAL_STEPS * (1 + (1 if splits.is_fixed else seeds)) * rows
         width = cell.parameters / max(1, classes)
         return 4 * width * max(classes, NARROW) * (points * SEARCH_STEPS * search + final)
-    tried = len(TRIED) * descent.plan(search).epochs * search
+    tried = len(TRIED) * descent.plan(search, descent.SEEN_IN_SEARCH).epochs * search
     return 6 * cell.parameters * (tried + (seeds + 1) * descent.plan(rows).epochs * rows)
 
 

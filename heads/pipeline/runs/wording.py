@@ -75,9 +75,12 @@ def so_far(
 
 
 def raced(stopped: int) -> str:
-    """That heads were stopped in a race, and how often a race is wrong."""
+    """Whether heads were stopped in a race, and how often a race is wrong."""
+    behind = "behind the leader by more than chance on the development rows"
+    if not stopped:
+        return f"The race stopped no head: none is {behind}."
     heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
-    return f"{heads} stopped in the race, since they could not win any more. {WRONG}"
+    return f"{heads} stopped in the race: {behind}. {WRONG}"
 
 
 def _failures(run: RunFolder, asked: Asked) -> list[str]:
@@ -98,7 +101,7 @@ def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) 
     Args:
         stopped: How many heads were stopped in a race.
     """
-    notes = [raced(stopped)] if stopped else []
+    notes = [raced(stopped)] if run.read("race.json") else []
     notes += [*_failures(run, asked), *asked.account.get("between", []), *_of(asked.account)]
     notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
     notes += [says] if (says := facts.get("reading", {}).get("says")) else []
@@ -107,7 +110,10 @@ def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) 
 
 def read_and_learned(facts: Mapping[str, Any]) -> str:
     """How the texts were read, and in how many bits heads learned where those were not 32."""
-    says = facts.get("reading", {}).get("says", "")
+    reading = facts.get("reading", {})
+    says = reading.get("says", "")
+    if "states" not in reading and facts.get("forward_seconds") == 0:
+        says = f"Nothing was read anew: an earlier run had read all texts, and so. {says}"
     if facts.get("training", "float32") != "float32":
         says += " Heads learned with 16-bit products of 32-bit weights."
     return says.strip()
