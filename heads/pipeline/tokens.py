@@ -16,10 +16,11 @@ FRAME = 2  # tokens that only frame a text are no words of it
 def with_token_findings(data: Data, backbone: Backbone) -> Data:
     """The data with warnings of texts that are cut, or that the tokenizer does not know."""
     corpus, counts = data.corpus, []
+    foreign = backbone.tokenizer.unk_token_id  # looking it up takes as long as cutting a text
     for start in range(0, len(corpus), CHUNK):
         rows = slice(start, start + CHUNK)
         counts += [
-            (len(text), text.whole_length, _unknown(text.inputs["input_ids"], backbone))
+            (len(text), text.whole_length, text.inputs["input_ids"].count(foreign))
             for text in backbone.encode(corpus.texts[rows], corpus.pairs[rows])
         ]
     tokens, whole, unknown = torch.tensor(counts).T
@@ -53,10 +54,6 @@ def token_findings(
             )
         )
     return found
-
-
-def _unknown(numbers: list[int], backbone: Backbone) -> int:
-    return numbers.count(backbone.tokenizer.unk_token_id)
 
 
 def _lines(rows: list[int], corpus: Corpus) -> tuple[int, ...]:

@@ -430,8 +430,9 @@ def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
 
 
 def test_heads_are_kept_while_words_are_still_counted(
-    start, monkeypatch: pytest.MonkeyPatch
+    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     kept_one, strength, names = threading.Event(), baselines.tfidf_strength, list[str]()
 
     def slow(*given: Any, **settings: Any) -> float:
@@ -453,8 +454,9 @@ def test_heads_are_kept_while_words_are_still_counted(
 
 
 def test_a_baseline_that_fails_does_not_stop_the_heads(
-    start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     run = start()
     with monkeypatch.context() as patch:
         patch.setattr(baselines, "tfidf_strength", lambda *_, **__: 1 / 0)
@@ -463,6 +465,27 @@ def test_a_baseline_that_fails_does_not_stop_the_heads(
     assert found.notes[0].startswith("tfidf could not be trained (ZeroDivisionError: ")
     json.dumps(found.as_json(), allow_nan=False)
     assert {cell.name for cell in finished(run).cells} == {*FEW, *BASELINES}
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_words_are_counted_once_for_the_same_rows(
+    start, data: Data, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_fixed: bool
+) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
+    more = {"test": data} if is_fixed else {}
+    first = finished(start(["mean+linear"], **more)).cell("tfidf")
+    with monkeypatch.context() as patch:
+        patch.setattr(baselines, "tfidf", lambda *_, **__: 1 / 0)
+        again = finished(start(["cls+linear"], **more)).cell("tfidf")
+        assert (again.measures.score, again.chosen, again.seconds) == (
+            first.measures.score, first.chosen, first.seconds,
+        )  # fmt: skip
+        other = finished(start(["mean+linear"], contest=replace(CONTEST, seed=1), **more))
+        assert "tfidf" not in {cell.name for cell in other.cells}  # other rows, counted anew
+    for path in (tmp_path / "cache" / "words").iterdir():
+        path.write_bytes(b"broken")
+    mended = finished(start(["mean+linear"], **more)).cell("tfidf")
+    assert mended.measures.score == first.measures.score
 
 
 def test_a_kept_head_says_how_long_it_learned(start) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -50,7 +51,7 @@ class Question:
     contest: Contest = field(default_factory=Contest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
 class Asked:
     """The question of a run, checked and as it is kept.
 
@@ -74,7 +75,7 @@ class Asked:
     created: float
     versions: Mapping[str, str]
 
-    @property
+    @cached_property
     def targets(self) -> Tensor:
         """(n,), the class of each row, or its number; (n, c) 1 at its labels, else 0."""
         if self.corpus.kind == "one":
@@ -82,7 +83,7 @@ class Asked:
         goals = goals_of(self.corpus, range(len(self.corpus)))
         return goals if self.corpus.many else goals[:, 0]
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """What the measures need to know."""
         return Task(
@@ -93,7 +94,7 @@ class Asked:
             ordered=self.corpus.ordered,
         )
 
-    @property
+    @cached_property
     def splits(self) -> Splits:
         """Who learns from what."""
         return split(strata(self.task), self.task.groups, self.corpus.parts, self.contest)
