@@ -142,7 +142,7 @@ class Tile:
     below: str = ""
 
 
-OUT = Markup('<td class="waits" title="Stopped in the race">stopped</td>')
+OUT = Markup('<td class="waits" title="Stopped in the race"><small>stopped</small></td>')
 WAITS, NONE = Markup('<td class="waits"></td>'), Markup('<td class="none"></td>')
 
 

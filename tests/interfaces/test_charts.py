@@ -124,6 +124,9 @@ def test_the_heat_map_gives_the_best_a_star_and_waits_for_the_rest():
     assert drawn.count('class="waits"') == 1
     assert drawn.count('class="none"') == 1
     assert "★" not in heat(RECIPES, tiles, ACCURACY, is_live=True)
+    waiting = [name for name in RECIPES if name not in tiles]
+    assert "stopped" not in drawn
+    assert heat(RECIPES, tiles, ACCURACY, out=waiting).count(">stopped<") == len(waiting) > 0
 
 
 def test_less_is_better_where_the_measure_says_so_and_small_differences_stay_pale():

@@ -29,17 +29,17 @@ class Choice:
     """The settings of one copy.
 
     Attributes:
-        standardise: Whether its input is standardised; folded into the head afterwards.
         learning_rate: Of AdamW at its highest, from where it falls to 0 over the planned epochs.
         weight_decay: Of AdamW.
+        standardise: Whether its input is standardised; folded into the head afterwards.
         principal_axes: Whether it sees its input along its principal axes; folded in likewise.
         epochs: After how many epochs of the search it was judged.
         planned: How many those were, over which the step size falls to 0.
     """
 
-    standardise: bool
     learning_rate: float
-    weight_decay: float
+    weight_decay: float = 0.01
+    standardise: bool = False
     principal_axes: bool = False
     epochs: int = 0
     planned: int = 0

@@ -7,7 +7,7 @@ of others. Each copy draws its own order of batches; copies of equal rows and se
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -16,22 +16,23 @@ from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_descent import choices_of, points
+from heads.pipeline.grid.descent import Choice
+from heads.pipeline.grid.learn_descent import points
 from heads.pipeline.grid.learner import Chosen, Learned, Tried, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.states import States
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
-Choices = Sequence[descent.Choice]
+Choices = Sequence[Choice]
 BATCH = 32  # rows in a step
 EPOCHS = (5, 60)
 # What is tried, as for other heads; nothing here could undo a change of the input.
 TRIED = (
-    (False, False, 1e-3, 0.01),
-    (False, False, 3e-3, 0.01),
-    (False, False, 8e-3, 0.01),
-    (False, False, 8e-3, 1.0),
+    Choice(learning_rate=1e-3),
+    Choice(learning_rate=3e-3),
+    Choice(learning_rate=8e-3),
+    Choice(learning_rate=8e-3, weight_decay=1.0),
 )
 
 
@@ -47,7 +48,7 @@ class Apart:
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         planned = epochs_of(len(splits.train[0]))
-        choices = choices_of(TRIED, planned)
+        choices = [replace(choice, planned=planned) for choice in TRIED]
         rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
         tried, seeds = [], [0] * len(choices)
         for epoch, modules in self._descend(lesson, choices, rows, seeds, planned):
@@ -68,7 +69,7 @@ class Apart:
         values: dict[str, Any] = dict(chosen)
         planned = epochs_of(max(map(len, rows)))
         end = max(1, round(planned * values["epochs"] / values["planned"]))
-        choices = [descent.Choice(**values)] * len(rows)
+        choices = [Choice(**values)] * len(rows)
         epochs = self._descend(lesson, choices, rows, seeds, planned)
         modules = next(modules for epoch, modules in epochs if epoch == end)
         answers = _answered(modules, lesson, asked)
@@ -112,7 +113,7 @@ class _Copy:
         self,
         make: Callable[[], nn.Module],
         lesson: Lesson,
-        choice: descent.Choice,
+        choice: Choice,
         rows: Tensor,
         seed: int,
     ) -> None:

@@ -17,7 +17,7 @@ from heads.pipeline.grid.splits import Splits
 STRENGTHS = (0.01, 0.1, 1.0)  # C
 OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time
 NEIGHBOURS = (0.3, 3.0)  # times the best of those
-SEARCH_STEPS, FINAL_STEPS = 25, 300  # about as many as it takes, and at most
+MOST_STEPS = 300
 State = dict[str, Tensor]
 
 
@@ -122,7 +122,7 @@ class Convex:
         solved = convex.solve(
             problems,
             near=near,
-            iterations=FINAL_STEPS,
+            iterations=MOST_STEPS,
             check=lesson.check,
             start=_begun(axes.unfolded(start, layer), layer, len(options)) if start else None,
             products=lesson.products,

@@ -11,25 +11,26 @@ from torch import Tensor, nn
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.basis import Basis
+from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import Chosen, First, Learned, Maker, Tried, judged, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
-# What is tried for every head alike, on the same rows: standardise, principal axes, learning rate,
-# decay. Along principal axes many classes are learned in few steps, and of few rows their noise.
+# What is tried for every head alike, on the same rows. Along principal axes many classes are
+# learned in few steps, and of few rows their noise.
 TRIED = (
-    (True, True, 8e-3, 0.01),
-    (True, True, 8e-3, 1.0),
-    (True, False, 3e-3, 0.01),
-    (False, False, 1e-3, 0.01),
+    Choice(learning_rate=8e-3, standardise=True, principal_axes=True),
+    Choice(learning_rate=8e-3, standardise=True, principal_axes=True, weight_decay=1.0),
+    Choice(learning_rate=3e-3, standardise=True),
+    Choice(learning_rate=1e-3),
 )
 # The same for a head that begins with pretrained weights, which know their input as it is.
 AS_IT_IS = (
-    (False, False, 1e-3, 0.01),
-    (False, False, 3e-3, 0.01),
-    (False, True, 8e-3, 0.01),
-    (False, True, 8e-3, 1.0),
+    Choice(learning_rate=1e-3),
+    Choice(learning_rate=3e-3),
+    Choice(learning_rate=8e-3, principal_axes=True),
+    Choice(learning_rate=8e-3, principal_axes=True, weight_decay=1.0),
 )
 AT_ONCE = 4096  # rows that are answered together
 
@@ -68,7 +69,8 @@ class Descent:
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.search), descent.SEEN_IN_SEARCH)
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
-        choices = choices_of(table, math.ceil(schedule.epochs))
+        epochs = math.ceil(schedule.epochs)
+        choices = [replace(choice, planned=epochs) for choice in table]
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)
         begun, tried = self._begun(lesson, choices, rows, seeds), []
         for epoch in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
@@ -89,7 +91,7 @@ class Descent:
         seeds: Sequence[int],
     ) -> list[Learned]:
         values: dict[str, Any] = dict(chosen)
-        choices = [descent.Choice(**values)] * len(rows)
+        choices = [Choice(**values)] * len(rows)
         begun = self._begun(lesson, choices, rows, seeds)
         schedule = descent.plan(max(map(len, rows)))
         for _ in descent.descend(begun.stack, lesson, begun.pupils, choices, seeds, schedule):
@@ -103,7 +105,7 @@ class Descent:
     def _begun(
         self,
         lesson: Lesson,
-        choices: Sequence[descent.Choice],
+        choices: Sequence[Choice],
         rows: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> _Class:
@@ -148,24 +150,8 @@ def answered(chain: nn.Sequential, lesson: Lesson, rows: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def choices_of(
-    table: Sequence[tuple[bool, bool, float, float]], epochs: int
-) -> list[descent.Choice]:
-    """The settings of a table, over so many epochs."""
-    return [
-        descent.Choice(
-            standardise=way,
-            principal_axes=axes,
-            learning_rate=rate,
-            weight_decay=decay,
-            planned=epochs,
-        )
-        for way, axes, rate, decay in table
-    ]
-
-
 def points(
-    choices: Sequence[descent.Choice],
+    choices: Sequence[Choice],
     answers: Sequence[Tensor] | Tensor,
     epoch: int,
     lesson: Lesson,
@@ -176,6 +162,6 @@ def points(
         yield judged(plain(replace(choice, epochs=epoch)), epoch, logits, lesson, rows)
 
 
-def plain(choice: descent.Choice) -> Chosen:
+def plain(choice: Choice) -> Chosen:
     """The settings as plain values."""
-    return {name: getattr(choice, name) for name in descent.Choice.__dataclass_fields__}
+    return {name: getattr(choice, name) for name in Choice.__dataclass_fields__}

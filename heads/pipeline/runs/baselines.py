@@ -100,8 +100,7 @@ def words_job(asked: Asked, board: Board, reading: str) -> Job:
             told = _counted_words(asked, board, lesson)
             known = replace(told, seconds=time.perf_counter() - begun)
             _keep(path, known)
-        count = len(board.splits.test)
-        logits = known.logits if len(known.logits) == count else known.logits * count
+        logits = known.logits * (len(board.splits.test) // len(known.logits))
         outcome = Outcome(
             name=TFIDF, rows=board.splits.test, logits=logits, thresholds=known.thresholds
         )

@@ -9,7 +9,7 @@ import torch
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import unread
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_convex import NEIGHBOURS, SEARCH_STEPS, STRENGTHS, Convex
+from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
@@ -21,7 +21,7 @@ TEXTS = 128  # that are read to measure the pace
 TIMES = 3  # that they are read
 EFFICIENCY = 0.55  # of the pace of one large product, that training reaches
 STEP = 2e-3  # seconds of a step of AdamW, whatever the head
-FINAL_STEPS = 30  # that a solver needs for a final head
+SEARCH_STEPS, FINAL_STEPS = 25, 30  # that a solver needs for a setting tried, and a final head
 NARROW = 24  # outputs of a linear head: fewer take as long
 BESIDES = 3.0, 1e-3  # seconds for baselines, curve and intervals: at least, and a row
 
