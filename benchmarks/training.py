@@ -3,7 +3,9 @@
 ``python -m benchmarks --only grid``. In every round, in turn: the loop that everybody writes,
 heads' own exact reading of all eight readings, its reading as the setting `auto` has it, and
 the training of 8 × 8 heads with 5 seeds on what that gave, nothing kept from before. Training is
-all of it: search, every seed, the head for the temperature, the answers to the tested rows.
+all of it: search, every seed, the head for the temperature, the answers to the tested rows. It is
+done in the order of a race, those first whom a race leaves in it: so one round tells what the
+whole takes, what it takes with a race, and what learning takes where settings are known.
 
 With more than one round also what the grid comes to on four data sets, beside what the engine of
 issue 5 came to (3 seeds), whose steps were five times as many.
@@ -26,14 +28,16 @@ from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.contest import read
 from heads.pipeline.extraction import extract
-from heads.pipeline.grid.jobs import Played, unit_job
-from heads.pipeline.grid.play import Board, play
+from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
+from heads.pipeline.grid.play import Board, Job, play
+from heads.pipeline.grid.race import beaten
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.running import begin
+from heads.pipeline.runs.wording import reference_of
 from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, limits
 
@@ -52,14 +56,33 @@ class Trained:
     """A grid that was trained.
 
     Attributes:
-        seconds: From the first cell's search to the last one's answers.
-        cpu_seconds: Of all cores.
+        search: Seconds in which the settings of every cell were chosen.
+        left: Seconds in which those learned whom a race leaves in it.
+        stopped: Seconds in which the others did.
+        cpu_seconds: Of all cores, for all of it.
         scores: Of each cell, its mean accuracy over seeds.
     """
 
-    seconds: float
+    search: float
+    left: float
+    stopped: float
     cpu_seconds: float
     scores: Mapping[str, float]
+
+    @property
+    def learning(self) -> float:
+        """Seconds of learning, where settings are known."""
+        return self.left + self.stopped
+
+    @property
+    def raced(self) -> float:
+        """Seconds of a run with a race."""
+        return self.search + self.left
+
+    @property
+    def seconds(self) -> float:
+        """Of everything."""
+        return self.search + self.learning
 
 
 def main(data: Path, rounds: int) -> list[Row]:
@@ -82,22 +105,31 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
         trained.append(train(asked, found, backbone))
         told = f"naive {naive[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
         print(f"  round {number + 1}: {told}, training {trained[-1].seconds:.1f} s", flush=True)
-    heads = [one.seconds for one in trained]
-    both = [one + other for one, other in zip(reading, heads, strict=True)]
+    both = [one + other.seconds for one, other in zip(reading, trained, strict=True)]
     rows, cells = len(asked.corpus), len(trained[0].scores)
     what = f"{cells * SEEDS} heads on {folder.name}"
     kind = str(products(asked.contest.precision)).removeprefix("torch.")
     note = f"{rows:,} rows; {torch.get_num_threads()} cores, products in {kind}"
     cpu = [one.cpu_seconds for one in trained]
+    parts = {
+        "training": [one.seconds for one in trained],
+        "training with a race": [one.raced for one in trained],
+        "learning alone": [one.learning for one in trained],
+    }
+    targets = {"training": 1.0, "training with a race": 2.0}
     return [
-        compared(
-            f"{what}, training", heads, "one exact pass, 8 readings", exact, note=note, target=1.0
+        *(
+            compared(
+                f"{what}, {part}", seconds, "one exact pass, 8 readings", exact,
+                note=note, target=targets.get(part),
+            )
+            for part, seconds in parts.items()
         ),
         compared(
             f"{what}, reading and training", both, "one naive pass", naive, note=note, target=1.25
         ),
         measured(f"{what}, training, processor seconds", cpu, note=note),
-    ]
+    ]  # fmt: skip
 
 
 def scored(folder: Path, backbone: Backbone) -> list[Row]:
@@ -157,16 +189,39 @@ def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
         products=products(asked.contest.precision),
     )
     cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits())
-    jobs, scores = [unit_job(unit, board) for unit in cells], dict[str, float]()
-    begun, used = time.perf_counter(), time.process_time()
-    for event in play(jobs, board, torch.get_num_threads()):
-        if isinstance(event, Played):
-            scores[event.unit.name] = accuracy(event, board)
+    searched, scores, times = dict[str, Searched](), dict[str, float](), list[float]()
+    used = time.process_time()
+
+    def done(jobs: list[Job]) -> None:
+        begun = time.perf_counter()
+        for event in play(jobs, board, torch.get_num_threads()):
+            if isinstance(event, Searched):
+                searched[event.name] = event
+            elif isinstance(event, Played):
+                scores[event.unit.name] = accuracy(event, board)
+        times.append(time.perf_counter() - begun)
+
+    done([search_job(unit, board) for unit in cells])
+    out = stopped(searched, board)
+    for is_out in (False, True):
+        part = [unit for unit in cells if (unit.name in out) is is_out]
+        done([learn_job(unit, board, searched[unit.name]) for unit in part])
+    search, left, others = times
     return Trained(
-        seconds=time.perf_counter() - begun,
+        search=search,
+        left=left,
+        stopped=others,
         cpu_seconds=time.process_time() - used,
         scores=scores,
     )
+
+
+def stopped(searched: Mapping[str, Searched], board: Board) -> set[str]:
+    """The cells that a race would stop."""
+    names = list(searched)
+    parts = torch.stack([searched[name].parts for name in names], dim=1)
+    texts = board.task.groups[board.splits.development]
+    return {one.recipe for one in beaten(names, parts, texts, always=[reference_of(names)])}
 
 
 def accuracy(played: Played, board: Board) -> float:

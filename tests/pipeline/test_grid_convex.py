@@ -258,3 +258,27 @@ def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) 
     best = max(tried, key=lambda one: (one.score, -one.loss))
     assert best.settings["C"] == strengths[-1]
     assert best.score > 0.95
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2"])
+def test_a_cell_goes_on_from_one_that_learned_from_some_of_its_rows(
+    small: Backbone, recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, solve = list[bool](), convex.solve
+
+    def watched(*given: Any, start: Any, **options: Any) -> Any:
+        begun.append(start is not None)
+        return solve(*given, start=start, **options)
+
+    monkeypatch.setattr(convex, "solve", watched)
+    _, targets = blobs(160, 3, apart=0.5, seed=6)
+    lesson, unit = lesson_of("one", targets), unit_of(recipe, small, "one")
+    chosen: dict[str, Value] = {"standardise": True, "C": 0.1}
+    # The third has rows of both others, but not all of either's.
+    rows = [torch.arange(120), torch.arange(90), torch.arange(60, 155), torch.arange(120)]
+    asked = [torch.arange(120, 160)] * 4
+    found = unit.learner.learn(lesson, chosen, rows, asked, [0, 1, 2, 3])
+    assert begun == [False, False, True]
+    for own, one in zip(rows, found, strict=True):
+        (alone,) = unit.learner.learn(lesson, chosen, [own], asked[:1], [0])
+        assert_close(one.logits, alone.logits, rtol=0, atol=2e-2)

@@ -77,17 +77,17 @@ class Convex:
         seeds: Sequence[int],
     ) -> list[Learned]:
         # Nothing is drawn at random: seeds that learn from the same rows learn the same.
-        different, states, places = list[Tensor](), list[State](), list[int]()
-        for own in rows:
-            known = (n for n, one in enumerate(different) if own is one or torch.equal(own, one))
-            places.append(next(known, len(different)))
-            if places[-1] == len(different):
-                different.append(own)
-                # Not from where another ended, which learned from rows that this one is asked.
-                states += self._solved(lesson, [chosen], own, convex.NEAR, None)
+        solved = list[tuple[Tensor, State]]()
+        for own in sorted(rows, key=len):
+            if not any(torch.equal(own, one) for one, _ in solved):
+                # One that learned from some of these rows has seen none that this one is asked.
+                begin = next((state for one, state in solved[::-1] if _within(one, own)), None)
+                (state,) = self._solved(lesson, [chosen], own, convex.NEAR, begin)
+                solved.append((own, state))
+        found = [next(state for one, state in solved if torch.equal(one, own)) for own in rows]
         return [
-            Learned(logits=_linear(states[place], lesson.of(own)), state=states[place])
-            for place, own in zip(places, asked, strict=True)
+            Learned(logits=_linear(state, lesson.of(own)), state=state)
+            for state, own in zip(found, asked, strict=True)
         ]
 
     def _solved(
@@ -141,6 +141,11 @@ def _begun(state: State, layer: str, problems: int) -> tuple[Tensor, Tensor]:
     weight = state[f"{layer}.weight"]
     bias = state.get(f"{layer}.bias", weight.new_zeros(len(weight)))
     return weight.expand(problems, -1, -1), bias.expand(problems, -1)
+
+
+def _within(some: Tensor, rows: Tensor) -> bool:
+    """Whether all of some rows are among others."""
+    return bool(torch.isin(some, rows).all())
 
 
 def _linear(state: State, vectors: Tensor) -> Tensor:
