@@ -11,7 +11,6 @@ adds the full grid. Every grid begins without any features kept, in a process of
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks import memory
 
 BATCH = 32
 
@@ -58,7 +59,7 @@ def measured(folder: Path, full: bool) -> None:
         print(
             f"  {grid} grid: {seconds:.1f} s = {seconds / naive:.2f} naive passes, "
             f"{seconds / floor:.2f} floors; reading {reading:.1f} s = {naive / reading:.2f} x "
-            f"faster than naive; peak {found['peak'] / 1e6:.2f} GB"
+            f"faster than naive; peak {found['peak'] / 1e9:.2f} GB"
         )
         print(
             f"    best {found['best']} {cells[found['best']]:.4f} (highest {max(heads_only):.4f}), "
@@ -127,14 +128,13 @@ def run(folder: Path, grid: str, seeds: int = 0) -> dict[str, Any]:
 def _process(asked: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
-            [sys.executable, "-m", "heads", *asked],
+            [sys.executable, "-m", "benchmarks.memory", "heads", *asked],
             env=os.environ | {"HEADS_CACHE": place},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             check=True,
+            text=True,
         )
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return json.loads(done.stdout) | {"peak": peak}
+    return json.loads(done.stdout) | {"peak": memory.said(done.stderr)}
 
 
 def peer(train: Any, test: Any) -> None:
@@ -191,7 +191,7 @@ def many(folder: Path, rows: int) -> None:
             found = _process([*asked, *(part for name in recipes for part in ("-r", name))])
             print(
                 f"{rows:,} rows, {', '.join(recipes)}: {found['seconds']:.0f} s, of them reading "
-                f"{found['forward_seconds']:.0f} s; peak {found['peak'] / 1e6:.2f} GB",
+                f"{found['forward_seconds']:.0f} s; peak {found['peak'] / 1e9:.2f} GB",
                 flush=True,
             )
 

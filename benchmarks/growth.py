@@ -13,12 +13,12 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import memory
 from benchmarks.reports import Row, measured, number
 from benchmarks.rounds import Answer, CannotSayError, in_turn, own, read, write
 from benchmarks.venvs import last_error
@@ -213,31 +213,10 @@ def train(
         place = cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         runs = stack.enter_context(tempfile.TemporaryDirectory())
         settings = {"HEADS_CACHE": str(place), "HEADS_RUNS": runs, "HF_HUB_OFFLINE": "1"}
-        with started([sys.executable, "-m", "heads", *asked], settings) as (process, said):
-            told = process.stdout.read() if process.stdout else b""
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise CannotSayError(last_error(b"".join(said).decode(errors="replace")))
-    return json.loads(told) | {"peak_bytes": usage.ru_maxrss * 1024}
-
-
-@contextlib.contextmanager
-def started(
-    command: Sequence[str], settings: dict[str, str]
-) -> Iterator[tuple[subprocess.Popen[bytes], list[bytes]]]:
-    """A process, and what it says on standard error."""
-    pipe, said = subprocess.PIPE, []
-    process = subprocess.Popen(command, env=os.environ | settings, stdout=pipe, stderr=pipe)
-    listening = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-    listening.start()
-    try:
-        yield process, said
-    finally:
-        if process.returncode is None:
-            process.kill()
-            process.wait()
-        listening.join()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+        command = [sys.executable, "-m", "benchmarks.memory", "heads", *asked]
+        done = subprocess.run(
+            command, env=os.environ | settings, capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        raise CannotSayError(last_error(memory.unsaid(done.stderr)))
+    return json.loads(done.stdout) | {"peak_bytes": memory.said(done.stderr)}

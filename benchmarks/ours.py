@@ -5,7 +5,6 @@ features are kept. The base model is in memory before a clock begins, as it is f
 """
 
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 import heads
+from benchmarks.memory import peak_bytes
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
@@ -124,8 +124,7 @@ def main() -> None:
     """Answers one question."""
     question, clock = json.load(sys.stdin), Clock()
     found = JOBS[question["job"]](question, clock, load(limits=limits()))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak}
+    told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak_bytes()}
     print(json.dumps(told | found))
 
 
