@@ -16,7 +16,7 @@ from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.grid.splits import Splits, split
-from heads.pipeline.measure.outcomes import Task, same_text, strata
+from heads.pipeline.measure.outcomes import BASELINES, Task, same_text, strata
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.table import Data
@@ -59,7 +59,7 @@ class Asked:
         corpus: The rows.
         model: The id of the base model.
         revision: Which version of it.
-        recipes: The cells, in order; the baselines come after them.
+        recipes: The heads, in order; the baselines come after them.
         contest: The settings.
         account: How the data were read: rows, columns, what was dropped, warnings.
         created: Seconds since 1970.
@@ -74,6 +74,11 @@ class Asked:
     account: Mapping[str, Any]
     created: float
     versions: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The cells of the leaderboard, by the numbers under which they are kept."""
+        return (*self.recipes, *BASELINES)
 
     @cached_property
     def targets(self) -> Tensor:

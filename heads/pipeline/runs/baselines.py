@@ -19,7 +19,7 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import without
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF, Outcome
+from heads.pipeline.measure.outcomes import MAJORITY, TFIDF, Outcome
 from heads.pipeline.origin import own_code
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
@@ -46,12 +46,7 @@ class Baseline:
 
 def is_kept(run: RunFolder, asked: Asked, name: str) -> bool:
     """Whether a baseline is done."""
-    return kept(run, number_of(asked, name)) is not None
-
-
-def number_of(asked: Asked, name: str) -> int:
-    """The number of a cell; the baselines come after the recipes."""
-    return [*asked.recipes, *BASELINES].index(name)
+    return kept(run, asked.names.index(name)) is not None
 
 
 def keep_baseline(run: RunFolder, asked: Asked, found: Baseline, board: Board) -> Cell:
@@ -67,7 +62,7 @@ def keep_baseline(run: RunFolder, asked: Asked, found: Baseline, board: Board) -
         seconds=found.seconds,
         chosen=found.chosen,
     )
-    keep(run, number_of(asked, cell.name), cell, found.outcome, board.task)
+    keep(run, asked.names.index(cell.name), cell, found.outcome, board.task)
     return cell
 
 

@@ -9,7 +9,6 @@ from heads.errors import HeadsError
 from heads.parts.menu import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.corpus import Kind
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell, said
 from heads.pipeline.runs.leaderboard import Leaderboard
@@ -84,7 +83,7 @@ def layer_name(number: int) -> str:
 def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
     """True and predicted numbers of the first seed, at most 300 rows, evenly taken."""
     asked = question.load(board.folder)
-    number = [*asked.recipes, *BASELINES].index(name)
+    number = asked.names.index(name)
     answers = said(board.folder, number, name).answers
     true, given = asked.targets[answers.rows[0]], answers.given[0]
     chosen = torch.linspace(0, len(true) - 1, min(len(true), MOST_POINTS)).long()

@@ -11,14 +11,13 @@ from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_j
 from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY, TFIDF
+from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.baselines import (
     Baseline,
     commonest,
     is_kept,
     keep_baseline,
-    number_of,
     words_job,
 )
 from heads.pipeline.runs.cell import Cell, keep, keep_failure, kept
@@ -61,7 +60,7 @@ def _kept(
     if isinstance(event, Baseline):
         return _done(run, asked, keep_baseline(run, asked, event, board))
     if isinstance(event, Failed):
-        return keep_failure(run, number_of(asked, event.name), event.says)
+        return keep_failure(run, asked.names.index(event.name), event.says)
     return event if isinstance(event, Trying) else None
 
 
@@ -111,5 +110,4 @@ def _kept_cell(
 
 
 def _done(run: RunFolder, asked: Asked, cell: Cell) -> Done:
-    planned = len(asked.recipes) + len(BASELINES)
-    return Done(cell=cell, done=counted(run, asked), planned=planned)
+    return Done(cell=cell, done=counted(run, asked), planned=len(asked.names))

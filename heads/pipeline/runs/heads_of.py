@@ -20,7 +20,7 @@ from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
+from heads.pipeline.measure.outcomes import MAJORITY
 from heads.pipeline.metrics import Scores
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
@@ -93,7 +93,7 @@ def _trained(
 
 def _majority(run: RunFolder, asked: Asked) -> float:
     """The score of the baseline that knows no text."""
-    cell = kept(run, len(asked.recipes) + BASELINES.index(MAJORITY))
+    cell = kept(run, asked.names.index(MAJORITY))
     return cell.measures.score if cell else 0.0
 
 

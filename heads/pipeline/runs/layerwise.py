@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from heads.parts.menu import resolve
 from heads.pipeline.measure.estimates import MEASURES, Estimate
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Difference, compare
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
@@ -95,7 +94,7 @@ def _difference(board: Leaderboard, cells: Sequence[Cell], best: int) -> Differe
     if first.name == board.best and last.to_best:
         return last.to_best
     asked = question.load(board.folder)
-    numbers = {name: place for place, name in enumerate([*asked.recipes, *BASELINES])}
+    numbers = {name: place for place, name in enumerate(asked.names)}
     answers = [said(board.folder, numbers[cell.name], cell.name).answers for cell in cells]
     found = compare(answers, asked.task, reference=last.name, seed=asked.contest.seed)
     return next(one for one in found.to_reference if one.name == first.name)

@@ -14,7 +14,6 @@ from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Estimate
 from heads.pipeline.measure.judgement import judge
 from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric
 from heads.pipeline.runs import wording
@@ -141,8 +140,8 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         DataError: The run is broken.
     """
     asked, stopped = load(run), stopped_of(run)
-    names = [*asked.recipes, *BASELINES]
-    cells = {name: cell for number, name in enumerate(names) if (cell := kept(run, number))}
+    numbered = enumerate(asked.names)
+    cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
     comparisons, verdict = _comparisons(run, asked, cells), NOTHING
     if comparisons:
         usual = wording.commonest(asked, asked.splits.train[0])
@@ -164,7 +163,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         protocol=wording.protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
         stopped=stopped,
-        planned=len(names),
+        planned=len(asked.names),
         best=comparisons.best if comparisons else "",
         reference=comparisons.reference if comparisons else "",
         verdict=verdict,
@@ -183,10 +182,10 @@ def leaderboard(run: RunFolder) -> Leaderboard:
 
 def _comparisons(run: RunFolder, asked: Asked, cells: Mapping[str, Cell]) -> Comparisons | None:
     """Every cell against the reference and the best; None where no head is done."""
-    reference, names = wording.reference_of(list(cells)), [*asked.recipes, *BASELINES]
+    reference = wording.reference_of(list(cells))
     if not reference:
         return None
-    answers = [said(run, names.index(name), name).answers for name in cells]
+    answers = [said(run, asked.names.index(name), name).answers for name in cells]
     return compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
 
 

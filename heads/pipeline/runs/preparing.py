@@ -9,7 +9,6 @@ from heads.pipeline.extraction import extract
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.estimates import estimate
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
@@ -132,7 +131,7 @@ def estimated(
 
 def counted(run: RunFolder, asked: Asked) -> int:
     """How many cells are done; with those that a race has stopped."""
-    numbers = range(len(asked.recipes) + len(BASELINES))
+    numbers = range(len(asked.names))
     return len(stopped_of(run)) + sum(
         (run.path / f"cells/{number:03}.json").is_file() for number in numbers
     )

@@ -16,7 +16,6 @@ from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
@@ -124,7 +123,7 @@ def _is_whole(run: RunFolder) -> bool:
     """Whether a run has ended with every cell done: there is nothing to go on with."""
     asked = kept_question.load(run)
     is_over = (run.read("end.json") or {}).get("state") == "finished"
-    return is_over and counted(run, asked) == len(asked.recipes) + len(BASELINES)
+    return is_over and counted(run, asked) == len(asked.names)
 
 
 def stopped(run: RunFolder) -> None:

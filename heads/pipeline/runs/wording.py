@@ -85,8 +85,7 @@ def raced(stopped: int) -> str:
 
 def _failures(run: RunFolder, asked: Asked) -> list[str]:
     """Why cells could not be trained, a sentence each."""
-    cells = len(asked.recipes) + len(BASELINES)
-    told = (run.read(f"cells/{number:03}.failed.json") for number in range(cells))
+    told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.names)))
     return [says for says in told if says]
 
 
