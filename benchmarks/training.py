@@ -30,14 +30,13 @@ from heads.pipeline.contest import read
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
 from heads.pipeline.grid.play import Board, Job, play
-from heads.pipeline.grid.race import beaten
 from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
+from heads.pipeline.runs.heats import behind
 from heads.pipeline.runs.running import begin
-from heads.pipeline.runs.wording import reference_of
 from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, limits
 
@@ -202,7 +201,7 @@ def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
         times.append(time.perf_counter() - begun)
 
     done([search_job(unit, board) for unit in cells])
-    out = stopped(searched, board)
+    out = {one.recipe for one in behind(searched, board)}
     for is_out in (False, True):
         part = [unit for unit in cells if (unit.name in out) is is_out]
         done([learn_job(unit, board, searched[unit.name]) for unit in part])
@@ -214,14 +213,6 @@ def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
         cpu_seconds=time.process_time() - used,
         scores=scores,
     )
-
-
-def stopped(searched: Mapping[str, Searched], board: Board) -> set[str]:
-    """The cells that a race would stop."""
-    names = list(searched)
-    parts = torch.stack([searched[name].parts for name in names], dim=1)
-    texts = board.task.groups[board.splits.development]
-    return {one.recipe for one in beaten(names, parts, texts, always=[reference_of(names)])}
 
 
 def accuracy(played: Played, board: Board) -> float:

@@ -81,13 +81,19 @@ def _told(done: int, cells: int) -> Progress:
 
 def _decide(run: RunFolder, asked: Asked, found: Mapping[str, Searched], board: Board) -> None:
     """Writes who is stopped; cells that could not be searched take no part."""
-    names = [name for name in asked.recipes if name in found]
-    out: tuple[Beaten, ...] = ()
-    if names:
-        parts = torch.stack([found[name].parts for name in names], dim=1)
-        texts = board.task.groups[board.splits.development]
-        out = beaten(names, parts, texts, always=[reference_of(names)])
-    run.write(DECISION, {"cells": len(names), "stopped": [asdict(one) for one in out]})
+    ordered = {name: found[name] for name in asked.recipes if name in found}
+    out = behind(ordered, board)
+    run.write(DECISION, {"cells": len(ordered), "stopped": [asdict(one) for one in out]})
+
+
+def behind(found: Mapping[str, Searched], board: Board) -> tuple[Beaten, ...]:
+    """The cells that a race stops, of those that have been searched."""
+    if not found:
+        return ()
+    names = list(found)
+    parts = torch.stack([one.parts for one in found.values()], dim=1)
+    texts = board.task.groups[board.splits.development]
+    return beaten(names, parts, texts, always=[reference_of(names)])
 
 
 def _keep(run: RunFolder, number: int, one: Searched) -> None:

@@ -94,8 +94,9 @@ def _difference(board: Leaderboard, cells: Sequence[Cell], best: int) -> Differe
     if first.name == board.best and last.to_best:
         return last.to_best
     asked = question.load(board.folder)
-    numbers = {name: place for place, name in enumerate(asked.names)}
-    answers = [said(board.folder, numbers[cell.name], cell.name).answers for cell in cells]
+    answers = [
+        said(board.folder, asked.names.index(cell.name), cell.name).answers for cell in cells
+    ]
     found = compare(answers, asked.task, reference=last.name, seed=asked.contest.seed)
     return next(one for one in found.to_reference if one.name == first.name)
 
