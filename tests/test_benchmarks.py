@@ -4,6 +4,7 @@ import doctest
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import against, figure, growth, reports, rounds, venvs
+from benchmarks import against, figure, growth, memory, reports, rounds, venvs
 from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.pipeline.loading import load
@@ -35,9 +36,20 @@ ROWS = [
 REPORT = Report(machine=MACHINE, parts={"extraction": ROWS}, missing={"page": "there is none."})
 
 
-@pytest.mark.parametrize("module", [reports, figure, growth, venvs], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "module", [reports, figure, growth, memory, venvs], ids=lambda one: one.__name__
+)
 def test_examples_in_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0
+
+
+def test_a_process_says_its_own_peak_and_not_that_of_who_started_it():
+    ballast = b"1" * 300_000_000  # held while the other runs
+    command = [sys.executable, "-m", "benchmarks.memory", "platform"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert done.stdout.strip()
+    assert memory.unsaid(done.stderr) == ""
+    assert 1_000_000 < memory.said(done.stderr) < len(ballast) < memory.peak_bytes()
 
 
 def test_a_report_is_kept_whole(tmp_path):
