@@ -18,6 +18,7 @@ from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import extract
 from heads.pipeline.loading import load
 from heads.pipeline.packed.block import block_of
@@ -156,7 +157,8 @@ def agreeing(texts: Sequence[str], backbone: Backbone) -> list[Row]:
         block = block_of(backbone.model, dtype)
         if block is None:
             continue
-        found = agreement(backbone, block, sample)
+        engine = Engine(backbone=backbone, block=block, model=backbone.model)
+        found = agreement(engine, sample)
         what = f"Difference from Transformers, {precision}"
         note = f"of the largest number, on {found.texts} texts; cosine at least {found.cosine:.5f}"
         if precision == "fast":

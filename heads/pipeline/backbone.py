@@ -18,15 +18,15 @@ from torch import Tensor
 from heads.errors import ModelError
 from heads.parts.bases import base_of
 from heads.parts.forms import Side
+from heads.pipeline.device import HERE
 from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block
-from heads.pipeline.packed.forward import TOKENS, batches, run
-from heads.pipeline.states import Encoded, States, filled_up, layers_of
+from heads.pipeline.packed.forward import TOKENS_ON_A_GPU, batches, run
+from heads.pipeline.states import Encoded, States, filled_up, layers_of, like_length
 from heads.pipeline.weights import Pooler, vocabulary_of
 
 TOKENS_A_BATCH = 2048
-TOKENS_ENOUGH = 512  # of one length make a batch of their own
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
 
 
@@ -79,6 +79,11 @@ class Backbone:
     model: Any
     tokenizer: Any
     block: Block | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lies."""
+        return next(self.model.parameters()).device
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
@@ -133,9 +138,9 @@ class Backbone:
             return states
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
-        special = filled_up([text.special for text in batch], 1, side)
+        special = filled_up([text.special for text in batch], 1, side).to(mask.device)
         output = self._answered(inputs)
-        ends = torch.tensor(sorted(self.ends))
+        ends = torch.tensor(sorted(self.ends), device=mask.device)
         return States(
             mask=mask.float(),
             unpadded=self._unpadded(inputs["input_ids"], mask).float(),
@@ -147,20 +152,24 @@ class Backbone:
         )
 
     def read(
-        self, texts: Sequence[Encoded], block: Block, layers: Collection[int], most: int = TOKENS
+        self,
+        texts: Sequence[Encoded],
+        block: Block,
+        layers: Collection[int],
+        most: int | None = None,
     ) -> Iterator[tuple[list[int], States]]:
         """Reads any number of texts without padding, the longest first.
 
         Args:
             layers: The numbers of those whose states are kept.
-            most: About how many tokens are read at once.
+            most: About how many tokens are read at once; as many as suit the device, if not told.
 
         Yields:
             The row numbers of texts of one length, and their states.
         """
-        ends = torch.tensor(sorted(self.ends))
-        for batch in batches(texts, most):
-            with self._blamed(batch[0].numbers.shape[1]):
+        ends = torch.tensor(sorted(self.ends), device=block.device)
+        for batch in batches(texts, most, block.device):
+            with self._blamed(batch[0].numbers):
                 found = run(block, batch, layers)
             for one, hidden in zip(batch, found, strict=True):
                 yield list(one.rows), one.states(hidden, block, ends)
@@ -189,22 +198,26 @@ class Backbone:
         rows = {name: [text.inputs[name] for text in batch] for name in batch[0].inputs}
         fillings = {"input_ids": self.pad}
         filled = {name: filled_up(row, fillings.get(name, 0), side) for name, row in rows.items()}
-        return filled | {"attention_mask": filled_up([[1] * len(text) for text in batch], 0, side)}
-
-    def _answered(self, inputs: dict[str, Tensor]) -> Any:
-        """The model's answer."""
-        with self._blamed(inputs["input_ids"].shape[1]):
-            return self.run(inputs)
+        filled["attention_mask"] = filled_up([[1] * len(text) for text in batch], 0, side)
+        return {name: numbers.to(self.device) for name, numbers in filled.items()}
 
     @contextmanager
-    def _blamed(self, tokens: int) -> Iterator[None]:
+    def _blamed(self, numbers: Tensor) -> Iterator[None]:
         """What the model cannot read is no fault of ours, and not of the user's."""
         try:
             yield
         except (RuntimeError, IndexError, ValueError) as error:
             first = str(error).strip().split("\n", 1)[0][:120]
-            what = f"{self.id} cannot read a text of {tokens} tokens ({first})."
-            raise ModelError(what, "Try another text, or another base model.") from error
+            what = f"{self.id} cannot read a text of {numbers.shape[1]} tokens ({first})."
+            do = "Try another text, or another base model."
+            if numbers.device != HERE:
+                do = "Hide the GPU with an empty CUDA_VISIBLE_DEVICES, or take another base model."
+            raise ModelError(what, do) from error
+
+    def _answered(self, inputs: dict[str, Tensor]) -> Any:
+        """The model's answer."""
+        with self._blamed(inputs["input_ids"]):
+            return self.run(inputs)
 
     def run(self, inputs: dict[str, Tensor]) -> Any:
         """The model's own answer, given what its family's classifier gives it besides."""
@@ -236,16 +249,8 @@ class Backbone:
         Yields:
             The row numbers of a batch and its states.
         """
-        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-        start = 0
-        while start < len(order):
-            longest = len(texts[order[start]])
-            end = min(len(order), start + max(1, min(most, TOKENS_A_BATCH // longest)))
-            alike = next((n for n in range(start, end) if len(texts[order[n]]) < longest), end)
-            # Texts of one length need no padding and no mask, so a batch of them is faster.
-            if self.reads_padding or (alike - start) * longest >= TOKENS_ENOUGH:
-                end = alike
-            rows, start = order[start:end], end
+        tokens = TOKENS_A_BATCH if self.device == HERE else TOKENS_ON_A_GPU
+        for rows in like_length(list(map(len, texts)), most, tokens, self.reads_padding):
             yield rows, self.states([texts[row] for row in rows])
 
 

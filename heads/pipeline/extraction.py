@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,13 +21,15 @@ from torch import Tensor
 
 from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.device import HERE
 from heads.pipeline.disk import IN_USE_SECONDS, make_room, used, write
+from heads.pipeline.engine import Engine
 from heads.pipeline.features import Reader
-from heads.pipeline.origin import foreign_code, own_code
+from heads.pipeline.origin import foreign_code, is_ours, own_code
 from heads.pipeline.pace import Pace, characters
 from heads.pipeline.precision import EXACT
-from heads.pipeline.reading import Engine, to_try, tried, untried
-from heads.pipeline.states import Encoded
+from heads.pipeline.reading import to_try, tried, untried
+from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
 from heads.pipeline.vectors import Features, Part, opened
 from heads.settings import cache_folder
@@ -58,8 +61,7 @@ class _Chunk:
 
     def place(self, order: Order) -> Path:
         """The file of a reading; parts of the user's own bring their code into its name."""
-        parts = [order.pooling, *([order.layers] if order.layers else [])]
-        name = order.reading + "".join(foreign_code(part.make) for part in parts)
+        name = order.reading + "".join(map(foreign_code, _makers(order)))
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.safetensors"
 
     @property
@@ -101,7 +103,7 @@ def extract(
     readers = {order.reading: Reader(order, backbone) for order in orders}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
-    engine, chunks = _prepared(list(number), bool(pairs), readers, untried(backbone, precision))
+    engine, chunks = _prepared(list(number), bool(pairs), readers, backbone, precision)
     pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
     given = []
     for chunk in chunks:
@@ -142,9 +144,14 @@ def unread(
 
 
 def _prepared(
-    unique: Sequence[tuple[str, str]], paired: bool, readers: Mapping[str, Reader], engine: Engine
+    unique: Sequence[tuple[str, str]],
+    paired: bool,
+    readers: Mapping[str, Reader],
+    backbone: Backbone,
+    precision: str,
 ) -> tuple[Engine, list[_Chunk]]:
     """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
+    engine = untried(backbone, precision)
     chunks = _chunks(unique, paired, engine)
     wanted = [chunk.place(reader.order) for chunk in chunks for reader in readers.values()]
     if not readers:  # the texts are only counted
@@ -153,7 +160,7 @@ def _prepared(
         return replace(engine, says=chunks[0].says or engine.says), chunks
     sample = [unique[place] for place in to_try([characters(row) for row in unique])]
     pairs = [pair for _, pair in sample] if paired else []
-    found = tried(engine, engine.backbone.encode([text for text, _ in sample], pairs))
+    found = tried(backbone, precision, backbone.encode([text for text, _ in sample], pairs))
     alike = (found.name, found.precision) == (engine.name, engine.precision)
     return found, chunks if alike else _chunks(unique, paired, found)
 
@@ -198,13 +205,24 @@ def _read(
     for places, states in engine.passes(encoded, depths):
         with torch.inference_mode():
             for reading, reader in missing.items():
-                buffers[reading][places] = reader(states).vectors
+                buffers[reading][places] = _vectors(reader, states)
         now = time.perf_counter()
         yield pace.step([rows[place] for place in places], now - begun)
         begun = time.perf_counter()
     for reading, vectors in buffers.items():
         found[reading] = _put(chunk.place(readers[reading].order), {"vectors": vectors})
     return found, _put(chunk.facts, _counts(encoded, backbone), engine.says)
+
+
+def _vectors(reader: Reader, states: States) -> Tensor:
+    """What a reading makes of a batch, (n, w); a part of the user's own knows of no GPU."""
+    ours = all(map(is_ours, _makers(reader.order)))
+    return reader(states if ours else states.here()).vectors.to(HERE)
+
+
+def _makers(order: Order) -> list[Any]:
+    """What makes the parts that read."""
+    return [order.pooling.make, *([order.layers.make] if order.layers else [])]
 
 
 def _counts(encoded: Sequence[Encoded], backbone: Backbone) -> dict[str, Tensor]:

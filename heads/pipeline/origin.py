@@ -24,10 +24,15 @@ def own_code(*modules: str) -> str:
     return digest.hexdigest() + version("torch") + version("transformers")
 
 
+def is_ours(part: Any) -> bool:
+    """Whether a part is a built-in one, not a user's own."""
+    return part.__module__.startswith("heads.")
+
+
 @cache
 def foreign_code(part: Any) -> str:
     """A digest of the file that a user's own part comes from; empty for the built-in ones."""
-    if part.__module__.startswith("heads."):
+    if is_ours(part):
         return ""
     function = part.forward if isinstance(part, type) else part
     try:

@@ -1,7 +1,8 @@
 """In how many bits products are computed: 16 only where a probe finds that faster here.
 
 With AMX 16 bits are several times as fast as 32, with AVX512_BF16 twice, on many processors they
-are slower. So it is measured, once for a machine and a version of torch, and the answer is kept.
+are slower. So it is measured, once for a machine and a version of torch, and the answer is kept;
+for a GPU likewise.
 """
 
 import contextlib
@@ -13,79 +14,89 @@ from functools import cache
 
 import torch
 
+from heads.pipeline.device import HERE, called
 from heads.pipeline.disk import write
 from heads.pipeline.packed.products import Product, product
 from heads.settings import cache_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
+ROWS_ON_A_GPU = 16_384
 ROUNDS = 9
 MUCH, AT_ALL = 1.5, 1.1  # how many times as fast 16 bits must be for auto, and for fast
 POSSIBLE = 0.001  # where a run that began with them goes on
 EXACT = "exact"
 
 
-def products(asked: str) -> torch.dtype:
+def products(asked: str, device: torch.device = HERE) -> torch.dtype:
     """The precision of products: float32 or bfloat16.
 
     Args:
         asked: auto, exact or fast, as the setting has it; or what was used before, by name.
+        device: Where they are computed.
     """
     if asked in (EXACT, "float32"):
         return torch.float32
     least = {"auto": MUCH, "fast": AT_ALL}.get(asked, POSSIBLE)
-    return torch.bfloat16 if gain() >= least else torch.float32
+    return torch.bfloat16 if gain(device) >= least else torch.float32
 
 
 @cache
-def gain() -> float:
-    """How many times as fast as 32 bits 16 are here, 0 where there are none.
+def gain(device: torch.device = HERE) -> float:
+    """How many times as fast as 32 bits 16 are on a device, 0 where there are none.
 
     It is measured once, and kept on disk.
     """
-    place = cache_folder() / "probe" / f"{_machine()}.json"
+    place = cache_folder() / "probe" / f"{_machine(device)}.json"
     try:
         return float(json.loads(place.read_text("utf-8"))["gain"])
     except (OSError, ValueError, KeyError, TypeError):
-        found = measured_gain()
+        found = measured_gain(device)
     with contextlib.suppress(OSError):  # it is measured again by the next process
         write(place, lambda path: path.write_text(json.dumps({"gain": found}), "utf-8"))
     return found
 
 
-def measured_gain() -> float:
-    """The same, measured now on one core, by its own time: what else runs does not count."""
+def measured_gain(device: torch.device = HERE) -> float:
+    """The same, measured now; on one core by its own time: what else runs does not count."""
     threads = torch.get_num_threads()
     try:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(_ratio).result()
-    except RuntimeError:  # the processor has no such kernels
+        if device != HERE:
+            return _ratio(device)
+        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
+            return thread.submit(_ratio, device).result()
+    except RuntimeError:  # there are no such kernels
         return 0.0
     finally:
         torch.set_num_threads(threads)  # for threads that begin later
 
 
 @torch.no_grad()
-def _ratio() -> float:
-    torch.set_num_threads(1)
+def _ratio(device: torch.device) -> float:
     dice = torch.Generator().manual_seed(0)
     weight = torch.randn(WIDE, WIDTH, generator=dice)
-    values = torch.randn(ROWS, WIDTH, generator=dice)
+    rows = ROWS if device == HERE else ROWS_ON_A_GPU
+    values = torch.randn(rows, WIDTH, generator=dice)
     both = []
     for dtype in (torch.float32, torch.bfloat16):
-        layer = product(weight, None, dtype, prepacked=True)
-        both.append((layer, values.to(dtype)))
+        layer = product(weight, None, dtype, prepacked=True, device=device)
+        both.append((layer, values.to(device, dtype)))
     rounds = [[_seconds(*one) for one in both] for _ in range(ROUNDS)]
     exact, fast = (min(times) for times in zip(*rounds, strict=True))
     return exact / max(fast, 1e-9)
 
 
 def _seconds(layer: Product, values: torch.Tensor) -> float:
-    begun = time.thread_time()
-    layer(values)
-    return time.thread_time() - begun
+    if values.device == HERE:
+        begun = time.thread_time()
+        layer(values)
+        return time.thread_time() - begun
+    begun = time.perf_counter()
+    layer(values)[0, 0].item()  # which waits for it
+    return time.perf_counter() - begun
 
 
-def _machine() -> str:
+def _machine(device: torch.device) -> str:
     """What the answer depends on, as a name."""
     facts = (torch.cpu.get_capabilities(), torch.__version__)
+    facts = facts if device == HERE else (called(device), torch.__version__)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

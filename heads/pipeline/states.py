@@ -3,8 +3,8 @@
 Legend: n texts, t tokens, d width, l layers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,9 @@ from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.parts.forms import Side
+from heads.pipeline.device import HERE
+
+TOKENS_ENOUGH = 512  # of one length make a batch of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,15 @@ class States:
     eos: Tensor
     decoder: Tensor | None = None
     decoder_mask: Tensor | None = None
+
+    def here(self) -> "States":
+        """The same on the processor."""
+        tensors = {
+            field.name: value.to(HERE)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **tensors, hidden=tuple(states.to(HERE) for states in self.hidden))
 
     def layer(self, number: int) -> Tensor:
         """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
@@ -81,7 +93,7 @@ def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
     hidden[-1] = last
     tokens = mask.shape[1]
     if last.shape[1] != tokens:
-        places = torch.arange(tokens) * last.shape[1] // tokens
+        places = torch.arange(tokens, device=mask.device) * last.shape[1] // tokens
         hidden = [states[:, places] for states in hidden]
     padding = (mask == 0)[..., None]
     # Most batches hold texts of one length; what is being exported must not look at values.
@@ -96,3 +108,26 @@ def filled_up(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor
     gaps = [[filling] * (longest - len(row)) for row in rows]
     pairs = zip(rows, gaps, strict=True)
     return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])
+
+
+def like_length(
+    lengths: Sequence[int], most: int, tokens: int, strictly: bool
+) -> Iterator[list[int]]:
+    """The rows of texts in batches, the longest first.
+
+    Args:
+        most: The most texts in a batch.
+        tokens: The most tokens in a batch of several texts, padding included.
+        strictly: Whether all texts in a batch must be of one length.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        longest = lengths[order[start]]
+        end = min(len(order), start + max(1, min(most, tokens // longest)))
+        alike = next((n for n in range(start, end) if lengths[order[n]] < longest), end)
+        # Texts of one length need no padding and no mask, so a batch of them is faster.
+        if strictly or (alike - start) * longest >= TOKENS_ENOUGH:
+            end = alike
+        yield order[start:end]
+        start = end

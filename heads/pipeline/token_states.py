@@ -24,10 +24,11 @@ from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.disk import IN_USE_SECONDS, UNFINISHED, make_room, used, write
+from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import CHUNK, CODE, home_of
 from heads.pipeline.origin import own_code
 from heads.pipeline.precision import EXACT
-from heads.pipeline.reading import Engine, to_try, tried, untried
+from heads.pipeline.reading import to_try, tried
 from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
 from heads.settings import Limits
@@ -108,7 +109,7 @@ def keep_states(
     size = sum(map(len, encoded)) * len(layers) * backbone.width * BYTES
     _check_size(size, orders[0], limits)
     sample = [encoded[place] for place in to_try(list(map(len, encoded)))]
-    engine = tried(untried(backbone, precision), sample)
+    engine = tried(backbone, precision, sample)
     way = (backbone.id, backbone.revision, backbone.tokens, engine.name, engine.precision)
     facts = (*way, own_code(*CODE, "token_states"), layers, texts, pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
@@ -174,7 +175,8 @@ def _written(
     order, marks = list[int](), list[Tensor]()
     try:
         with draft.open("wb") as file:
-            for rows, states in engine.passes(encoded, layers):
+            for rows, read in engine.passes(encoded, layers):
+                states = read.here()
                 real = states.mask.bool()
                 kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
                 file.write(kept.clamp(-MOST, MOST).half().numpy().tobytes())

@@ -139,7 +139,7 @@ def test_a_large_model_gets_no_second_copy_of_its_weights(monkeypatch: pytest.Mo
 
 
 def test_without_the_kernels_it_is_torch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heads.pipeline.packed.products.has_kernels", lambda: False)
+    monkeypatch.setattr("heads.pipeline.packed.products.has_kernels", lambda _: False)
     for activation in ("gelu", "relu", "gelu_new"):
         model = small("bert", hidden_act=activation)
         block = block_of(model, torch.float32)
@@ -225,7 +225,7 @@ def test_a_pass_that_differs_is_not_used_and_it_is_said(
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path))
     broken = damaged(backbone)
     sample = backbone.encode(TEXTS)
-    found = tried(untried(broken, "exact"), sample)
+    found = tried(broken, "exact", sample)
     assert (found.name, found.precision) == ("Transformers", "float32")
     assert "differed by" in found.says
     order = [resolve("mean+linear")]
@@ -243,7 +243,7 @@ def test_a_pass_that_gives_no_numbers_does_not_agree(backbone: Backbone) -> None
     *others, last = backbone.block.layers
     nothing = replace(last.done, bias=last.done.bias * torch.nan)
     block = replace(backbone.block, layers=(*others, replace(last, done=nothing)))
-    found = tried(untried(replace(backbone, block=block), "exact"), backbone.encode(TEXTS))
+    found = tried(replace(backbone, block=block), "exact", backbone.encode(TEXTS))
     assert found.name == "Transformers"
 
 
@@ -277,37 +277,38 @@ def test_a_model_whose_block_differs_is_loaded_without_it(
     wrong = damaged(backbone).block
     monkeypatch.setattr(reading, "block_of", lambda model, dtype: wrong)
     assert with_block(replace(backbone, block=None), backbone.encode(TEXTS)).block is None
-    found = tried(untried(replace(backbone, block=None), "exact"), backbone.encode(TEXTS))
+    found = tried(replace(backbone, block=None), "exact", backbone.encode(TEXTS))
     assert "did not give the same" in found.says
 
 
 def test_the_exact_pass_is_exact_and_says_so(backbone: Backbone) -> None:
-    found = tried(untried(backbone, "exact"), backbone.encode(TEXTS))
+    found = tried(backbone, "exact", backbone.encode(TEXTS))
     assert (found.name, found.precision) == ("packed", "float32")
     assert "without padding, in float32" in found.says
     assert backbone.block is not None
-    assert agreement(backbone, backbone.block, backbone.encode(TEXTS)).difference < 1e-5
+    engine = untried(backbone, "exact")
+    assert agreement(engine, backbone.encode(TEXTS)).difference < 1e-5
 
 
 def test_sixteen_bits_are_used_where_they_are_faster_and_close(
     backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (precision, reading):
-        monkeypatch.setattr(module, "gain", lambda: 2.0)
+        monkeypatch.setattr(module, "gain", lambda _: 2.0)
     sample = backbone.encode(TEXTS)
-    found = tried(untried(backbone, "auto"), sample)
+    found = tried(backbone, "auto", sample)
     assert (found.name, found.precision) == ("packed", "bfloat16")
     assert "2.0 times as fast" in found.says
     assert "0.999" in found.says
     monkeypatch.setattr(reading, "ALIKE", 1.1)  # nothing is as close as that
-    found = tried(untried(backbone, "auto"), sample)
+    found = tried(backbone, "auto", sample)
     assert found.precision == "float32"
     assert "too far" in found.says
 
 
 def test_another_family_is_read_by_transformers(tiny: Callable[..., Path]) -> None:
     backbone = loading.load(str(tiny("gpt2")), limits=LIMITS)
-    found = tried(untried(backbone, "fast"), backbone.encode(TEXTS))
+    found = tried(backbone, "fast", backbone.encode(TEXTS))
     assert (found.name, found.precision) == ("Transformers", "float32")
     assert "gpt2 is not built of BERT's block" in found.says
 
@@ -325,14 +326,14 @@ def test_sixteen_bits_only_where_a_probe_finds_them_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def chosen(gain: float) -> list[torch.dtype]:
-        monkeypatch.setattr(precision, "gain", lambda: gain)
+        monkeypatch.setattr(precision, "gain", lambda _: gain)
         return [precision.products(asked) for asked in ("auto", "exact", "fast")]
 
     exact, fast = torch.float32, torch.bfloat16
     assert chosen(0.7) == [exact, exact, exact]
     assert chosen(1.2) == [exact, exact, fast]
     assert chosen(2.0) == [fast, exact, fast]
-    monkeypatch.setattr(precision, "gain", lambda: 0.7)
+    monkeypatch.setattr(precision, "gain", lambda _: 0.7)
     # What a run began with, a resumed run goes on with.
     assert [precision.products(name) for name in ("float32", "bfloat16")] == [exact, fast]
 
@@ -344,7 +345,7 @@ def test_the_probe_is_made_once_for_a_machine(
     precision.gain.cache_clear()
     first = precision.gain()
     assert 0.01 < first < 100
-    monkeypatch.setattr(precision, "measured_gain", lambda: -1.0)
+    monkeypatch.setattr(precision, "measured_gain", lambda _: -1.0)
     precision.gain.cache_clear()
     assert precision.gain() == first
     (kept,) = (tmp_path / "probe").iterdir()
@@ -362,6 +363,6 @@ def test_a_processor_without_such_kernels_has_no_gain(monkeypatch: pytest.Monkey
     monkeypatch.setattr(precision, "product", refuses)
     assert precision.measured_gain() == 0.0
     assert torch.get_num_threads() == threads
-    monkeypatch.setattr(precision, "gain", lambda: 0.0)
+    monkeypatch.setattr(precision, "gain", lambda _: 0.0)
     # A run that began on another machine goes on here, in 32 bits.
     assert precision.products("bfloat16") == torch.float32

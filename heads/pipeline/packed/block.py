@@ -8,13 +8,14 @@ Legend: d width, h attention heads, t tokens of a text.
 Source: Vaswani et al. 2017, section 3; Devlin et al. 2019.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from heads.pipeline.device import HERE, copied
 from heads.pipeline.packed.names import FAMILIES, Names
 from heads.pipeline.packed.products import (
     GELU,
@@ -106,26 +107,32 @@ class Block:
     pooler: Callable[[Tensor], Tensor] | None
     dtype: torch.dtype
 
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.embedding.words.device
 
-def block_of(model: Any, dtype: torch.dtype) -> Block | None:
+
+def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> Block | None:
     """The block of a model of Transformers, from its own tensors; None for another family.
 
     Args:
         dtype: In which products are computed; the model's tensors are in 32 bits.
+        device: Where they are computed; the model's tensors lie on the processor.
     """
     names = FAMILIES.get(model.config.model_type)
     # A model that also writes reads only what stands before a token.
     if names is None or getattr(model.config, "is_decoder", False):
         return None
     small = sum(tensor.numel() for tensor in model.parameters()) <= PREPACKED
-    make = _Maker(dtype=dtype, prepacked=small)
+    make = _Maker(dtype=dtype, device=device, prepacked=small)
     positions = model.get_submodule(names.positions)
     projected = _part(model, names.projected)  # where both sizes are equal there is none
     embedding = Embedding(
-        words=model.get_submodule(names.words).weight.detach(),
-        positions=positions.weight.detach(),
+        words=make.table(model.get_submodule(names.words)),
+        positions=make.table(positions),
         before=positions.padding_idx,
-        sides=model.get_submodule(names.sides).weight.detach() if names.sides else None,
+        sides=make.table(model.get_submodule(names.sides)) if names.sides else None,
         embedded=make.norm(model.get_submodule(names.embedded), torch.float32),
         projected=make.product(projected) if projected is not None else None,
     )
@@ -138,8 +145,8 @@ def block_of(model: Any, dtype: torch.dtype) -> Block | None:
         embedding=embedding,
         layers=tuple(made[id(layer)] for layer in order),
         heads=model.config.num_attention_heads,
-        bias=_distances(model, dtype),
-        pooler=_pooler(model),
+        bias=_distances(model, dtype, device),
+        pooler=_pooler(model, device),
         dtype=dtype,
     )
 
@@ -154,7 +161,9 @@ def _layers(model: Any, names: Names) -> Iterator[nn.Module]:
         yield from found[group].albert_layers
 
 
-def _distances(model: Any, dtype: torch.dtype) -> Callable[[int], Tensor] | None:
+def _distances(
+    model: Any, dtype: torch.dtype, device: torch.device
+) -> Callable[[int], Tensor] | None:
     """MPNet's bias of attention, which goes by the distance of two tokens."""
     encoder = getattr(model, "encoder", None)
     compute = getattr(encoder, "compute_position_bias", None)
@@ -166,15 +175,15 @@ def _distances(model: Any, dtype: torch.dtype) -> Callable[[int], Tensor] | None
         nonlocal known
         found = known
         if found.shape[-1] < tokens:
-            found = known = compute(torch.empty(1, tokens, 1)).detach().to(dtype)
+            found = known = compute(torch.empty(1, tokens, 1)).detach().to(device, dtype)
         return found[:, :, :tokens, :tokens]
 
     return bias
 
 
-def _pooler(model: Any) -> Callable[[Tensor], Tensor] | None:
+def _pooler(model: Any, device: torch.device) -> Callable[[Tensor], Tensor] | None:
     """The model's own pooler; ALBERT's is a linear layer and an activation apart."""
-    pooler = getattr(model, "pooler", None)
+    pooler = copied(getattr(model, "pooler", None), device)
     if not isinstance(pooler, nn.Linear):
         return pooler
     return lambda states: model.pooler_activation(pooler(states[:, 0]))
@@ -185,15 +194,29 @@ class _Maker:
     """Makes the parts of a block from a model's modules."""
 
     dtype: torch.dtype
+    device: torch.device
     prepacked: bool
 
+    def table(self, module: Any) -> Tensor:
+        return module.weight.detach().to(self.device)
+
     def product(self, linear: Any, ending: Ending = NOTHING) -> Product:
+        return self.joint([linear], ending)
+
+    def joint(self, linears: Sequence[Any], ending: Ending = NOTHING) -> Product:
+        """Linear layers of the same input side by side, as one product."""
+        weights, biases = [one.weight for one in linears], [one.bias for one in linears]
         return product(
-            linear.weight, linear.bias, self.dtype, prepacked=self.prepacked, ending=ending
+            torch.cat(weights) if len(weights) > 1 else weights[0],
+            torch.cat(biases) if len(biases) > 1 else biases[0],
+            self.dtype,
+            prepacked=self.prepacked,
+            ending=ending,
+            device=self.device,
         )
 
     def norm(self, norm: Any, dtype: torch.dtype) -> Norm:
-        weight, bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
+        weight, bias = (one.detach().to(self.device, dtype) for one in (norm.weight, norm.bias))
         return Norm(weight=weight, bias=bias, eps=norm.eps)
 
     def layer(self, layer: nn.Module, names: Names) -> Layer:
@@ -203,16 +226,11 @@ class _Maker:
         activation = _part(layer, names.activation)
         ending = _ending(activation)
         return Layer(
-            read=product(
-                torch.cat([one.weight for one in readers]),
-                torch.cat([one.bias for one in readers]),
-                self.dtype,
-                prepacked=self.prepacked,
-            ),
+            read=self.joint(readers),
             joined=self.product(layer.get_submodule(names.joined)),
             attended=self.norm(layer.get_submodule(names.attended), self.dtype),
             wide=self.product(layer.get_submodule(names.wide), ending or NOTHING),
-            activation=None if ending else activation,
+            activation=None if ending else copied(activation, self.device),
             narrow=self.product(layer.get_submodule(names.narrow)),
             done=self.norm(layer.get_submodule(names.done), self.dtype),
         )

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from heads.pipeline.device import HERE
 from heads.pipeline.packed.block import Block, Embedding, Layer
 from heads.pipeline.states import Encoded, States
 
 NOT_KEPT = torch.empty(0)
 TOKENS = 2048  # of a batch: what a layer makes of them stays in the cache
-SHORT = 128  # tokens of a text, up to which all its attention is laid out at once in 16 bits
+TOKENS_ON_A_GPU = 16_384  # it has many more units to keep busy
+SHORT = 128  # tokens of a text, up to which a processor lays out all its attention in 16 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,7 +45,7 @@ class Run:
             hidden: Their states by layer.
             ends: The numbers of the tokens that end a text.
         """
-        mask = torch.ones(self.numbers.shape)
+        mask = torch.ones(self.numbers.shape, device=self.numbers.device)
         is_pooled = block.pooler is not None and hidden[-1] is not NOT_KEPT
         return States(
             mask=mask,
@@ -55,32 +57,35 @@ class Run:
         )
 
 
-def batches(texts: Sequence[Encoded], most: int = TOKENS) -> Iterator[list[Run]]:
+def batches(
+    texts: Sequence[Encoded], most: int | None = None, device: torch.device = HERE
+) -> Iterator[list[Run]]:
     """All texts, the longest first, in batches of about so many tokens."""
+    most = most or (TOKENS if device == HERE else TOKENS_ON_A_GPU)
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     batch: list[list[int]] = []
     tokens = 0
     for row in order:
         length = len(texts[row])
         if batch and tokens + length > most:
-            yield [_run(rows, texts) for rows in batch]
+            yield [_run(rows, texts, device) for rows in batch]
             batch, tokens = [], 0
         if not batch or len(texts[batch[-1][0]]) != length:
             batch.append([])
         batch[-1].append(row)
         tokens += length
     if batch:
-        yield [_run(rows, texts) for rows in batch]
+        yield [_run(rows, texts, device) for rows in batch]
 
 
-def _run(rows: Sequence[int], texts: Sequence[Encoded]) -> Run:
+def _run(rows: Sequence[int], texts: Sequence[Encoded], device: torch.device) -> Run:
     given = [texts[row].inputs for row in rows]
     sides = [one["token_type_ids"] for one in given if "token_type_ids" in one]
     return Run(
         rows=tuple(rows),
-        numbers=torch.tensor([one["input_ids"] for one in given]),
-        sides=torch.tensor(sides) if sides and any(map(any, sides)) else None,
-        special=torch.tensor([texts[row].special for row in rows]),
+        numbers=torch.tensor([one["input_ids"] for one in given], device=device),
+        sides=torch.tensor(sides, device=device) if any(map(any, sides)) else None,
+        special=torch.tensor([texts[row].special for row in rows], device=device),
     )
 
 
@@ -117,7 +122,7 @@ def _embedded(embedding: Embedding, one: Run) -> Tensor:
     """The sum of what a token, its place and its text are known by, normalised; (n t, e)."""
     numbers = one.numbers
     if embedding.before is None:
-        places = torch.arange(numbers.shape[1]).expand_as(numbers)
+        places = torch.arange(numbers.shape[1], device=numbers.device).expand_as(numbers)
     else:
         counted = (numbers != embedding.before).int()
         places = counted.cumsum(dim=1) * counted + embedding.before
@@ -148,7 +153,7 @@ def _attended(read: Tensor, shape: torch.Size, block: Block) -> Tensor:
     # (n, h, t, d / h) each
     query, key, value = read.view(n, t, 3, block.heads, -1).permute(2, 0, 3, 1, 4)
     bias = None if block.bias is None else block.bias(t)
-    if read.dtype == torch.bfloat16 and t <= SHORT:
+    if block.device == HERE and read.dtype == torch.bfloat16 and t <= SHORT:
         answer = _multiplied(query, key, value, bias)
     else:
         answer = scaled_dot_product_attention(query, key, value, attn_mask=bias)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, relu
 
+from heads.pipeline.device import HERE
+
 PREPACKED = 100_000_000  # parameters; of a larger model not all weights are held twice
 ROWS = 512  # for which the weights are laid out
 
@@ -53,6 +55,7 @@ def product(
     *,
     prepacked: bool,
     ending: Ending = NOTHING,
+    device: torch.device = HERE,
 ) -> Product:
     """A linear layer that computes in a precision.
 
@@ -60,17 +63,20 @@ def product(
         weight: (o, i) in 32 bits.
         bias: (o,) or None.
         prepacked: Whether a copy of the weights may be laid out for the kernels.
+        device: Where it computes.
     """
-    weight = weight.detach().to(dtype)
-    bias = None if bias is None else bias.detach().to(dtype)
-    fused = has_kernels()
+    weight = weight.detach().to(device, dtype)
+    bias = None if bias is None else bias.detach().to(device, dtype)
+    fused = device == HERE and has_kernels(dtype)
     if fused and prepacked:
         weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
     return Product(weight=weight, bias=bias, fused=fused, ending=ending)
 
 
-def has_kernels() -> bool:
-    """Whether torch was built with oneDNN's fused layers."""
-    names = ("_linear_pointwise", "_reorder_linear_weight")
-    known = all(hasattr(torch.ops.mkldnn, name) for name in names)
-    return torch.backends.mkldnn.is_available() and known
+def has_kernels(dtype: torch.dtype) -> bool:
+    """Whether torch was built with oneDNN's fused layers, and they run in a precision here."""
+    names = ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
+    if not all(hasattr(torch.ops.mkldnn, name) for name in names):
+        return False
+    exact = torch.backends.mkldnn.is_available()
+    return exact and (dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
