@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reports import Row, compared
-from benchmarks.rounds import Answer, answered, drawn, in_turn, own
+from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own
 from benchmarks.venvs import environment
 from heads.pipeline.bundled import bundled_folder
 from heads.pipeline.measure.agreement import kendall
@@ -100,17 +100,28 @@ def asked_of_all(
         "ours, ranking": lambda: own(_head(files) | {"job": "rank"}),
     }
     missing: dict[str, str] = {}
-    for name, (environ, script) in SCRIPTS.items():
-        place = environment(environ)
-        if place.python is None:
-            missing[name] = f"not installed: {place.reason}"
-            continue
-        chosen = few if name in SLOW else files
-        question = {"train": chosen["train"], "test": chosen["test"], "search": True}
-        question |= {"model": str(bundled_folder())}
-        command = (place.python, Path(__file__).parent / "peers" / f"{script}.py")
-        asking[name] = functools.partial(answered, command, question)
+    for name in SCRIPTS:
+        try:
+            asking[name] = peer(name, few if name in SLOW else files, search=True)
+        except CannotSayError as error:
+            missing[name] = str(error)
     return asking, missing
+
+
+def peer(name: str, files: Answer, *, search: bool) -> Callable[[], Answer]:
+    """What asks a peer for a head on these files.
+
+    Raises:
+        CannotSayError: It cannot be installed here.
+    """
+    environ, script = SCRIPTS[name]
+    place = environment(environ)
+    if place.python is None:
+        raise CannotSayError(f"not installed: {place.reason}")
+    question = {"train": files["train"], "test": files["test"], "search": search}
+    question |= {"model": str(bundled_folder())}
+    command = (place.python, Path(__file__).parent / "peers" / f"{script}.py")
+    return functools.partial(answered, command, question)
 
 
 def _head(files: Answer, precision: str = "exact") -> Answer:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 
 from benchmarks.reports import Row
+from heads.pipeline.device import HERE, called, fastest
+from heads.pipeline.packed.products import has_kernels
 
 SHAPES = ((2048, 384, 1536), (2048, 1536, 384), (2048, 384, 1152), (2048, 1024, 1024))
 KINDS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -28,9 +30,10 @@ def facts() -> Found:
     """The processor, its cores, versions and the date."""
     versions = {"Python": platform.python_version(), "head-to-head": _commit()}
     versions |= {name: found for name in VERSIONS if (found := _version(name))}
+    gpu = fastest()
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "processor": _processor(),
+        "processor": _processor() if gpu == HERE else f"{_processor()} with {called(gpu)}",
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -79,7 +82,7 @@ def _products(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Calla
     rows, wide, out = shape
     values, weight = torch.randn(rows, wide, dtype=dtype), torch.randn(out, wide, dtype=dtype)
     yield lambda: torch.nn.functional.linear(values, weight)
-    if torch.backends.mkldnn.is_available():
+    if has_kernels(dtype):
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
         ask = torch.ops.mkldnn._linear_pointwise
         yield lambda: ask(values, packed, None, "none", [], "")

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks --only grid``. In every round, in turn: the loop that everybody writes,
 heads' own exact reading of all eight readings, its reading as the setting `auto` has it, and
-the training of 8 × 8 heads with 5 seeds on what that gave, nothing kept from before. Training is
+the training of 8 × 8 heads with 5 seeds on what that gave, nothing kept from before; and one head
+of each peer that reads and trains one head a run. Training is
 all of it: search, every seed, the head for the temperature, the answers to the tested rows. It is
 done in the order of a race, those first whom a race leaves in it: so one round tells what the
 whole takes, what it takes with a race, and what learning takes where settings are known.
@@ -13,7 +14,7 @@ issue 5 came to (3 seeds), whose steps were five times as many.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from benchmarks.against import SENTENCE, SETFIT, peer
 from benchmarks.grid import naive_seconds
 from benchmarks.reports import Row, compared, measured
+from benchmarks.rounds import Answer, CannotSayError
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.contest import read
@@ -95,7 +98,8 @@ def main(data: Path, rounds: int) -> list[Row]:
 def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
     """One grid against the passes of the same round."""
     naive, exact, reading, trained = list[float](), list[float](), list[float](), list[Trained]()
-    asked = asked_of(folder, SEEDS)
+    asked, peers = asked_of(folder, SEEDS), peers_of(folder)
+    apart: dict[str, list[float]] = {name: [] for name in peers}
     for number in range(rounds):
         naive.append(naive_seconds(asked.corpus.texts, asked.corpus.pairs, backbone))
         exact.append(features(asked, backbone, "exact").seconds)
@@ -103,6 +107,9 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
         reading.append(found.seconds)
         trained.append(train(asked, found, backbone))
         told = f"naive {naive[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
+        for name, ask in peers.items():
+            apart[name].append(ask()["seconds"])
+            told += f", {name} {apart[name][-1]:.1f}"
         print(f"  round {number + 1}: {told}, training {trained[-1].seconds:.1f} s", flush=True)
     both = [one + other.seconds for one, other in zip(reading, trained, strict=True)]
     rows, cells = len(asked.corpus), len(trained[0].scores)
@@ -128,7 +135,46 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
             f"{what}, reading and training", both, "one naive pass", naive, note=note, target=1.25
         ),
         measured(f"{what}, training, processor seconds", cpu, note=note),
+        *one_by_one(what, cells * SEEDS, reading, trained, apart),
     ]  # fmt: skip
+
+
+def peers_of(folder: Path) -> dict[str, Callable[[], Answer]]:
+    """The peers that train one head a run, as far as they can be installed here."""
+    files = {name: str(folder / f"{name}.csv") for name in ("train", "test")}
+    found = dict[str, Callable[[], Answer]]()
+    for name in (SETFIT, SENTENCE):
+        try:
+            found[name] = peer(name, files, search=False)
+        except CannotSayError as error:
+            print(f"  {name}: {error}", flush=True)
+    return found
+
+
+def one_by_one(
+    what: str,
+    heads: int,
+    reading: Sequence[float],
+    trained: Sequence[Trained],
+    apart: Mapping[str, Sequence[float]],
+) -> Iterator[Row]:
+    """The grid with its reading against as many runs of a peer; one of them is measured."""
+    ways = {
+        "reading and training": [one.seconds for one in trained],
+        "reading, training with a race": [one.raced for one in trained],
+    }
+    for name, seconds in apart.items():
+        note = f"one run takes {fmean(seconds):.1f} s; {heads} are taken to take {heads} times that"
+        for way, training in ways.items():
+            yield compared(
+                f"{what}, {way}",
+                [sum(both) for both in zip(reading, training, strict=True)],
+                f"{heads} runs of {name}",
+                [heads * one for one in seconds],
+                note=note,
+                target=300 if name == SETFIT else None,
+                drawn=way == "reading and training",
+            )
 
 
 def scored(folder: Path, backbone: Backbone) -> list[Row]:

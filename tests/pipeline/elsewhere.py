@@ -90,10 +90,10 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if far and func not in COPIES:  # a single number may come from anywhere
         strangers = [one for one in given if not isinstance(one, Far) and one.dim()]
         assert not strangers, f"{func} was given tensors of two devices"
-    asked = kwargs.get("device")
-    is_far = torch.device(asked).type == NAME if asked is not None else bool(far)
-    near = kwargs | ({} if asked is None else {"device": torch.device("cpu")})
-    own_args, own_kwargs = tree_map_only(Far, lambda one: one.near, (args, near))
+    asked = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.device)]
+    is_far = asked[0].type == NAME if asked else bool(far)
+    near = tree_map_only(torch.device, lambda _: torch.device("cpu"), (args, kwargs))
+    own_args, own_kwargs = tree_map_only(Far, lambda one: one.near, near)
     with torch.inference_mode(False), torch.no_grad():
         result = func(*own_args, **own_kwargs)
         if func._schema.name.endswith("_") and isinstance(args[0], Tensor):  # in place
