@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reports import Row, compared
-from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own
+from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own, precisions
 from benchmarks.venvs import environment
 from heads.pipeline.bundled import bundled_folder
 from heads.pipeline.measure.agreement import kendall
@@ -95,10 +95,11 @@ def asked_of_all(
     """What asks whom, by name, and why some cannot be asked."""
     asking: dict[str, Callable[[], Answer]] = {
         EXACT: lambda: own(_head(files)),
-        FAST: lambda: own(_head(files, "fast")),
         AGAIN: lambda: own(_head(files), kept),
         "ours, ranking": lambda: own(_head(files) | {"job": "rank"}),
     }
+    if "fast" in precisions():
+        asking[FAST] = lambda: own(_head(files, "fast"))
     missing: dict[str, str] = {}
     for name in SCRIPTS:
         try:

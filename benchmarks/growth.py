@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import memory
 from benchmarks.reports import Row, measured, number
-from benchmarks.rounds import Answer, CannotSayError, in_turn, own, read, write
+from benchmarks.rounds import Answer, CannotSayError, in_turn, own, precisions, read, write
 from benchmarks.venvs import last_error
 
 POOLINGS = ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@3", "mean@mean4")
@@ -128,7 +128,7 @@ def by_tokens(sizes: Sizes) -> Points:
             at, tokens, precision
         )
         for tokens in sizes.tokens
-        for precision in ("exact", "fast")
+        for precision in precisions()
     }
 
 

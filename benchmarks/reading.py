@@ -17,6 +17,7 @@ import torch
 import heads
 from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared
+from benchmarks.rounds import precisions
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE, copied, fastest
@@ -47,7 +48,7 @@ def main(data: Path, rounds: int) -> list[Row]:
     there = replace(backbone, model=copied(backbone.model, fastest()))
     ways: dict[str, Work] = {"naive": lambda: naive(texts, there)}
     ways["sorted"] = lambda: naive(sorted(texts, key=len, reverse=True), there)
-    for precision in GOALS:
+    for precision in precisions():
         for count in (len(POOLINGS), 1):
             ways[f"{precision} {count}"] = lambda p=precision, c=count: ours(texts, backbone, p, c)
     times, peaks = in_turn(ways, rounds)
@@ -130,10 +131,10 @@ def against(
 ) -> list[Row]:
     """The rows: eight readings against both loops, against one reading, and against the peak."""
     rows = []
-    for precision, goal in GOALS.items():
+    for precision in precisions():
         eight, one = times[f"{precision} 8"], times[f"{precision} 1"]
         what = f"8 poolings of {texts:,} texts, {precision}"
-        rows.append(compared(what, eight, "naive loop", times["naive"], target=goal))
+        rows.append(compared(what, eight, "naive loop", times["naive"], target=GOALS[precision]))
         rows.append(compared(what, eight, "sorted loop", times["sorted"]))
         more = [many / few for many, few in zip(eight, one, strict=True)]
         note = f"{sorted(more)[len(more) // 2]:.3f} of one; goal {MANY[precision]} at most"
