@@ -21,6 +21,7 @@ from heads.pipeline.packed import block as blocks
 from heads.pipeline.packed.block import Block, block_of
 from heads.pipeline.packed.forward import NOT_KEPT, batches, run
 from heads.pipeline.packed.names import FAMILIES
+from heads.pipeline.packed.products import ALWAYS
 from heads.pipeline.reading import agreement, to_try, tried, untried, with_block
 from heads.pipeline.states import Encoded
 from heads.pipeline.tiny import quiet, tiny_model
@@ -138,14 +139,18 @@ def test_a_large_model_gets_no_second_copy_of_its_weights(monkeypatch: pytest.Mo
     assert differs(model, block, texts(9, 4, 6)) < ROUNDING
 
 
-def test_without_the_kernels_it_is_torch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heads.pipeline.packed.products.has_kernels", lambda _: False)
+@pytest.mark.parametrize("most", [0, 8, ALWAYS])
+def test_torchs_own_layers_and_onednns_are_alike(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heads.pipeline.packed.products.fused_rows", lambda _: most)
     for activation in ("gelu", "relu", "gelu_new"):
         model = small("bert", hidden_act=activation)
         block = block_of(model, torch.float32)
         assert block is not None
-        assert not block.layers[0].wide.fused
-        assert differs(model, block, texts(9, 4, 6)) < ROUNDING
+        assert block.layers[0].wide.most == most
+        for given in (texts(9, 4, 6), texts(5)):
+            assert differs(model, block, given) < ROUNDING
 
 
 def test_other_families_and_models_that_write_are_left_to_transformers() -> None:
