@@ -149,8 +149,8 @@ def test_torchs_own_layers_and_onednns_are_alike(
         block = block_of(model, torch.float32)
         assert block is not None
         assert block.layers[0].wide.most == most
-        for given in (texts(9, 4, 6), texts(5)):
-            assert differs(model, block, given) < ROUNDING
+        for asked in (texts(9, 4, 6), texts(5)):
+            assert differs(model, block, asked) < ROUNDING
 
 
 def test_other_families_and_models_that_write_are_left_to_transformers() -> None:
