@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
 atexit.register(shutil.rmtree, os.environ["HEADS_CACHE"], ignore_errors=True)
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # whoever names one runs test_device.py on it
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
 for name in ("HEADS_PUBLIC", "SPACE_ID"):

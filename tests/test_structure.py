@@ -100,6 +100,7 @@ ORDER = [
     "heads.pipeline.tokens",
     "heads.pipeline.vectors",
     "heads.pipeline.pace",
+    "heads.pipeline.chunk",
     "heads.pipeline.extraction",
     "heads.pipeline.token_states",
     "heads.pipeline.measure.scores",

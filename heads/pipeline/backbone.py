@@ -18,11 +18,11 @@ from torch import Tensor
 from heads.errors import ModelError
 from heads.parts.bases import base_of
 from heads.parts.forms import Side
-from heads.pipeline.device import HERE
+from heads.pipeline.device import HERE, tokens_at_once
 from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block
-from heads.pipeline.packed.forward import TOKENS_ON_A_GPU, batches, run
+from heads.pipeline.packed.forward import batches, run
 from heads.pipeline.states import Encoded, States, filled_up, layers_of, like_length
 from heads.pipeline.weights import Pooler, vocabulary_of
 
@@ -249,8 +249,8 @@ class Backbone:
         Yields:
             The row numbers of a batch and its states.
         """
-        tokens = TOKENS_A_BATCH if self.device == HERE else TOKENS_ON_A_GPU
-        for rows in like_length(list(map(len, texts)), most, tokens, self.reads_padding):
+        lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
+        for rows in like_length(lengths, most, tokens, self.reads_padding):
             yield rows, self.states([texts[row] for row in rows])
 
 

@@ -9,93 +9,45 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.device import HERE, called, copied, fastest
-from heads.pipeline.packed.block import Block, block_of
+from heads.pipeline.device import HERE, called, exact_on, fastest, let_go, lying_on
+from heads.pipeline.packed.block import block_of
 from heads.pipeline.precision import products
 from heads.pipeline.states import Encoded, States
 
 # Made once while one run works with it.
 _block = lru_cache(maxsize=1)(block_of)
-_copied = lru_cache(maxsize=1)(copied)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Engine:
-    """A way to read texts.
-
-    Attributes:
-        backbone: The base model, on the processor.
-        block: What a pass without padding computes from; None where Transformers reads.
-        model: With what Transformers reads: the base model's own, or a copy of it on a GPU.
-        says: What was chosen and why, in a sentence.
-    """
-
-    backbone: Backbone
-    block: Block | None
-    model: Any
-    says: str = "Texts were read by an earlier run."
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self.block.device if self.block else self._generic.device
-
-    @property
-    def name(self) -> str:
-        """By what it reads: packed or Transformers, and on what, if not on the processor."""
-        by = "packed" if self.block else "Transformers"
-        return by if self.device == HERE else f"{by} on {self.device.type}"
-
-    @property
-    def precision(self) -> str:
-        """In what its products are computed: float32 or bfloat16."""
-        return str(self.block.dtype if self.block else torch.float32).removeprefix("torch.")
-
-    @property
-    def _generic(self) -> Backbone:
-        return replace(self.backbone, model=self.model, block=None)
-
-    def passes(
-        self, texts: Sequence[Encoded], layers: Collection[int]
-    ) -> Iterator[tuple[list[int], States]]:
-        """Reads any number of texts, the longest first.
-
-        Args:
-            layers: The numbers of those that are asked for; others may be left out.
-
-        Yields:
-            The row numbers of a batch and its states, where they were computed.
-        """
-        if self.block is None:
-            return self._generic.passes(texts)
-        return self.backbone.read(texts, self.block, layers)
+_model = lru_cache(maxsize=1)(lying_on)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to read texts that is still to be made ready."""
+    """A way to read texts.
+
+    Attributes:
+        device: Where it computes.
+        dtype: Of its products.
+        is_packed: Whether it reads without padding; else Transformers reads.
+    """
 
     device: torch.device
     dtype: torch.dtype
     is_packed: bool
 
-    def engine(self, backbone: Backbone) -> Engine:
-        """Gets it ready, which takes room on its device.
+    @property
+    def name(self) -> str:
+        """By what it reads: packed or Transformers, and on what, if not on the processor."""
+        by = "packed" if self.is_packed else "Transformers"
+        return by if self.device == HERE else f"{by} on {self.device.type}"
 
-        Raises:
-            RuntimeError: There is too little, or the device does not work.
-        """
-        if not self.is_packed:
-            there = self.device != HERE
-            model = _copied(backbone.model, self.device) if there else backbone.model
-            return Engine(backbone=backbone, block=None, model=model)
-        is_own = self.device == HERE and self.dtype == torch.float32
-        block = backbone.block if is_own else _block(backbone.model, self.dtype, self.device)
-        return Engine(backbone=backbone, block=block, model=backbone.model)
+    @property
+    def precision(self) -> str:
+        """In what its products are computed: float32 or bfloat16."""
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def on(self) -> str:
@@ -108,11 +60,85 @@ class Way:
         return f"{'A pass without padding' if self.is_packed else 'Transformers'}{self.on}"
 
 
-def ways(backbone: Backbone, precision: str) -> Iterator[Way]:
+# On a GPU: what was tried of a base model, in vain, and why.
+_lost: WeakKeyDictionary[Any, dict[Way, str]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Engine:
+    """A base model that is read in one of the ways; what that takes is made when it first reads.
+
+    Attributes:
+        backbone: The base model, on the processor.
+        way: How it is read.
+        says: Why so, in a sentence.
+    """
+
+    backbone: Backbone
+    way: Way
+    says: str = ""
+
+    def passes(
+        self, texts: Sequence[Encoded], layers: Collection[int]
+    ) -> Iterator[tuple[list[int], States]]:
+        """Reads any number of texts, the longest first.
+
+        Args:
+            layers: The numbers of those that are asked for; others may be left out.
+
+        Yields:
+            The row numbers of a batch and its states, where they were computed.
+        """
+        with exact_on(self.way.device):
+            yield from self._passes(texts, layers)
+
+    def _passes(
+        self, texts: Sequence[Encoded], layers: Collection[int]
+    ) -> Iterator[tuple[list[int], States]]:
+        backbone, way = self.backbone, self.way
+        if not way.is_packed:
+            model = backbone.model if way.device == HERE else _model(way.device, backbone.model)
+            return replace(backbone, model=model, block=None).passes(texts)
+        is_own = way.device == HERE and way.dtype == torch.float32
+        block = backbone.block if is_own else _block(backbone.model, way.dtype, way.device)
+        assert block is not None
+        return backbone.read(texts, block, layers)
+
+    def rest(self) -> None:
+        """Makes room on a GPU for others."""
+        if self.way.device != HERE:
+            _block.cache_clear()
+            _model.cache_clear()
+            let_go(self.way.device)
+
+    def lose(self, why: str) -> None:
+        """Remembers that a GPU cannot be relied on for this base model in this way, and why."""
+        if self.way.device != HERE:
+            _lost.setdefault(self.backbone.model, {})[self.way] = why
+            self.rest()
+
+
+def ways(backbone: Backbone, precision: str) -> list[Way]:
     """All ways to read texts here, the one that should be the fastest first.
 
-    The last one is Transformers on the processor: what the others are measured by.
+    The last one is Transformers on the processor: what the others are measured by. Those in which
+    a GPU has failed are left out.
+
+    Args:
+        precision: auto, exact or fast, as the setting has it; or what was used before, by name.
     """
+    lost = _lost.get(backbone.model, {})
+    return [way for way in _thinkable(backbone, precision) if way not in lost]
+
+
+def why_lost(backbone: Backbone, precision: str) -> list[str]:
+    """Why a GPU does not read in ways in which it might, a sentence each."""
+    lost = _lost.get(backbone.model, {})
+    told = (lost[way] for way in _thinkable(backbone, precision) if way in lost)
+    return list(dict.fromkeys(told))
+
+
+def _thinkable(backbone: Backbone, precision: str) -> Iterator[Way]:
     for device in dict.fromkeys((fastest(), HERE)):
         if backbone.block is not None:
             for dtype in dict.fromkeys((products(precision, device), torch.float32)):

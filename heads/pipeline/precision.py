@@ -14,9 +14,9 @@ from functools import cache
 
 import torch
 
-from heads.pipeline.device import HERE, called
+from heads.pipeline.device import HERE, called, exact_on
 from heads.pipeline.disk import write
-from heads.pipeline.packed.products import Product, product
+from heads.pipeline.packed.products import Product, fused_rows, product
 from heads.settings import cache_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
@@ -51,6 +51,8 @@ def gain(device: torch.device = HERE) -> float:
         return float(json.loads(place.read_text("utf-8"))["gain"])
     except (OSError, ValueError, KeyError, TypeError):
         found = measured_gain(device)
+    if not found and device != HERE:  # it may be busy
+        return found
     with contextlib.suppress(OSError):  # it is measured again by the next process
         write(place, lambda path: path.write_text(json.dumps({"gain": found}), "utf-8"))
     return found
@@ -61,7 +63,10 @@ def measured_gain(device: torch.device = HERE) -> float:
     threads = torch.get_num_threads()
     try:
         if device != HERE:
-            return _ratio(device)
+            with exact_on(device):
+                return _ratio(device)
+        if torch.backends.mkldnn.is_available() and not fused_rows(torch.bfloat16):
+            return 0.0
         with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
             return thread.submit(_ratio, device).result()
     except RuntimeError:  # there are no such kernels

@@ -3,8 +3,8 @@
 Before a pass is used, some of the very texts are read by Transformers on the processor too.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn.functional import cosine_similarity
 from heads.errors import ModelError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE
-from heads.pipeline.engine import Engine, Way, ways
+from heads.pipeline.engine import Engine, Way, ways, why_lost
 from heads.pipeline.packed.block import block_of
 from heads.pipeline.packed.names import FAMILIES
 from heads.pipeline.precision import gain
@@ -22,7 +22,7 @@ from heads.pipeline.states import Encoded
 CLOSE = 1e-5  # of the largest number: what rounding in another order may change in 32 bits
 ALIKE = 0.999  # cosine: how closely states in 16 bits must point where those in 32 bits do
 SHARES = (0.0, 0.5, 0.9, 1.0)  # of the texts by length: on which a pass is tried
-# What a family raises that has changed its names or its shapes, and a GPU that is too small.
+# What a family raises that has changed its names or its shapes.
 FAULTS = (ModelError, AttributeError, RuntimeError, IndexError, ValueError)
 
 
@@ -41,40 +41,53 @@ class Agreement:
     cosine: float
 
 
-def untried(backbone: Backbone, precision: str) -> Engine:
-    """The way in which texts should be read here, before it has been tried on them.
-
-    Args:
-        precision: auto, exact or fast, as the setting has it.
-    """
-    for way in ways(backbone, precision):
-        with suppress(RuntimeError):
-            return way.engine(backbone)
-    raise AssertionError("Transformers reads on the processor")
-
-
 def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> Engine:
     """The way in which texts are read: the fastest one that is as exact as it must be.
 
     Args:
-        precision: auto, exact or fast, as the setting has it.
+        precision: auto, exact or fast, as the setting has it; or what was used before, by name.
         texts: A few of them, on which it is tried.
     """
-    lost = list[str]()
-    for way in ways(backbone, precision):
+    *others, last = ways(backbone, precision)
+    here = list[str]()
+    for way in others:
+        engine = Engine(backbone=backbone, way=way)
         try:
-            engine = way.engine(backbone)
-            if not way.is_packed and way.device == HERE:
-                return replace(engine, says=" ".join([_generic(way, backbone), *lost]))
             found = agreement(engine, texts)
-        except FAULTS as error:
-            first = str(getattr(error, "what", error)).strip().split("\n", 1)[0][:160]
-            lost.append(f"{way.what} failed ({first}).")
-            continue
-        if not (fault := _fault(way, found)):
-            return replace(engine, says=" ".join([_said(way, backbone, found), *lost]))
-        lost.append(fault)
-    raise AssertionError("Transformers reads on the processor")
+        except Exception as error:
+            if way.device == HERE and not isinstance(error, FAULTS):
+                raise
+            fault = _failure(way, error)
+        else:
+            if not (fault := _fault(way, found)):
+                told = (_said(way, backbone, found), *why_lost(backbone, precision), *here)
+                return replace(engine, says=" ".join(told))
+        engine.lose(fault)
+        here += [fault] * (way.device == HERE)
+    told = " ".join((_generic(last, backbone), *why_lost(backbone, precision), *here))
+    return Engine(backbone=backbone, way=last, says=told)
+
+
+@contextmanager
+def relied_on(engine: Engine) -> Iterator[None]:
+    """Within it an engine reads; whoever is thrown out of it asks for another one.
+
+    A GPU that fails is remembered, and the failure ends there. The processor's is passed on.
+    """
+    try:
+        yield
+    except (ModelError, RuntimeError) as error:
+        if engine.way.device == HERE:
+            raise
+        engine.lose(_failure(engine.way, error))
+    finally:
+        engine.rest()
+
+
+def _failure(way: Way, error: Exception) -> str:
+    """That a way to read has failed, and why, in a sentence."""
+    first = str(error.__cause__ or error).strip().split("\n", 1)[0][:160].rstrip(". ")
+    return f"{way.what} failed ({first or type(error).__name__})."
 
 
 def to_try(lengths: Sequence[int]) -> list[int]:
@@ -113,10 +126,10 @@ def agreement(engine: Engine, texts: Sequence[Encoded]) -> Agreement:
 def with_block(backbone: Backbone, texts: Sequence[Encoded]) -> Backbone:
     """The base model with a pass without padding, where that gives what Transformers gives."""
     try:
-        block = block_of(backbone.model, torch.float32)
-        engine = Engine(backbone=backbone, block=block, model=backbone.model)
-        if block is not None and agreement(engine, texts).difference <= CLOSE:
-            return replace(backbone, block=block)
+        found = replace(backbone, block=block_of(backbone.model, torch.float32))
+        engine = Engine(backbone=found, way=Way(device=HERE, dtype=torch.float32, is_packed=True))
+        if found.block is not None and agreement(engine, texts).difference <= CLOSE:
+            return found
     except FAULTS:
         pass
     return backbone
@@ -141,10 +154,10 @@ def _said(way: Way, backbone: Backbone, found: Agreement) -> str:
             f"them, every token's vector points as that of Transformers does (cosine at least "
             f"{int(found.cosine * 10_000) / 10_000:.4f})."
         )
-    within = f"n {found.texts} of them within {max(found.difference, 1e-8):.0e} of what {theirs}."
+    within = f"{found.texts} of them within {max(found.difference, 1e-8):.0e} of what {theirs}."
     if way.is_packed:
-        return f"Texts were read without padding{way.on}, in float32: o{within}"
-    return f"{_generic(way, backbone)} O{within}"
+        return f"Texts were read without padding{way.on}, in float32: on {within}"
+    return f"{_generic(way, backbone)} On {within}"
 
 
 def _generic(way: Way, backbone: Backbone) -> str:

@@ -14,8 +14,6 @@ from heads.errors import RecipeError
 from heads.parts.forms import Side
 from heads.pipeline.device import HERE
 
-TOKENS_ENOUGH = 512  # of one length make a batch of their own
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
@@ -127,7 +125,7 @@ def like_length(
         end = min(len(order), start + max(1, min(most, tokens // longest)))
         alike = next((n for n in range(start, end) if lengths[order[n]] < longest), end)
         # Texts of one length need no padding and no mask, so a batch of them is faster.
-        if strictly or (alike - start) * longest >= TOKENS_ENOUGH:
+        if strictly or (alike - start) * longest >= tokens // 4:
             end = alike
         yield order[start:end]
         start = end

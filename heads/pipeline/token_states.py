@@ -22,13 +22,15 @@ from torch.nn.utils.rnn import pad_sequence
 from heads.errors import DataError, LimitError
 from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.chunk import home_of
 from heads.pipeline.corpus import Corpus
+from heads.pipeline.device import HERE
 from heads.pipeline.disk import IN_USE_SECONDS, UNFINISHED, make_room, used, write
 from heads.pipeline.engine import Engine
-from heads.pipeline.extraction import CHUNK, CODE, home_of
+from heads.pipeline.extraction import CHUNK, CODE
 from heads.pipeline.origin import own_code
 from heads.pipeline.precision import EXACT
-from heads.pipeline.reading import to_try, tried
+from heads.pipeline.reading import relied_on, to_try, tried
 from heads.pipeline.states import Encoded, States
 from heads.pipeline.training import Progress
 from heads.settings import Limits
@@ -106,12 +108,27 @@ def keep_states(
     """
     layers = layers_for(orders, backbone)
     encoded = backbone.encode(texts, pairs)
-    size = sum(map(len, encoded)) * len(layers) * backbone.width * BYTES
-    _check_size(size, orders[0], limits)
+    _check_size(_size(encoded, layers, backbone), orders[0], limits)
     sample = [encoded[place] for place in to_try(list(map(len, encoded)))]
-    engine = tried(backbone, precision, sample)
-    way = (backbone.id, backbone.revision, backbone.tokens, engine.name, engine.precision)
-    facts = (*way, own_code(*CODE, "token_states"), layers, texts, pairs)
+    while True:
+        engine = tried(backbone, precision, sample)
+        with relied_on(engine):
+            return (yield from _kept(layers, texts, pairs, encoded, engine, limits))
+
+
+def _kept(
+    layers: tuple[int, ...],
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    encoded: Sequence[Encoded],
+    engine: Engine,
+    limits: Limits,
+) -> Generator[Progress, None, TokenStates]:
+    """The states that a file holds, or is going to."""
+    backbone, way = engine.backbone, engine.way
+    size = _size(encoded, layers, backbone)
+    told = (backbone.id, backbone.revision, backbone.tokens, way.name, way.precision)
+    facts = (*told, own_code(*CODE, "token_states"), layers, texts, pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
     path, index = home_of("states") / f"{name}.f16", home_of("states") / f"{name}.safetensors"
     if path.is_file() and index.is_file() and path.stat().st_size == size:
@@ -127,8 +144,8 @@ def keep_states(
         **load_file(index),
         layers=layers,
         depth=backbone.layers + 1,
-        engine=engine.name,
-        precision=engine.precision,
+        engine=way.name,
+        precision=way.precision,
         says=engine.says,
     )
 
@@ -150,6 +167,11 @@ def check_states(
             tokens += sum(map(len, backbone.encode(texts[part], pairs[part])))
         size = tokens * len(layers_for(orders, backbone)) * backbone.width * BYTES
         _check_size(size, orders[0], limits)
+
+
+def _size(encoded: Sequence[Encoded], layers: Sequence[int], backbone: Backbone) -> int:
+    """Bytes of the states of all tokens."""
+    return sum(map(len, encoded)) * len(layers) * backbone.width * BYTES
 
 
 def _check_size(size: int, order: Order, limits: Limits) -> None:
@@ -175,14 +197,13 @@ def _written(
     order, marks = list[int](), list[Tensor]()
     try:
         with draft.open("wb") as file:
-            for rows, read in engine.passes(encoded, layers):
-                states = read.here()
+            for rows, states in engine.passes(encoded, layers):
                 real = states.mask.bool()
                 kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
-                file.write(kept.clamp(-MOST, MOST).half().numpy().tobytes())
+                file.write(kept.clamp(-MOST, MOST).half().to(HERE).numpy().tobytes())
                 order += rows
                 said = [getattr(states, name)[real] for name in MARKS]
-                marks.append(torch.stack(said, dim=1).bool())
+                marks.append(torch.stack(said, dim=1).bool().to(HERE))
                 says = f"Keeping the states of all tokens with {engine.backbone.id}"
                 yield Progress(says=says, share=len(order) / len(encoded))
         draft.replace(path)

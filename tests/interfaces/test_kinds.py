@@ -136,7 +136,7 @@ def test_all_labels_are_saved_as_csv(runs):
 
 
 def test_heads_answer_a_sentence_in_the_way_of_their_kind(runs, kind, board):
-    names = [cell.name for cell in board.cells if not cell.is_baseline][:4]
+    names = ASKED[kind][1][-4:]  # a head of every loss is among them
     second = "A person plays." if kind == "number" else ""
     told = text(leaderboard_tools._tried(runs[kind].id, "A lovely day.", second, names))
     for name in names:

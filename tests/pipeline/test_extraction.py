@@ -17,13 +17,13 @@ from heads.errors import RecipeError
 from heads.parts.menu import resolve
 from heads.parts.registry import pooling
 from heads.parts.samples import SAMPLES
-from heads.pipeline import extraction
+from heads.pipeline import chunk, extraction
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.disk import make_room
+from heads.pipeline.engine import ways
 from heads.pipeline.extraction import Features, extract
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
-from heads.pipeline.reading import untried
 from heads.pipeline.training import Progress
 
 READINGS = (
@@ -271,7 +271,7 @@ def test_a_larger_model_loses_less_when_it_is_killed(
         (10**11, [5] * 20),
     ):
         model = replace(small, parameters=parameters)
-        chunks = extraction._chunks(rows, False, untried(model, "exact"))
+        chunks = extraction._chunks(rows, False, model, ways(model, "exact")[0])
         assert [len(chunk.texts) for chunk in chunks] == sizes
 
 
@@ -300,7 +300,7 @@ def test_a_full_disk_still_gives_features(
         path.write_bytes(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(extraction, "save_file", full)
+    monkeypatch.setattr(chunk, "save_file", full)
     features, _ = read(["mean", "cls"], TEXTS, small)
     assert torch.allclose(rows_of(features, "mean")[1], alone("mean", small, TEXTS[1]), atol=1e-5)
     assert [path for path in home.rglob("*") if path.is_file()] == []

@@ -15,6 +15,7 @@ from heads.errors import ModelError
 from heads.parts.menu import resolve
 from heads.pipeline import loading, precision, reading
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.engine import Engine, ways
 from heads.pipeline.extraction import extract
 from heads.pipeline.features import Reader
 from heads.pipeline.packed import block as blocks
@@ -22,7 +23,7 @@ from heads.pipeline.packed.block import Block, block_of
 from heads.pipeline.packed.forward import NOT_KEPT, batches, run
 from heads.pipeline.packed.names import FAMILIES
 from heads.pipeline.packed.products import ALWAYS
-from heads.pipeline.reading import agreement, to_try, tried, untried, with_block
+from heads.pipeline.reading import agreement, to_try, tried, with_block
 from heads.pipeline.states import Encoded
 from heads.pipeline.tiny import quiet, tiny_model
 from heads.pipeline.vectors import Features, Read
@@ -231,7 +232,7 @@ def test_a_pass_that_differs_is_not_used_and_it_is_said(
     broken = damaged(backbone)
     sample = backbone.encode(TEXTS)
     found = tried(broken, "exact", sample)
-    assert (found.name, found.precision) == ("Transformers", "float32")
+    assert (found.way.name, found.way.precision) == ("Transformers", "float32")
     assert "differed by" in found.says
     order = [resolve("mean+linear")]
     *_, features = extract(order, TEXTS, (), broken)
@@ -249,7 +250,7 @@ def test_a_pass_that_gives_no_numbers_does_not_agree(backbone: Backbone) -> None
     nothing = replace(last.done, bias=last.done.bias * torch.nan)
     block = replace(backbone.block, layers=(*others, replace(last, done=nothing)))
     found = tried(replace(backbone, block=block), "exact", backbone.encode(TEXTS))
-    assert found.name == "Transformers"
+    assert found.way.name == "Transformers"
 
 
 def test_what_a_model_cannot_read_is_said_in_a_sentence(tiny: Callable[..., Path]) -> None:
@@ -288,10 +289,10 @@ def test_a_model_whose_block_differs_is_loaded_without_it(
 
 def test_the_exact_pass_is_exact_and_says_so(backbone: Backbone) -> None:
     found = tried(backbone, "exact", backbone.encode(TEXTS))
-    assert (found.name, found.precision) == ("packed", "float32")
+    assert (found.way.name, found.way.precision) == ("packed", "float32")
     assert "without padding, in float32" in found.says
     assert backbone.block is not None
-    engine = untried(backbone, "exact")
+    engine = Engine(backbone=backbone, way=ways(backbone, "exact")[0])
     assert agreement(engine, backbone.encode(TEXTS)).difference < 1e-5
 
 
@@ -302,19 +303,19 @@ def test_sixteen_bits_are_used_where_they_are_faster_and_close(
         monkeypatch.setattr(module, "gain", lambda _: 2.0)
     sample = backbone.encode(TEXTS)
     found = tried(backbone, "auto", sample)
-    assert (found.name, found.precision) == ("packed", "bfloat16")
+    assert (found.way.name, found.way.precision) == ("packed", "bfloat16")
     assert "2.0 times as fast" in found.says
     assert "0.999" in found.says
     monkeypatch.setattr(reading, "ALIKE", 1.1)  # nothing is as close as that
     found = tried(backbone, "auto", sample)
-    assert found.precision == "float32"
+    assert found.way.precision == "float32"
     assert "too far" in found.says
 
 
 def test_another_family_is_read_by_transformers(tiny: Callable[..., Path]) -> None:
     backbone = loading.load(str(tiny("gpt2")), limits=LIMITS)
     found = tried(backbone, "fast", backbone.encode(TEXTS))
-    assert (found.name, found.precision) == ("Transformers", "float32")
+    assert (found.way.name, found.way.precision) == ("Transformers", "float32")
     assert "gpt2 is not built of BERT's block" in found.says
 
 
@@ -349,7 +350,7 @@ def test_the_probe_is_made_once_for_a_machine(
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path))
     precision.gain.cache_clear()
     first = precision.gain()
-    assert 0.01 < first < 100
+    assert 0 <= first < 100
     monkeypatch.setattr(precision, "measured_gain", lambda _: -1.0)
     precision.gain.cache_clear()
     assert precision.gain() == first

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heads.pipeline.device import HERE, copied
+from heads.pipeline.device import HERE, lying_on
 from heads.pipeline.packed.names import FAMILIES, Names
 from heads.pipeline.packed.products import (
     GELU,
@@ -183,7 +183,7 @@ def _distances(
 
 def _pooler(model: Any, device: torch.device) -> Callable[[Tensor], Tensor] | None:
     """The model's own pooler; ALBERT's is a linear layer and an activation apart."""
-    pooler = copied(getattr(model, "pooler", None), device)
+    pooler = lying_on(device, getattr(model, "pooler", None))
     if not isinstance(pooler, nn.Linear):
         return pooler
     return lambda states: model.pooler_activation(pooler(states[:, 0]))
@@ -230,7 +230,7 @@ class _Maker:
             joined=self.product(layer.get_submodule(names.joined)),
             attended=self.norm(layer.get_submodule(names.attended), self.dtype),
             wide=self.product(layer.get_submodule(names.wide), ending or NOTHING),
-            activation=None if ending else copied(activation, self.device),
+            activation=None if ending else lying_on(self.device, activation),
             narrow=self.product(layer.get_submodule(names.narrow)),
             done=self.norm(layer.get_submodule(names.done), self.dtype),
         )

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from heads.pipeline.device import HERE
+from heads.pipeline.device import HERE, tokens_at_once
 from heads.pipeline.packed.block import Block, Embedding, Layer
 from heads.pipeline.states import Encoded, States
 
 NOT_KEPT = torch.empty(0)
-TOKENS = 2048  # of a batch: what a layer makes of them stays in the cache
-TOKENS_ON_A_GPU = 16_384  # it has many more units to keep busy
 SHORT = 128  # tokens of a text, up to which a processor lays out all its attention in 16 bits
 
 
@@ -61,7 +59,7 @@ def batches(
     texts: Sequence[Encoded], most: int | None = None, device: torch.device = HERE
 ) -> Iterator[list[Run]]:
     """All texts, the longest first, in batches of about so many tokens."""
-    most = most or (TOKENS if device == HERE else TOKENS_ON_A_GPU)
+    most = most or tokens_at_once(device)
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     batch: list[list[int]] = []
     tokens = 0

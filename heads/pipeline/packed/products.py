@@ -29,8 +29,8 @@ class Product:
     """x ↦ ending(x Wᵀ + b), (n, i) to (n, o).
 
     Attributes:
-        weight: (o, i), for torch.
-        laid: The same as oneDNN wants it.
+        weight: (o, i), what torch computes with.
+        laid: The same, what oneDNN computes with; where that never or always does, both are one.
         bias: (o,) or None.
         most: Up to how many rows oneDNN computes it.
         ending: The activation behind it.
@@ -44,7 +44,7 @@ class Product:
 
     def __call__(self, values: Tensor) -> Tensor:
         name, algorithm = self.ending
-        if values.shape[0] <= self.most:
+        if self.most and values.shape[0] <= self.most:
             kernel = torch.ops.mkldnn._linear_pointwise
             return kernel(values, self.laid, self.bias, name, [], algorithm)
         result = linear(values, self.weight, self.bias)

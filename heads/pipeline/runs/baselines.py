@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from heads.pipeline.chunk import home_of
 from heads.pipeline.disk import make_room, used, write
-from heads.pipeline.extraction import home_of
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
 from heads.pipeline.grid.splits import Splits

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.engine import Engine
+from heads.pipeline.device import HERE
+from heads.pipeline.engine import Engine, ways
 from heads.pipeline.extraction import unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.reading import untried
+from heads.pipeline.reading import relied_on, to_try, tried
 from heads.pipeline.runs.asked import Asked
 
 ROUNDS = 100  # products that are timed
@@ -57,26 +58,51 @@ def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expecte
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
     seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in cells) / threads
-    both = corpus.texts, corpus.pairs
-    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
-    sides = [cell.order.side for cell in cells if cell.order.pair]
-    engine, left = untried(backbone, contest.precision), list[tuple[str, str]]()
-    if fixed:
-        left += unread(fixed, *both, backbone, contest.precision)
-    if sides:
-        left += unread(sides, (*both[0], *both[1]), (), backbone, contest.precision)
-    if not all(cell.reading for cell in cells):  # the states of their tokens are wanted
-        left += dict.fromkeys(zip(both[0], both[1] or [""] * len(both[0]), strict=True))
     least, each = BESIDES
     besides = least + each * len(corpus)
     return Expected(
-        reading=_reading(left, engine) if left else 0.0,
+        reading=_reading(asked, cells, backbone),
         training=seconds + besides,
         has_race=contest.race,
     )
 
 
-def _reading(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
+def _reading(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> float:
+    """Seconds to read what is not kept from before."""
+    while True:
+        engine = _engine(asked, backbone)
+        with relied_on(engine):
+            left = _unread(asked, cells, engine)
+            return _timed(left, engine) if left else 0.0
+
+
+def _engine(asked: Asked, backbone: Backbone) -> Engine:
+    """What is going to read; a GPU is tried first, for it may not do."""
+    corpus, precision = asked.corpus, asked.contest.precision
+    way = ways(backbone, precision)[0]
+    if way.device == HERE:
+        return Engine(backbone=backbone, way=way)
+    rows = to_try(list(map(len, corpus.texts)))
+    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
+    return tried(backbone, precision, backbone.encode([corpus.texts[row] for row in rows], pairs))
+
+
+def _unread(asked: Asked, cells: Sequence[Unit], engine: Engine) -> list[tuple[str, str]]:
+    """The texts that are going to be read, each with its second or ""; by each way in."""
+    texts, pairs = asked.corpus.texts, asked.corpus.pairs
+    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
+    sides = [cell.order.side for cell in cells if cell.order.pair]
+    left = list[tuple[str, str]]()
+    if fixed:
+        left += unread(fixed, texts, pairs, engine.backbone, engine.way)
+    if sides:
+        left += unread(sides, (*texts, *pairs), (), engine.backbone, engine.way)
+    if not all(cell.reading for cell in cells):  # the states of their tokens are wanted
+        left += dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True))
+    return left
+
+
+def _timed(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
     """Seconds for all texts, from those of some; the fastest time, as of a product."""
     some, layers = texts[:: max(1, len(texts) // TEXTS)][:TEXTS], (engine.backbone.layers,)
     pairs = [pair for _, pair in some]

@@ -53,8 +53,13 @@ def featured(
         reading = extract(list(sides.values()), texts, (), backbone, apart)
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
     read = Read(joint=joint, alone=alone, siamese=siamese)
-    if run.read("facts.json") is None:  # a resumed run finds the texts read already
+    facts = run.read("facts.json")
+    if facts is None:  # a resumed run finds the texts read already
         run.write("facts.json", _facts(asked, read, backbone))
+    elif read.seconds and facts.get("reading", {}).get("engine") != read.way["engine"]:
+        told = f"{facts['reading'].get('says', '')} After a break: {read.way['says']}"  # elsewhere
+        own = {"engine": read.way["engine"], "says": told.strip()}
+        run.write("facts.json", facts | {"reading": facts["reading"] | own})
     return read
 
 
