@@ -20,12 +20,12 @@ from benchmarks.reports import Row, compared
 from benchmarks.rounds import precisions
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.device import HERE, fastest, lying_on
+from heads.pipeline.device import HERE, fastest, lying_on, tokens_at_once
 from heads.pipeline.engine import Engine, Way
 from heads.pipeline.extraction import extract
 from heads.pipeline.loading import load
 from heads.pipeline.packed.products import product
-from heads.pipeline.precision import ROWS_ON_A_GPU, gain
+from heads.pipeline.precision import gain
 from heads.pipeline.reading import agreement
 from heads.settings import limits
 
@@ -110,7 +110,7 @@ def peak(dtype: torch.dtype, device: torch.device) -> float:
     """Operations a second of the widest product of the base model, on all cores; the best of 5."""
     weight, bias = torch.randn(1536, 384), torch.zeros(1536)
     layer = product(weight, bias, dtype, prepacked=True, device=device)
-    rows = 512 if device == HERE else ROWS_ON_A_GPU
+    rows = 512 if device == HERE else tokens_at_once(device)
     values, best = torch.randn(rows, 384).to(device, dtype), 0.0
     last = layer(values)
     for _ in range(5):

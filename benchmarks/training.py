@@ -3,7 +3,7 @@
 ``python -m benchmarks --only grid``. In every round, in turn: the loop that everybody writes,
 heads' own exact reading of all eight readings, its reading as the setting `auto` has it, and
 the training of 8 × 8 heads with 5 seeds on what that gave, nothing kept from before; and one head
-of each peer that reads and trains one head a run. Training is
+of SetFit and of sentence-transformers, which read the texts for every head. Training is
 all of it: search, every seed, the head for the temperature, the answers to the tested rows. It is
 done in the order of a race, those first whom a race leaves in it: so one round tells what the
 whole takes, what it takes with a race, and what learning takes where settings are known.

@@ -31,7 +31,7 @@ def called(device: torch.device) -> str:
         return "the processor"
     try:
         return torch.get_device_module(device).get_device_name(device)
-    except Exception:  # it is there and does not answer
+    except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError):  # it does not answer
         return device.type
 
 

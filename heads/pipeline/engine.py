@@ -15,7 +15,7 @@ import torch
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE, called, exact_on, fastest, let_go, lying_on
-from heads.pipeline.packed.block import block_of
+from heads.pipeline.packed.block import Block, block_of
 from heads.pipeline.precision import products
 from heads.pipeline.states import Encoded, States
 
@@ -89,20 +89,22 @@ class Engine:
         Yields:
             The row numbers of a batch and its states, where they were computed.
         """
-        with exact_on(self.way.device):
-            yield from self._passes(texts, layers)
-
-    def _passes(
-        self, texts: Sequence[Encoded], layers: Collection[int]
-    ) -> Iterator[tuple[list[int], States]]:
         backbone, way = self.backbone, self.way
-        if not way.is_packed:
-            model = backbone.model if way.device == HERE else _model(way.device, backbone.model)
-            return replace(backbone, model=model, block=None).passes(texts)
-        is_own = way.device == HERE and way.dtype == torch.float32
-        block = backbone.block if is_own else _block(backbone.model, way.dtype, way.device)
+        with exact_on(way.device):
+            if way.is_packed:
+                yield from backbone.read(texts, self._block, layers)
+            else:
+                model = backbone.model if way.device == HERE else _model(way.device, backbone.model)
+                yield from replace(backbone, model=model, block=None).passes(texts)
+
+    @property
+    def _block(self) -> Block:
+        """What a pass without padding computes from; the base model has its own, if any has."""
+        own = self.way.device == HERE and self.way.dtype == torch.float32
+        device = self.way.device
+        block = self.backbone.block if own else _block(self.backbone.model, self.way.dtype, device)
         assert block is not None
-        return backbone.read(texts, block, layers)
+        return block
 
     def rest(self) -> None:
         """Makes room on a GPU for others."""

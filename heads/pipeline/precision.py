@@ -14,13 +14,12 @@ from functools import cache
 
 import torch
 
-from heads.pipeline.device import HERE, called, exact_on
+from heads.pipeline.device import HERE, called, exact_on, tokens_at_once
 from heads.pipeline.disk import write
 from heads.pipeline.packed.products import Product, fused_rows, product
 from heads.settings import cache_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
-ROWS_ON_A_GPU = 16_384
 ROUNDS = 9
 MUCH, AT_ALL = 1.5, 1.1  # how many times as fast 16 bits must be for auto, and for fast
 POSSIBLE = 0.001  # where a run that began with them goes on
@@ -79,7 +78,7 @@ def measured_gain(device: torch.device = HERE) -> float:
 def _ratio(device: torch.device) -> float:
     dice = torch.Generator().manual_seed(0)
     weight = torch.randn(WIDE, WIDTH, generator=dice)
-    rows = ROWS if device == HERE else ROWS_ON_A_GPU
+    rows = ROWS if device == HERE else tokens_at_once(device)
     values = torch.randn(rows, WIDTH, generator=dice)
     both = []
     for dtype in (torch.float32, torch.bfloat16):
