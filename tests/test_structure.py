@@ -254,7 +254,7 @@ ORDER = [
 # Packages whose import takes long, which `import heads` must not touch.
 HEAVY = (
     "torch", "transformers", "gradio", "plotly", "numpy", "pandas", "rich",
-    "sklearn", "scipy", "pyarrow",
+    "sklearn", "scipy", "threadpoolctl", "pyarrow",
 )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from sklearn import metrics
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 from heads.pipeline.corpus import Corpus, build, numbered
@@ -33,6 +35,24 @@ def test_counted_words_learn_what_is_there(spoken):
     answers = [(number,) for number in logits.argmax(dim=1).tolist()]
     assert answers == [spoken.targets[row] for row in test]
     assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
+
+
+def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
+    fit, seen = LogisticRegression.fit, list[int]()
+
+    def watched(*given):
+        seen.extend(threads())
+        return fit(*given)
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    monkeypatch.setattr(LogisticRegression, "fit", watched)
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        tfidf(spoken, range(0, 90, 2), range(1, 90, 2), C=1.0)
+        assert threads() == before
+    assert set(seen) == {1}
 
 
 def test_rows_of_a_rare_class_count_more_where_the_heads_count_them_so():

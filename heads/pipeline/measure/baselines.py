@@ -4,6 +4,7 @@ Legend: n tested rows, m development rows, c classes.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import log
 from typing import Any
@@ -102,11 +103,12 @@ def tfidf(
     counted = vectorizer.fit_transform(_joined(corpus, train_rows))
     asked = vectorizer.transform(_joined(corpus, test_rows))
     weight = "balanced" if balanced else None
-    if corpus.kind == "one":
-        return _classes(counted, targets, asked, len(corpus.classes), C=C, class_weight=weight)
-    if corpus.kind == "many":
-        return _labels(counted, targets, asked, C=C, class_weight=weight)
-    return _numbers(counted, targets, asked, C=C)
+    with _one_core():
+        if corpus.kind == "one":
+            return _classes(counted, targets, asked, len(corpus.classes), C=C, class_weight=weight)
+        if corpus.kind == "many":
+            return _labels(counted, targets, asked, C=C, class_weight=weight)
+        return _numbers(counted, targets, asked, C=C)
 
 
 def tfidf_strength(
@@ -159,6 +161,16 @@ def tfidf_held(
     if corpus.kind != "many":
         return Held(logits=logits)
     return Held(logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows)))
+
+
+def _one_core() -> AbstractContextManager[object]:
+    """Within it NumPy's and SciPy's products take one core; on the others heads learn meanwhile.
+
+    Their threads would wait for one another, spinning: on two cores both took twice as long.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def _classes(
