@@ -37,6 +37,15 @@ def test_counted_words_learn_what_is_there(spoken):
     assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
 
 
+def test_counted_words_learn_many_classes():
+    rows = [f"the {n % 7} and key{n % 700} of {n % 11}" for n in range(3 * 700)]
+    corpus = build("many", rows, [f"c{n % 700}" for n in range(len(rows))])
+    test = range(2 * 700, 3 * 700)
+    answers = tfidf(corpus, range(2 * 700), test, C=10.0).argmax(dim=1).tolist()
+    right = sum((answer,) == corpus.targets[row] for answer, row in zip(answers, test, strict=True))
+    assert right > 0.9 * len(test)
+
+
 def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
     fit, seen = LogisticRegression.fit, list[int]()
 
