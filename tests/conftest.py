@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
 for name in ("HEADS_PUBLIC", "SPACE_ID"):
     os.environ.pop(name, None)
+# A shell ignores Ctrl-C in what it runs in the background, and who is started from there as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long a value takes to draw says something of the machine, which is shared, not of the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
