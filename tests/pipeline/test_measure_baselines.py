@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 from heads.pipeline.corpus import Corpus, build, numbered
+from heads.pipeline.measure import baselines
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.calibration import thresholds
 
@@ -37,7 +38,9 @@ def test_counted_words_learn_what_is_there(spoken):
     assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
 
 
-def test_counted_words_learn_many_classes():
+@pytest.mark.parametrize("small", [0, baselines.SMALL])
+def test_counted_words_learn_many_classes(monkeypatch, small):
+    monkeypatch.setattr(baselines, "SMALL", small)
     rows = [f"the {n % 7} and key{n % 700} of {n % 11}" for n in range(3 * 700)]
     corpus = build("many", rows, [f"c{n % 700}" for n in range(len(rows))])
     test = range(2 * 700, 3 * 700)
