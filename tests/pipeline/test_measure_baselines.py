@@ -41,12 +41,25 @@ def test_counted_words_learn_what_is_there(spoken):
 @pytest.mark.parametrize("small", [0, baselines.SMALL])
 def test_counted_words_learn_many_classes(monkeypatch, small):
     monkeypatch.setattr(baselines, "SMALL", small)
-    rows = [f"the {n % 7} and key{n % 700} of {n % 11}" for n in range(3 * 700)]
+    filler = " ".join(f"word{n}" for n in range(150))
+    rows = [f"{filler} {n % 7} and key{n % 700} of {n % 11}" for n in range(3 * 700)]
     corpus = build("many", rows, [f"c{n % 700}" for n in range(len(rows))])
     test = range(2 * 700, 3 * 700)
     answers = tfidf(corpus, range(2 * 700), test, C=10.0).argmax(dim=1).tolist()
     right = sum((answer,) == corpus.targets[row] for answer, row in zip(answers, test, strict=True))
     assert right > 0.9 * len(test)
+
+
+@pytest.mark.parametrize("small", [0, baselines.SMALL])
+def test_counted_words_learn_a_rare_class(monkeypatch, small):
+    monkeypatch.setattr(baselines, "SMALL", small)
+    is_rare = [n % 300 == 0 for n in range(6000)]
+    filler = " ".join(f"word{n}" for n in range(30))
+    rows = [f"{filler} {'odd' if rare else 'even'} {n % 7}" for n, rare in enumerate(is_rare)]
+    corpus = build("rare", rows, ["rare" if rare else "usual" for rare in is_rare])
+    answers = tfidf(corpus, range(3000), range(3000, 6000), C=30.0).argmax(dim=1)
+    found = answers == corpus.classes.index("rare")
+    assert found.tolist() == is_rare[3000:]
 
 
 def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
@@ -62,6 +75,7 @@ def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
     monkeypatch.setattr(LogisticRegression, "fit", watched)
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
+        assert before == {2}  # else nothing is tried
         tfidf(spoken, range(0, 90, 2), range(1, 90, 2), C=1.0)
         assert threads() == before
     assert set(seen) == {1}

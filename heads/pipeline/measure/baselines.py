@@ -1,12 +1,13 @@
 """The two baselines of every leaderboard: the commonest answer, and counted words.
 
-Legend: n tested rows, m development rows, c classes.
+Legend: n rows asked about, c classes.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log
+from threading import Lock
 from typing import Any
 
 import torch
@@ -27,14 +28,15 @@ FEATURES_TO_CHOOSE_ON = 5_000
 SMALL = 20_000  # rows, up to which Newton's method is faster than L-BFGS
 WORDS = r"\w+|[^\w\s]"  # signs and emoji are words as well: no text is without one
 LETTERS_A_SPACE = 20  # more than this, and the language does not put spaces between words
+_ALONE = Lock()  # two limits at once would leave NumPy on one core for good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Commonest:
-    """What the majority baseline says.
+class Said:
+    """What a baseline says of n rows.
 
     Attributes:
-        logits: (n, c), or (n, 1) where a number is predicted; every row is the same.
+        logits: (n, c), or (n, 1) where a number is predicted.
         thresholds: (c,), the logits above which a label is given; None but for many labels.
     """
 
@@ -42,20 +44,7 @@ class Commonest:
     thresholds: Tensor | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Held:
-    """What counted words say of the development rows when they have not learned from them.
-
-    Attributes:
-        logits: (m, c), or (m, 1) where a number is predicted.
-        thresholds: (c,), the logits above which a label is given; None but for many labels.
-    """
-
-    logits: Tensor
-    thresholds: Tensor | None = None
-
-
-def majority(corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]) -> Commonest:
+def majority(corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]) -> Said:
     """Always the same answer: the commonest class, the commonest labels, or the mean.
 
     Its logits are log-probabilities: every class's share, as if each had one row more. Of
@@ -64,13 +53,13 @@ def majority(corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]
     """
     targets, rows = _targets(corpus, train_rows), len(test_rows)
     if corpus.kind == "number":
-        return Commonest(logits=targets.mean().float().expand(rows, 1).clone())
+        return Said(logits=targets.mean().float().expand(rows, 1).clone())
     if corpus.kind == "many":
         odds = _odds(targets.sum(dim=0), len(targets))
         bar = torch.full_like(odds, common_threshold(odds.expand_as(targets), targets))
-        return Commonest(logits=odds.float().expand(rows, -1).clone(), thresholds=bar)
+        return Said(logits=odds.float().expand(rows, -1).clone(), thresholds=bar)
     counts = torch.bincount(targets, minlength=len(corpus.classes)).float() + 1
-    return Commonest(logits=(counts / counts.sum()).log().expand(rows, -1).clone())
+    return Said(logits=(counts / counts.sum()).log().expand(rows, -1).clone())
 
 
 def tfidf(
@@ -152,7 +141,7 @@ def tfidf_held(
     C: float,
     features: int = FEATURES,
     balanced: bool = False,
-) -> Held:
+) -> Said:
     """Fits some rows and says what that makes of the development rows, which are none of them.
 
     Thresholds of labels hang on how many rows were fitted: those found on 2,000 rows cost 4
@@ -160,18 +149,21 @@ def tfidf_held(
     """
     logits = tfidf(corpus, rows, development_rows, C=C, features=features, balanced=balanced)
     if corpus.kind != "many":
-        return Held(logits=logits)
-    return Held(logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows)))
+        return Said(logits=logits)
+    return Said(logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows)))
 
 
-def _one_core() -> AbstractContextManager[object]:
-    """Within it NumPy's and SciPy's products take one core; on the others heads learn meanwhile.
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Within it NumPy's and SciPy's products take one core, in the whole process; one at a time.
 
-    Their threads would wait for one another, spinning: on two cores both took twice as long.
+    Heads learn on the others meanwhile, and threads that wait for one another spin: what follows
+    reading took 14 s instead of 10 to 11 on banking77's 10,003 rows and two cores.
     """
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(limits=1, user_api="blas")
+    with _ALONE, threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def _classes(
@@ -180,10 +172,10 @@ def _classes(
     from sklearn.linear_model import LogisticRegression
 
     present = targets.unique().tolist()
-    # Newton's method takes a fifth of the time of L-BFGS on few rows, of many five times as long.
-    # L-BFGS stops where it began once a class has so few of the rows that its gradient is small.
-    is_small = len(targets) <= SMALL
-    solver, tol = ("newton-cg", 1e-4) if is_small else ("lbfgs", min(1e-3, 0.1 / classes))
+    # Both stop at a gradient of tol. That of a class is at most its share of the rows, so a larger
+    # tol would stop where they began, and the baseline would guess.
+    tol = min(1e-4, 0.01 / len(present))
+    solver = "newton-cg" if len(targets) <= SMALL else "lbfgs"
     model = LogisticRegression(C=C, solver=solver, tol=tol, max_iter=200, class_weight=class_weight)
     model.fit(counted.astype("float32"), targets.tolist())
     scores = torch.from_numpy(model.decision_function(asked)).view(asked.shape[0], -1)
