@@ -17,7 +17,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
 for name in ("HEADS_PUBLIC", "SPACE_ID"):
     os.environ.pop(name, None)
-# A shell ignores Ctrl-C in what it runs in the background, and who is started from there as well.
+# Behind `&` a shell has a job ignore Ctrl-C, and all that the job starts inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
