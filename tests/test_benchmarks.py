@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import against, figure, growth, memory, reports, rounds, venvs
+from benchmarks import against, figure, growth, memory, reading, reports, rounds, venvs
 from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.pipeline.loading import load
@@ -206,6 +206,21 @@ def test_a_part_of_the_rows_is_scaled_and_said():
     assert "measured on 100 of 1,000 rows" in peers[against.TRAINER].note
     bare = [row for row in found if row.what.endswith("reading and learning")]
     assert [(row.against, row.ours) for row in bare] == [(against.SETFIT, 6.0)]
+
+
+def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
+    monkeypatch.setattr(reading, "precisions", lambda: ("exact",))
+    times = {
+        "naive": [9.0, 9.0],
+        "sorted": [6.0, 6.0],
+        "exact 8": [3.0, 4.0],
+        "exact 1": [3.0, 3.2],
+    }
+    peaks = {"exact": [2e11, 2e11], "fast": [4e11, 4e11]}
+    *_, one, peak = reading.against(times, 10, [1.6e11, 1.2e11], peaks)
+    assert one.note.startswith("1.125 of one")
+    assert (peak.ours, peak.spread) == (pytest.approx(70), (pytest.approx(60), pytest.approx(80)))
+    assert peak.note.startswith("140 of 200 GFLOP/s")
 
 
 def test_a_ranking_is_set_against_what_training_found():
