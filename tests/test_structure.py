@@ -126,6 +126,7 @@ ORDER = [
     "heads.pipeline.grid.passes",
     "heads.pipeline.grid.stack",
     "heads.pipeline.grid.learner",
+    "heads.pipeline.grid.lbfgs",
     "heads.pipeline.grid.convex",
     "heads.pipeline.grid.descent",
     "heads.pipeline.grid.learn_convex",

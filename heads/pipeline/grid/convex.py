@@ -7,28 +7,25 @@ by how sharply the objective bends along it: where vectors lie along their princ
 halves the steps.
 Legend: k problems, n rows, w width, c outputs.
 
-Source: L-BFGS (Liu and Nocedal 1989), a step that halves until it is good enough (Armijo 1966);
-the objective is scikit-learn's LogisticRegression, C · Σ loss + ½ ‖W‖². With one sigmoid a class
-that is its OneVsRestClassifier; with half the squared error its Ridge, alpha = 1 / C.
+Source: the objective is scikit-learn's LogisticRegression, C · Σ loss + ½ ‖W‖². With one sigmoid a
+class that is its OneVsRestClassifier; with half the squared error its Ridge, alpha = 1 / C.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from heads.pipeline.grid.lbfgs import Function, Stage, minimise
 from heads.pipeline.objective import Objective
 from heads.pipeline.packed.products import product
 
 AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
-MEMORY = 10
 BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum
 NEAR = 1e-3  # of the first gradient: what is left of it then moves no answer
 ROUGH = 5e-3  # the same, down to which products in 16 bits serve as well
-HALVINGS = 12
-ENOUGH = 1e-4  # of the slope at which a step must make the objective fall
-Function = Callable[[Tensor], tuple[Tensor, Tensor]]
+FEW = 3  # halvings of a step in 16 bits: where that is not enough, their precision is at its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,11 +78,13 @@ def solve(
     if start is not None:
         point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
     own = problems.vectors.dtype
-    stages = [(products, max(near, ROUGH))] if products.itemsize < own.itemsize else []
+    stages = list[Stage]()
+    if products.itemsize < own.itemsize:
+        rough = _objective(problems, scale, products, check)
+        stages.append(Stage(function=rough, near=max(near, ROUGH), halvings=FEW))
     if not stages or near < ROUGH:
-        stages.append((own, near))
-    functions = [(_objective(problems, scale, kind, check), goal) for kind, goal in stages]
-    found = minimise(functions, point.flatten(1), iterations).view(k, classes, width + 1) * scale
+        stages.append(Stage(function=_objective(problems, scale, own, check), near=near))
+    found = minimise(stages, point.flatten(1), iterations).view(k, classes, width + 1) * scale
     return found[..., :-1], found[..., -1]
 
 
@@ -155,93 +154,3 @@ def _slopes(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tens
     own = targets[:, None, None].expand(-1, logs.shape[1], 1)
     losses = -logs.gather(2, own).squeeze(2)
     return losses, logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
-
-
-def minimise(stages: Sequence[tuple[Function, float]], start: Tensor, iterations: int) -> Tensor:
-    """Minimises k smooth convex functions at once, (k, p) to (k, p).
-
-    Args:
-        stages: The functions, roughly computed and then exactly, and down to which share of the
-            first gradient each will do. What one has learned of the curvature serves the next.
-    """
-    here = stages[0][0](torch.zeros_like(start))
-    first = here[1].norm(dim=1).clamp_min(1e-12)
-    point, memory = start, Memory()
-    for number, (function, near) in enumerate(stages):
-        if number or bool(start.any()):
-            here = function(point)
-        point = _descended(function, point, here, near * first, iterations, memory)
-    return point
-
-
-def _descended(
-    objective: Function,
-    point: Tensor,
-    here: tuple[Tensor, Tensor],
-    goal: Tensor,
-    iterations: int,
-    memory: "Memory",
-) -> Tensor:
-    """Downhill from a point and what stands there, until every gradient is as small as its goal."""
-    value, gradient = here
-    for _ in range(iterations):
-        solved = gradient.norm(dim=1) <= goal
-        if bool(solved.all()):
-            break
-        direction = memory.direction(gradient)
-        slope = (gradient * direction).sum(dim=1)
-        length = (
-            torch.ones(len(point)) if memory.steps else 1 / gradient.norm(dim=1).clamp_min(1e-12)
-        )
-        trial, next_value, next_gradient, good = point, value, gradient, length < 0
-        for _ in range(HALVINGS):
-            trial = point + length[:, None] * direction
-            next_value, next_gradient = objective(trial)
-            good = next_value <= value + ENOUGH * length * slope
-            if bool((good | solved).all()):  # what is solved need not find a lower point
-                break
-            length = torch.where(good, length, length / 2)
-        # A problem that finds no lower point is at the end of what its precision can tell.
-        trial = torch.where(good[:, None], trial, point)
-        next_gradient = torch.where(good[:, None], next_gradient, gradient)
-        memory.add(trial - point, next_gradient - gradient)
-        point, value, gradient = trial, torch.where(good, next_value, value), next_gradient
-        if not bool(good.any()):
-            break
-    return point
-
-
-class Memory:
-    """What the last steps (k, p) told of the curvature."""
-
-    def __init__(self) -> None:
-        self.steps: list[Tensor] = []
-        self.changes: list[Tensor] = []
-
-    def add(self, step: Tensor, change: Tensor) -> None:
-        """One more step, and how it changed the gradient."""
-        self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
-
-    def direction(self, gradient: Tensor) -> Tensor:
-        """Downhill, bent by that curvature; (k, p)."""
-        return _direction(gradient, self.steps, self.changes)
-
-
-def _direction(gradient: Tensor, steps: list[Tensor], changes: list[Tensor]) -> Tensor:
-    """Downhill, bent by the curvature that the last steps met; (k, p)."""
-    direction = -gradient
-    curvatures = [(s * y).sum(dim=1, keepdim=True) for s, y in zip(steps, changes, strict=True)]
-    # A problem that stood still, or met no curvature, has nothing to tell.
-    inverse = [torch.where(c > 1e-12, 1 / c, torch.zeros_like(c)) for c in curvatures]
-    shares = []
-    for s, y, rho in zip(steps[::-1], changes[::-1], inverse[::-1], strict=True):
-        share = rho * (s * direction).sum(dim=1, keepdim=True)
-        direction = direction - share * y
-        shares.append(share)
-    if steps:
-        size = changes[-1].square().sum(dim=1, keepdim=True)
-        scale = curvatures[-1] / size.clamp_min(1e-30)
-        direction = torch.where(inverse[-1] > 0, scale, torch.ones_like(scale)) * direction
-    for s, y, rho, share in zip(steps, changes, inverse, shares[::-1], strict=True):
-        direction = direction + (share - rho * (y * direction).sum(dim=1, keepdim=True)) * s
-    return direction

@@ -1,0 +1,70 @@
+"""The minimiser: to the optimum where the precision tells it, and to an end where it does not."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from heads.pipeline.grid.lbfgs import Stage, minimise
+
+BENDS = torch.logspace(0, 3, 20).expand(3, -1) * torch.tensor([[1.0], [2.0], [5.0]])
+BOTTOMS = torch.arange(60.0).view(3, 20) / 60 + 1
+
+
+class Bowls:
+    """Three quadratic functions, whose values and slopes are rounded where so asked."""
+
+    def __init__(self, rounded: float | None = None) -> None:
+        self.rounded, self.asked = rounded, 0
+
+    def __call__(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked += 1
+        apart = points - BOTTOMS
+        values, slopes = (BENDS * apart.square()).sum(dim=1) / 2, BENDS * apart
+        if self.rounded is None:
+            return values, slopes
+        share = self.rounded
+        return _round(values, share * values.max()), _round(slopes, share * slopes.abs().max())
+
+
+def _round(values: Tensor, unit: Tensor) -> Tensor:
+    return (values / unit).round() * unit
+
+
+def test_every_bottom_is_found():
+    found = minimise([Stage(function=Bowls(), near=1e-5)], torch.zeros(3, 20), 300)
+    assert_close(found, BOTTOMS, rtol=0, atol=1e-2)
+
+
+def test_what_is_rough_goes_on_exactly():
+    rough, exact, alone = Bowls(rounded=1e-3), Bowls(), Bowls()
+    stages = [Stage(function=rough, near=0.1), Stage(function=exact, near=1e-5)]
+    found = minimise(stages, torch.zeros(3, 20), 300)
+    assert_close(found, BOTTOMS, rtol=0, atol=1e-2)
+    minimise([Stage(function=alone, near=1e-5)], torch.zeros(3, 20), 300)
+    assert 1 < exact.asked < alone.asked
+
+
+@pytest.mark.parametrize("halvings", [3, 12])
+def test_what_its_precision_cannot_reach_is_left(halvings):
+    rough = Bowls(rounded=0.05)
+    minimise([Stage(function=rough, near=1e-6, halvings=halvings)], torch.zeros(3, 20), 3_000)
+    assert rough.asked < 300
+
+
+def test_one_at_the_end_of_its_precision_keeps_no_other_from_going_on():
+    def one_is_rough(points: Tensor) -> tuple[Tensor, Tensor]:
+        fine, coarse = Bowls()(points), Bowls(rounded=0.05)(points)
+        which = torch.tensor([False, True, False])
+        pairs = zip(fine, coarse, strict=True)
+        values, slopes = (torch.where(which.view(-1, *[1] * (a.dim() - 1)), b, a) for a, b in pairs)
+        return values, slopes
+
+    found = minimise([Stage(function=one_is_rough, near=1e-5)], torch.zeros(3, 20), 300)
+    assert_close(found[[0, 2]], BOTTOMS[[0, 2]], rtol=0, atol=1e-2)
+
+
+def test_where_it_begins_is_where_it_ends_if_that_is_the_bottom():
+    bowls = Bowls()
+    assert_close(minimise([Stage(function=bowls, near=1e-5)], BOTTOMS, 300), BOTTOMS)
+    assert bowls.asked == 2
