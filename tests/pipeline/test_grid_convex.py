@@ -116,7 +116,7 @@ def test_labels_that_are_half_chance_take_no_longer() -> None:
     ]
     assert len(asked) < 300  # the first alone once took 500
     rough, exact = (vectors @ weights.mT + biases[:, None] for weights, biases in found)
-    assert_close(rough, exact, rtol=0, atol=0.1)
+    assert (rough - exact).square().mean() < 1e-3 * exact.square().mean()
 
 
 @pytest.mark.usefixtures("exact")

@@ -36,20 +36,42 @@ def test_every_bottom_is_found():
     assert_close(found, BOTTOMS, rtol=0, atol=1e-2)
 
 
-def test_what_is_rough_goes_on_exactly():
-    rough, exact, alone = Bowls(rounded=1e-3), Bowls(), Bowls()
-    stages = [Stage(function=rough, near=0.1), Stage(function=exact, near=1e-5)]
-    found = minimise(stages, torch.zeros(3, 20), 300)
+def test_what_is_rough_goes_on_exactly_and_knows_the_curvature():
+    rough, after, alone = Bowls(rounded=1e-3), Bowls(), Bowls()
+    first, second = Stage(function=rough, near=0.05), Stage(function=after, near=1e-5)
+    found = minimise([first, second], torch.zeros(3, 20), 300)
     assert_close(found, BOTTOMS, rtol=0, atol=1e-2)
-    minimise([Stage(function=alone, near=1e-5)], torch.zeros(3, 20), 300)
-    assert 1 < exact.asked < alone.asked
+    here = minimise([first], torch.zeros(3, 20), 300)
+    minimise([Stage(function=alone, near=1e-5)], here, 300)
+    assert after.asked < alone.asked
 
 
-@pytest.mark.parametrize("halvings", [3, 12])
-def test_what_its_precision_cannot_reach_is_left(halvings):
+@pytest.mark.parametrize("tries", [3, 12])
+def test_what_its_precision_cannot_reach_is_left(tries):
     rough = Bowls(rounded=0.05)
-    minimise([Stage(function=rough, near=1e-6, halvings=halvings)], torch.zeros(3, 20), 3_000)
+    stage = Stage(function=rough, near=1e-6, tries=tries)
+    found = minimise([stage], torch.zeros(3, 20), 3_000)
     assert rough.asked < 300
+    before, after = Bowls()(torch.zeros(3, 20))[0], Bowls()(found)[0]
+    assert (after < 0.3 * before).all()
+
+
+def test_very_near_the_bottom_it_goes_there():
+    start = BOTTOMS + 1e-3
+    found = minimise([Stage(function=Bowls(), near=1e-6)], start, 300)
+    assert (Bowls()(found)[0] < 1e-3 * Bowls()(start)[0]).all()
+
+
+def test_a_problem_takes_no_longer_beside_one_that_is_solved_at_once():
+    def asked(start: Tensor) -> int:
+        bowls = Bowls()
+        found = minimise([Stage(function=bowls, near=1e-5)], start, 300)
+        assert_close(found, BOTTOMS, rtol=0, atol=1e-2)
+        return bowls.asked
+
+    beside = torch.zeros(3, 20)
+    beside[1] = BOTTOMS[1]
+    assert asked(beside) <= asked(torch.zeros(3, 20)) + 5
 
 
 def test_one_at_the_end_of_its_precision_keeps_no_other_from_going_on():

@@ -1,5 +1,8 @@
 """The baselines say what they claim to, for every kind of label."""
 
+import contextlib
+import threading
+
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -79,6 +82,33 @@ def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
         tfidf(spoken, range(0, 90, 2), range(1, 90, 2), C=1.0)
         assert threads() == before
     assert set(seen) == {1}
+
+
+def test_two_fits_at_once_leave_the_cores_as_they_were(spoken, monkeypatch):
+    fit, together = LogisticRegression.fit, threading.Barrier(2)
+
+    def slow(*given):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.3)  # both are in at once where nothing keeps them apart
+        return fit(*given)
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    monkeypatch.setattr(LogisticRegression, "fit", slow)
+    with threadpool_limits(limits=2, user_api="blas"):
+        both = [
+            threading.Thread(
+                target=tfidf, args=(spoken, range(0, 90, 2), range(9)), kwargs={"C": 1}
+            )
+            for _ in range(2)
+        ]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        assert threads() == {2}
+        assert together.broken  # the one waited outside
 
 
 def test_rows_of_a_rare_class_count_more_where_the_heads_count_them_so():

@@ -1,6 +1,6 @@
 """Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
-With the focal loss, which is not convex, that is an optimum near the beginning.
+With the focal loss, which is not convex, that is a point from which it falls no more.
 
 One matrix of vectors serves every problem; they differ in C. Every number of a weight is measured
 by how sharply the objective bends along it: where vectors lie along their principal axes, that
@@ -25,7 +25,7 @@ AT_ONCE = 2_000_000  # logits that are computed together: they should stay in th
 BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum
 NEAR = 1e-3  # of the first gradient: what is left of it then moves no answer
 ROUGH = 5e-3  # the same, down to which products in 16 bits serve as well
-FEW = 3  # halvings of a step in 16 bits: where that is not enough, their precision is at its end
+FEW = 8  # lengths of a step that are tried in 16 bits: of shorter ones rounding would decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,8 @@ def solve(
     """Solves all problems; weights (k, c, w) and biases (k, c) of the vectors.
 
     Args:
-        iterations: The most; it ends earlier where the gradient has all but vanished.
+        iterations: The most in each precision; it ends earlier where the gradient has all but
+            vanished.
         check: Called many times in every step; may raise to end the work.
         near: Down to which share of the first gradient.
         start: Weights and biases to begin with, near the optimum; 0 without them.
@@ -81,7 +82,7 @@ def solve(
     stages = list[Stage]()
     if products.itemsize < own.itemsize:
         rough = _objective(problems, scale, products, check)
-        stages.append(Stage(function=rough, near=max(near, ROUGH), halvings=FEW))
+        stages.append(Stage(function=rough, near=max(near, ROUGH), tries=FEW))
     if not stages or near < ROUGH:
         stages.append(Stage(function=_objective(problems, scale, own, check), near=near))
     found = minimise(stages, point.flatten(1), iterations).view(k, classes, width + 1) * scale

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 MEMORY = 10
-HALVINGS = 12
+TRIES = 12
 ENOUGH = 1e-4  # of the slope at which a step must make the objective fall
-NOISE = 8  # roundings of a value: a difference below tells nothing
-PATIENCE = 10  # steps in which a gradient may fail to shrink
+NOISE = 8  # roundings of a value in its dtype: a difference below tells nothing
+PATIENCE = 10  # steps that bring neither a lower value nor a smaller gradient
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -25,13 +25,13 @@ class Stage:
 
     Attributes:
         function: Points (k, p) to values (k,) and gradients (k, p).
-        near: Down to which share of the first gradient it will do.
-        halvings: How often a step may be halved.
+        near: The share of its first gradient at which a problem is solved.
+        tries: How many lengths of a step are tried, each half the last.
     """
 
     function: Function
     near: float
-    halvings: int = HALVINGS
+    tries: int = TRIES
 
 
 def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
@@ -61,25 +61,27 @@ def _descended(
 ) -> Tensor:
     """Downhill from a point and what stands there, until every gradient is as small as its goal.
 
-    A problem ends before where its precision tells no more: where it twice finds no lower point,
-    the second time straight down, or its gradient shrinks no more.
+    A problem ends before where its precision tells no more: where it finds no lower point twice
+    in a row, the second time straight down, or for some steps neither falls nor levels out.
     """
     value, gradient = here
     noise = NOISE * torch.finfo(value.dtype).eps
-    least, since = gradient.norm(dim=1), torch.zeros(len(point))
-    failed, ended = torch.zeros(2, len(point), dtype=torch.bool)
+    lowest, least = torch.full_like(value, torch.inf), torch.full_like(value, torch.inf)
+    idle, (failed, ended) = torch.zeros(len(point)), torch.zeros(2, len(point), dtype=torch.bool)
     for _ in range(iterations):
         norm = gradient.norm(dim=1)
-        since = torch.where(norm < least, 0, since + 1)
-        least = torch.minimum(norm, least)
-        solved = (norm <= goal) | (since > PATIENCE) | ended
+        moved = (norm < least) | (value < lowest - noise * value.abs())
+        idle = torch.where(moved, 0, idle + 1)
+        lowest, least = torch.minimum(value, lowest), torch.minimum(norm, least)
+        ended |= idle >= PATIENCE
+        solved = (norm <= goal) | ended
         if bool(solved.all()):
             break
         direction = memory.direction(gradient)
         slope = (gradient * direction).sum(dim=1)
-        length = torch.ones(len(point)) if memory.steps else 1 / norm.clamp_min(1e-12)
+        length = torch.where(memory.empty(norm), (1 / norm.clamp_min(1e-12)).clamp_max(1), 1.0)
         trial, next_value, next_gradient, good = point, value, gradient, length < 0
-        for _ in range(stage.halvings):
+        for _ in range(stage.tries):
             trial = point + length[:, None] * direction
             next_value, next_gradient = stage.function(trial)
             good = next_value <= value + ENOUGH * length * slope + noise * value.abs()
@@ -89,8 +91,9 @@ def _descended(
         trial = torch.where(good[:, None], trial, point)
         next_gradient = torch.where(good[:, None], next_gradient, gradient)
         memory.add(trial - point, next_gradient - gradient)
-        memory.forget(~good)
-        failed, ended = ~good, ended | (failed & ~good)
+        lost = ~good & ~solved
+        memory.forget(lost)
+        failed, ended = lost, ended | (failed & lost)
         point, value, gradient = trial, torch.where(good, next_value, value), next_gradient
     return point
 
@@ -111,26 +114,29 @@ class Memory:
         for kept in (*self.steps, *self.changes):
             kept[which] = 0
 
+    def empty(self, like: Tensor) -> Tensor:
+        """Which of the problems know nothing yet, (k,)."""
+        known = torch.zeros_like(like, dtype=torch.bool)
+        for step in self.steps:
+            known |= step.any(dim=1)
+        return ~known
+
     def direction(self, gradient: Tensor) -> Tensor:
         """Downhill, bent by that curvature; (k, p)."""
-        return _direction(gradient, self.steps, self.changes)
-
-
-def _direction(gradient: Tensor, steps: list[Tensor], changes: list[Tensor]) -> Tensor:
-    """Downhill, bent by the curvature that the last steps met; (k, p)."""
-    direction = -gradient
-    curvatures = [(s * y).sum(dim=1, keepdim=True) for s, y in zip(steps, changes, strict=True)]
-    # A problem that stood still, or met no curvature, has nothing to tell.
-    inverse = [torch.where(c > 1e-12, 1 / c, torch.zeros_like(c)) for c in curvatures]
-    shares = []
-    for s, y, rho in zip(steps[::-1], changes[::-1], inverse[::-1], strict=True):
-        share = rho * (s * direction).sum(dim=1, keepdim=True)
-        direction = direction - share * y
-        shares.append(share)
-    if steps:
-        size = changes[-1].square().sum(dim=1, keepdim=True)
-        scale = curvatures[-1] / size.clamp_min(1e-30)
-        direction = torch.where(inverse[-1] > 0, scale, torch.ones_like(scale)) * direction
-    for s, y, rho, share in zip(steps, changes, inverse, shares[::-1], strict=True):
-        direction = direction + (share - rho * (y * direction).sum(dim=1, keepdim=True)) * s
-    return direction
+        pairs = [
+            (s, y, (s * y).sum(dim=1, keepdim=True))
+            for s, y in zip(self.steps, self.changes, strict=True)
+        ]
+        # A problem that stood still, or met no curvature, has nothing to tell.
+        told = [(s, y, torch.where(c > 1e-12, 1 / c, 0.0)) for s, y, c in pairs]
+        direction, shares = -gradient, list[Tensor]()
+        for s, y, inverse in told[::-1]:
+            shares.append(inverse * (s * direction).sum(dim=1, keepdim=True))
+            direction = direction - shares[-1] * y
+        if told:
+            _, change, curvature = pairs[-1]
+            scale = curvature / change.square().sum(dim=1, keepdim=True).clamp_min(1e-30)
+            direction = torch.where(told[-1][2] > 0, scale, 1.0) * direction
+        for (s, y, inverse), share in zip(told, shares[::-1], strict=True):
+            direction = direction + (share - inverse * (y * direction).sum(dim=1, keepdim=True)) * s
+        return direction

@@ -157,8 +157,8 @@ def tfidf_held(
 def _one_core() -> Iterator[None]:
     """Within it NumPy's and SciPy's products take one core, in the whole process; one at a time.
 
-    Heads learn on the others meanwhile, and threads that wait for one another spin: what follows
-    reading took 14 s instead of 10 to 11 on banking77's 10,003 rows and two cores.
+    Heads learn on the other cores meanwhile, and would wait for NumPy's threads and these for
+    them: what follows reading took 14 s on banking77 and two cores, now 10 to 11.
     """
     from threadpoolctl import threadpool_limits
 
@@ -172,8 +172,8 @@ def _classes(
     from sklearn.linear_model import LogisticRegression
 
     present = targets.unique().tolist()
-    # Both stop at a gradient of tol. That of a class is at most its share of the rows, so a larger
-    # tol would stop where they began, and the baseline would guess.
+    # Both stop at a gradient of tol. That of a class is about its share of the rows or less, so at
+    # a tol near the mean share they stop where they began, and the baseline guesses.
     tol = min(1e-4, 0.01 / len(present))
     solver = "newton-cg" if len(targets) <= SMALL else "lbfgs"
     model = LogisticRegression(C=C, solver=solver, tol=tol, max_iter=200, class_weight=class_weight)
