@@ -215,7 +215,9 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
     end = max(point.epoch for point in one.tried)
     ended = [point for point in one.tried if point.epoch == end]
     best = max(ended, key=lambda point: (point.score, -point.loss))
-    assert dict(best.settings) == dict(one.chosen)
+    (chosen,) = (point for point in ended if dict(point.settings) == dict(one.chosen))
+    # Of those that only chance may have put behind the best it takes the one of lowest loss.
+    assert chosen is best or (chosen.loss < best.loss and chosen.score > best.score - 0.1)
 
 
 def test_rows_less_others_are_all_where_nothing_is_left() -> None:
