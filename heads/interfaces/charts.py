@@ -101,7 +101,11 @@ def even(
     """
     values = list(values) or [0.0, 1.0]
     least, most = min(values), max(values)
-    exact = (most - least) / 4 or abs(most) or 1.0
+    size = max(abs(least), abs(most))
+    if size < 1e-300:  # its powers of ten are no numbers any more
+        size = 1.0
+    # What is all but equal gets a step of its size.
+    exact = (most - least) / 4 if most - least > 1e-9 * size else size
     power = 10.0 ** math.floor(math.log10(exact))
     step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
     first, last = math.floor(least / step + 1e-6), math.ceil(most / step - 1e-6)

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heads.interfaces import accounts, charts, closer, replies
@@ -71,6 +71,9 @@ def test_an_axis_of_correlations_goes_below_zero(values):
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+@example([5e-324])
+@example([0.0, 5e-324])
+@example([1e6, 1e6 - 1e-10])
 def test_an_axis_of_any_numbers_holds_them_on_few_round_ticks(values):
     axis = charts.even(values, "")
     room = 1e-5 * (axis.high - axis.low)
