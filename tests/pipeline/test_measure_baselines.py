@@ -65,15 +65,17 @@ def test_counted_words_learn_a_rare_class(monkeypatch, small):
     assert found.tolist() == is_rare[3000:]
 
 
+def threads() -> set[int]:
+    """How many NumPy's and SciPy's products take now."""
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
 def test_counted_words_leave_the_other_cores_to_the_heads(spoken, monkeypatch):
     fit, seen = LogisticRegression.fit, list[int]()
 
     def watched(*given):
         seen.extend(threads())
         return fit(*given)
-
-    def threads() -> set[int]:
-        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
     monkeypatch.setattr(LogisticRegression, "fit", watched)
     with threadpool_limits(limits=2, user_api="blas"):
@@ -91,9 +93,6 @@ def test_two_fits_at_once_leave_the_cores_as_they_were(spoken, monkeypatch):
         with contextlib.suppress(threading.BrokenBarrierError):
             together.wait(0.3)  # both are in at once where nothing keeps them apart
         return fit(*given)
-
-    def threads() -> set[int]:
-        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
     monkeypatch.setattr(LogisticRegression, "fit", slow)
     with threadpool_limits(limits=2, user_api="blas"):

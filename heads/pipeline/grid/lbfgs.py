@@ -34,70 +34,6 @@ class Stage:
     tries: int = TRIES
 
 
-def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
-    """Minimises k smooth convex functions at once, (k, p) to (k, p).
-
-    Args:
-        stages: The functions, roughly computed and then exactly. What one has learned of the
-            curvature serves the next.
-    """
-    here = stages[0].function(torch.zeros_like(start))
-    first = here[1].norm(dim=1).clamp_min(1e-12)
-    point, memory = start, Memory()
-    for number, stage in enumerate(stages):
-        if number or bool(start.any()):
-            here = stage.function(point)
-        point = _descended(stage, point, here, stage.near * first, iterations, memory)
-    return point
-
-
-def _descended(
-    stage: Stage,
-    point: Tensor,
-    here: tuple[Tensor, Tensor],
-    goal: Tensor,
-    iterations: int,
-    memory: "Memory",
-) -> Tensor:
-    """Downhill from a point and what stands there, until every gradient is as small as its goal.
-
-    A problem ends before where its precision tells no more: where it finds no lower point twice
-    in a row, the second time straight down, or for some steps neither falls nor levels out.
-    """
-    value, gradient = here
-    noise = NOISE * torch.finfo(value.dtype).eps
-    lowest, least = torch.full_like(value, torch.inf), torch.full_like(value, torch.inf)
-    idle, (failed, ended) = torch.zeros(len(point)), torch.zeros(2, len(point), dtype=torch.bool)
-    for _ in range(iterations):
-        norm = gradient.norm(dim=1)
-        moved = (norm < least) | (value < lowest - noise * value.abs())
-        idle = torch.where(moved, 0, idle + 1)
-        lowest, least = torch.minimum(value, lowest), torch.minimum(norm, least)
-        ended |= idle >= PATIENCE
-        solved = (norm <= goal) | ended
-        if bool(solved.all()):
-            break
-        direction = memory.direction(gradient)
-        slope = (gradient * direction).sum(dim=1)
-        length = torch.where(memory.empty(norm), (1 / norm.clamp_min(1e-12)).clamp_max(1), 1.0)
-        trial, next_value, next_gradient, good = point, value, gradient, length < 0
-        for _ in range(stage.tries):
-            trial = point + length[:, None] * direction
-            next_value, next_gradient = stage.function(trial)
-            good = next_value <= value + ENOUGH * length * slope + noise * value.abs()
-            if bool((good | solved).all()):  # what is solved need not find a lower point
-                break
-            length = torch.where(good, length, length / 2)
-        trial = torch.where(good[:, None], trial, point)
-        next_gradient = torch.where(good[:, None], next_gradient, gradient)
-        memory.add(trial - point, next_gradient - gradient)
-        lost = ~good & ~solved
-        memory.forget(lost)
-        failed, ended = lost, ended | (failed & lost)
-        point, value, gradient = trial, torch.where(good, next_value, value), next_gradient
-    return point
-
-
 class Memory:
     """What the last steps (k, p) told of the curvature."""
 
@@ -140,3 +76,67 @@ class Memory:
         for (s, y, inverse), share in zip(told, shares[::-1], strict=True):
             direction = direction + (share - inverse * (y * direction).sum(dim=1, keepdim=True)) * s
         return direction
+
+
+def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
+    """Minimises k smooth convex functions at once, (k, p) to (k, p).
+
+    Args:
+        stages: The functions, roughly computed and then exactly. What one has learned of the
+            curvature serves the next.
+    """
+    here = stages[0].function(torch.zeros_like(start))
+    first = here[1].norm(dim=1).clamp_min(1e-12)
+    point, memory = start, Memory()
+    for number, stage in enumerate(stages):
+        if number or bool(start.any()):
+            here = stage.function(point)
+        point = _descended(stage, point, here, stage.near * first, iterations, memory)
+    return point
+
+
+def _descended(
+    stage: Stage,
+    point: Tensor,
+    here: tuple[Tensor, Tensor],
+    goal: Tensor,
+    iterations: int,
+    memory: Memory,
+) -> Tensor:
+    """Downhill from a point and what stands there, until every gradient is as small as its goal.
+
+    A problem ends before where its precision tells no more: where it finds no lower point twice
+    in a row, the second time straight down, or for some steps neither falls nor levels out.
+    """
+    value, gradient = here
+    noise = NOISE * torch.finfo(value.dtype).eps
+    lowest, least = torch.full_like(value, torch.inf), torch.full_like(value, torch.inf)
+    idle, (failed, ended) = torch.zeros(len(point)), torch.zeros(2, len(point), dtype=torch.bool)
+    for _ in range(iterations):
+        norm = gradient.norm(dim=1)
+        moved = (norm < least) | (value < lowest - noise * value.abs())
+        idle = torch.where(moved, 0, idle + 1)
+        lowest, least = torch.minimum(value, lowest), torch.minimum(norm, least)
+        ended |= idle >= PATIENCE
+        solved = (norm <= goal) | ended
+        if bool(solved.all()):
+            break
+        direction = memory.direction(gradient)
+        slope = (gradient * direction).sum(dim=1)
+        length = torch.where(memory.empty(norm), (1 / norm.clamp_min(1e-12)).clamp_max(1), 1.0)
+        trial, next_value, next_gradient, good = point, value, gradient, length < 0
+        for _ in range(stage.tries):
+            trial = point + length[:, None] * direction
+            next_value, next_gradient = stage.function(trial)
+            good = next_value <= value + ENOUGH * length * slope + noise * value.abs()
+            if bool((good | solved).all()):  # what is solved need not find a lower point
+                break
+            length = torch.where(good, length, length / 2)
+        trial = torch.where(good[:, None], trial, point)
+        next_gradient = torch.where(good[:, None], next_gradient, gradient)
+        memory.add(trial - point, next_gradient - gradient)
+        lost = ~good & ~solved
+        memory.forget(lost)
+        failed, ended = lost, ended | (failed & lost)
+        point, value, gradient = trial, torch.where(good, next_value, value), next_gradient
+    return point

@@ -25,7 +25,7 @@ STRENGTHS: Mapping[Kind, tuple[float, ...]] = {
 }
 ROWS_TO_CHOOSE_ON = 2_000
 FEATURES_TO_CHOOSE_ON = 5_000
-SMALL = 20_000  # rows, up to which Newton's method is faster than L-BFGS
+SMALL = 20_000  # rows, up to about which Newton's method is faster than L-BFGS (77 classes)
 WORDS = r"\w+|[^\w\s]"  # signs and emoji are words as well: no text is without one
 LETTERS_A_SPACE = 20  # more than this, and the language does not put spaces between words
 _ALONE = Lock()  # two limits at once would leave NumPy on one core for good
