@@ -43,15 +43,34 @@ class Training:
 class Contest:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 
-    seeds: int = _setting(3, "Repetitions: other splits, or other new weights.", low=1, high=50)
+    seeds: int = _setting(
+        3,
+        "Repetitions on a test set: other new weights, and other development rows.",
+        low=1,
+        high=50,
+    )
+    folds: int = _setting(
+        5,
+        "Without a test set: into how many parts the rows are split; each is scored by heads "
+        "that learned from the others.",
+        low=2,
+        high=20,
+    )
+    repetitions: int = _setting(
+        1, "Without a test set: how often all rows are scored, in other folds.", low=1, high=20
+    )
     held_out: float = _setting(
         0.25,
-        "Share of the rows that is scored, where the data have no test set.",
+        "With per_class and without a test set: the share of the rows that is scored.",
         low=0.05,
         high=0.9,
     )
     development: float = _setting(
-        0.15, "Share of the rows on which settings are chosen.", low=0.05, high=0.5
+        0.15,
+        "Share of the rows that a seed learns from, drawn anew for each, on which it chooses its "
+        "settings and when to stop.",
+        low=0.05,
+        high=0.5,
     )
     per_class: int = _setting(
         0,

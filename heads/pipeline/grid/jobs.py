@@ -1,19 +1,23 @@
-"""What is done with a unit: its settings are searched, then it learns with every seed.
+"""What is done with a unit: every seed searches its settings, and then learns with them.
 
 Either in one piece, or the search by itself, where a race decides who goes on.
-Legend: m development rows.
+Legend: s seeds, m development rows of a seed.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from heads.pipeline.grid.learner import Chosen, Learned, Tried
+from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
-from heads.pipeline.grid.teach import Teaching, teaching, without
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.teach import Teaching, teaching
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.calibration import thresholds
 from heads.pipeline.measure.outcomes import Outcome
@@ -29,23 +33,27 @@ class Trying:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Searched:
-    """The settings of a cell have been chosen.
+    """Every seed of a cell has chosen its settings.
 
     Attributes:
-        name: Which one.
-        chosen: The settings that were best on the development rows.
+        name: Which cell.
+        found: For each seed what it has chosen, with its development rows' part of the score.
         tried: All that was tried, in order.
-        score: What the chosen ones came to on the development rows.
-        parts: (m,), each development row's part of that.
         seconds: How long it took, on one core.
     """
 
     name: str
-    chosen: Chosen
+    found: tuple[Found, ...]
     tried: tuple[Tried, ...]
-    score: float
-    parts: Tensor
     seconds: float
+
+    @property
+    def parts(self) -> Tensor:
+        """(s · m,), each development row's part of the score, which is their mean."""
+        every = [one.point.parts for one in self.found if one.point.parts is not None]
+        rows = sum(map(len, every))
+        # Every seed counts alike, however many rows it has.
+        return torch.cat([part * (rows / len(every) / len(part)) for part in every])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,17 +62,19 @@ class Played:
 
     Attributes:
         unit: Which one.
-        chosen: The settings that were best on the development rows.
+        chosen: For each seed the settings that were best on its development rows.
         tried: All that was tried, in order.
+        development_score: What the chosen settings came to there, mean over seeds.
         learned: For each seed the head, with its logits on that seed's test rows.
         outcome: What it said of those rows; of one class a row, logits for the softmax.
-        rows: How many rows each of them learned from.
+        rows: How many rows the first of them learned from.
         seconds: How long it took, on one core.
     """
 
     unit: Unit
-    chosen: Chosen
+    chosen: tuple[Chosen, ...]
     tried: tuple[Tried, ...]
+    development_score: float
     learned: tuple[Learned, ...]
     outcome: Outcome
     rows: int
@@ -72,12 +82,11 @@ class Played:
 
 
 def unit_job(unit: Unit, board: Board) -> Job:
-    """The whole work on a unit: search the settings, then learn with every seed."""
+    """The whole work on a unit: every seed searches its settings, then learns with them."""
 
     def work(lesson: Lesson, tell: Tell) -> Played:
-        begun = time.perf_counter()
         taught = teaching(unit, lesson, board.splits, board.contest)
-        return _learned(taught, _searched(taught, board, tell, begun), board)
+        return _learned(taught, _searched(taught, board, tell), board)
 
     return _job(unit, board, work)
 
@@ -86,15 +95,13 @@ def search_job(unit: Unit, board: Board) -> Job:
     """The first half of the work on a unit: `Searched`."""
 
     def work(lesson: Lesson, tell: Tell) -> Searched:
-        begun = time.perf_counter()
-        taught = teaching(unit, lesson, board.splits, board.contest)
-        return _searched(taught, board, tell, begun)
+        return _searched(teaching(unit, lesson, board.splits, board.contest), board, tell)
 
     return _job(unit, board, work)
 
 
 def learn_job(unit: Unit, board: Board, searched: Searched) -> Job:
-    """The second half: learn with every seed and the settings that were chosen."""
+    """The second half: learn with every seed and the settings that it has chosen."""
 
     def work(lesson: Lesson, tell: Tell) -> Played:
         return _learned(teaching(unit, lesson, board.splits, board.contest), searched, board)
@@ -103,78 +110,93 @@ def learn_job(unit: Unit, board: Board, searched: Searched) -> Job:
 
 
 def _job(unit: Unit, board: Board, work: Callable[[Lesson, Tell], object]) -> Job:
-    cost = unit.cost(len(board.splits.train[0]), board.contest.seeds)
+    cost = unit.cost(len(board.splits.train[0]), len(board.splits))
     return Job(name=unit.name, reading=unit.reading, work=work, cost=cost)
 
 
-def _searched(taught: Teaching, board: Board, tell: Tell, begun: float) -> Searched:
-    """Tries settings on the development rows, and tells of every one of them."""
-    name, search, tried = taught.unit.name, taught.search(board.splits), list[Tried]()
+def _searched(taught: Teaching, board: Board, tell: Tell) -> Searched:
+    """Every seed tries settings on its development rows, and tells of every one of them."""
+    begun, name, tried = time.perf_counter(), taught.unit.name, list[Tried]()
+    search = taught.search(board.splits, seeds_of(board))
     while True:
         try:
-            tried.append(next(search))
+            tried.append(replace(next(search), parts=None))
         except StopIteration as end:
-            chosen: Chosen = end.value
-            break
-        tell(Trying(name=name, point=replace(tried[-1], parts=None)))
-    found = next(point for point in tried if point.settings == chosen)
-    assert found.parts is not None
-    return Searched(
-        name=name,
-        chosen=chosen,
-        tried=tuple(replace(point, parts=None) for point in tried),
-        score=found.score,
-        parts=found.parts,
-        seconds=time.perf_counter() - begun,
-    )
+            return Searched(
+                name=name,
+                found=tuple(end.value),
+                tried=tuple(tried),
+                seconds=time.perf_counter() - begun,
+            )
+        tell(Trying(name=name, point=tried[-1]))
 
 
 def _learned(taught: Teaching, searched: Searched, board: Board) -> Played:
-    """Learns with every seed and the settings that were chosen."""
-    begun, train = time.perf_counter(), board.splits.train
-    is_held = board.task.kind != "number"
-    learned, outcome = learned_from(taught, searched.chosen, board, train, is_held=is_held)
+    """Learns with every seed and the settings that it has chosen."""
+    begun = time.perf_counter()
+    learned, outcome = learned_from(taught, searched.found, board, board.splits)
     return Played(
         unit=taught.unit,
-        chosen=searched.chosen,
+        chosen=tuple(one.chosen for one in searched.found),
         tried=searched.tried,
+        development_score=fmean(one.point.score for one in searched.found),
         learned=learned,
         outcome=outcome,
-        rows=len(train[0]),
+        rows=len(board.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
 
 
 def learned_from(
-    taught: Teaching, chosen: Chosen, board: Board, train: Sequence[Tensor], *, is_held: bool
+    taught: Teaching, found: Sequence[Found], board: Board, splits: Splits
 ) -> tuple[tuple[Learned, ...], Outcome]:
     """The heads of all seeds, and what they said of the tested rows.
 
-    Args:
-        train: For each seed the rows that it learns from.
-        is_held: Whether one more learns without the development rows, to answer those: how
-            sure it is on rows that it has not seen, and from which logit it gives a label.
+    What a head says of rows that it has not seen is also asked of the development rows, by one
+    that has learned from the others: how sure it is, and from which logit it gives a label.
     """
-    splits, seeds, held = board.splits, seeds_of(board), None
-    rows, asked = list(train), list(splits.test)
-    if is_held:
-        rows, asked = [*rows, without(train[0], splits.development)], [*asked, splits.development]
-        seeds = [*seeds, seeds[0]]
-    found = taught.learn(chosen, rows, asked, seeds)
-    learned = tuple(found[: len(train)])
-    if is_held:
-        held = (taught.competing(found[-1].logits), splits.development)
-    many = board.task.kind == "many"
+    seeds, count = seeds_of(board), len(found)
+    rows, asked = list(splits.train), list(splits.test)
+    late = [number for number in range(count) if found[number].held is None]
+    late = late if board.task.kind != "number" else []
+    learned = taught.learn(
+        [*found, *(found[number] for number in late)],
+        [*rows, *(splits.fitted(number) for number in late)],
+        [*asked, *(splits.development[number] for number in late)],
+        [*seeds, *(seeds[number] for number in late)],
+    )
+    held = {number: one.logits for number, one in zip(late, learned[count:], strict=True)}
     outcome = Outcome(
         name=taught.unit.name,
         rows=splits.test,
-        logits=tuple(taught.competing(one.logits) for one in learned),
-        thresholds=thresholds(held[0], board.task.targets[held[1]]) if held and many else None,
-        held=held,
+        logits=tuple(taught.competing(one.logits) for one in learned[:count]),
+        is_random=taught.unit.learner.is_random,
+        repetition=splits.repetition,
+        **_held(taught, [one.held for one in found], held, board, splits),
     )
-    return learned, outcome
+    return tuple(learned[:count]), outcome
+
+
+def _held(
+    taught: Teaching,
+    found: Sequence[Tensor | None],
+    late: Mapping[int, Tensor],
+    board: Board,
+    splits: Splits,
+) -> dict[str, Any]:
+    """What an `Outcome` holds of the development rows of all seeds."""
+    logits = [late.get(number, one) for number, one in enumerate(found)]
+    answered = [taught.competing(one) for one in logits if one is not None]
+    if board.task.kind == "number":
+        return {}
+    held = {"held": (torch.cat(answered), torch.cat(splits.development))}
+    if board.task.kind == "one":
+        return held
+    pairs = zip(answered, splits.development, strict=True)
+    cuts = [thresholds(own, board.task.targets[rows]) for own, rows in pairs]
+    return held | {"thresholds": torch.stack(cuts)}
 
 
 def seeds_of(board: Board) -> list[int]:
-    """The seed of every repetition."""
-    return [board.contest.seed + number for number in range(board.contest.seeds)]
+    """The seed of every repetition, or of every fold of all of them."""
+    return [board.contest.seed + number for number in range(len(board.splits))]

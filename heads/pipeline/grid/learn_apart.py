@@ -5,34 +5,32 @@ A batch is of rows that a copy learns from, their texts of like length: no row i
 of others. Each copy draws its own order of batches; copies of equal rows and seed read them once.
 """
 
+import copy
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.descent import Choice
-from heads.pipeline.grid.learn_descent import points
-from heads.pipeline.grid.learner import Chosen, Learned, Tried, surest
+from heads.pipeline.grid.descent import PARTS, WARM, Average, Choice
+from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.search import Trial, choice_of, searched, steps_after
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.states import States
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
-Choices = Sequence[Choice]
 BATCH = 32  # rows in a step
-EPOCHS = (5, 60)
 # What is tried, as for other heads; nothing here could undo a change of the input.
 TRIED = (
-    Choice(learning_rate=1e-3),
-    Choice(learning_rate=3e-3),
-    Choice(learning_rate=8e-3),
-    Choice(learning_rate=8e-3, weight_decay=1.0),
+    Choice(learning_rate=1e-3, weight_decay=0.3),
+    Choice(learning_rate=4e-3, weight_decay=0.3),
+    Choice(learning_rate=4e-3, weight_decay=1.0),
 )
 
 
@@ -46,64 +44,82 @@ class Apart:
 
     make: Callable[[], nn.Module]
 
-    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
-        planned = epochs_of(len(splits.train[0]))
-        choices = [replace(choice, planned=planned) for choice in TRIED]
-        rows, asked = [splits.search] * len(choices), [splits.development] * len(choices)
-        tried, seeds = [], [0] * len(choices)
-        for epoch, modules in self._descend(lesson, choices, rows, seeds, planned):
-            answers = _answered(modules, lesson, asked)
-            for point in points(choices, answers, epoch, lesson, splits.development):
-                tried.append(point)
-                yield point
-        return surest(tried, lesson).settings
+    @property
+    def is_random(self) -> bool:
+        return True
+
+    def search(
+        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[Tried, None, list[Found]]:
+        found = list[Found]()
+        for number, seed in enumerate(seeds):
+            rows, table = splits.fitted(number), TRIED
+            trials = [
+                Trial(
+                    seed=number,
+                    choice=choice,
+                    development=splits.development[number],
+                    pass_steps=math.ceil(len(rows) / BATCH),
+                )
+                for choice in table
+            ]
+            copies = _Copies(self.make, lesson, table, [rows] * len(table), [seed] * len(table))
+            found += yield from searched(copies, trials, lesson)
+        return found
 
     def learn(
         self,
         lesson: Lesson,
-        chosen: Chosen,
+        found: Sequence[Found],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[Learned]:
-        values: dict[str, Any] = dict(chosen)
-        planned = epochs_of(max(map(len, rows)))
-        end = max(1, round(planned * values["epochs"] / values["planned"]))
-        choices = [Choice(**values)] * len(rows)
-        epochs = self._descend(lesson, choices, rows, seeds, planned)
-        modules = next(modules for epoch, modules in epochs if epoch == end)
-        answers = _answered(modules, lesson, asked)
-        return [
-            Learned(logits=logits, state={n: t.detach() for n, t in module.state_dict().items()})
-            for logits, module in zip(answers, modules, strict=True)
-        ]
+        learned = []
+        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
+            choices = [choice_of(one.chosen)]
+            copies = _Copies(self.make, lesson, choices, [own], [seed], one.state)
+            copies.learn(steps_after(one, math.ceil(len(own) / BATCH)))
+            learned.append(Learned(logits=copies.answers(0, others), state=copies.state(0)))
+        return learned
 
-    def _descend(
+
+class _Copies:
+    """Copies of a recipe that learn side by side, and read a batch once where they share it."""
+
+    def __init__(
         self,
+        make: Callable[[], nn.Module],
         lesson: Lesson,
-        choices: Choices,
+        choices: Sequence[Choice],
         rows: Sequence[Tensor],
         seeds: Sequence[int],
-        epochs: int,
-    ) -> Iterator[tuple[int, list[nn.Module]]]:
-        copies = [_Copy(self.make, lesson, *own) for own in zip(choices, rows, seeds, strict=True)]
-        modules = [copy.module for copy in copies]
-        for epoch in range(1, epochs + 1):
-            orders = [copy.shuffled() for copy in copies]
-            for number, batch, states in _read(lesson, orders):
-                copies[number].learn(batch, states, epochs)
-            yield epoch, modules
+        start: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self._steps, self._lesson = 0, lesson
+        self._copies = [_Copy(make, lesson, *own) for own in zip(choices, rows, seeds, strict=True)]
 
+    def learn(self, until: int) -> None:
+        count = until - self._steps
+        batches = [[copy.next() for _ in range(count)] for copy in self._copies]
+        for number, rows, states in _read(self._lesson, batches):
+            self._copies[number].learn(rows, states)
+        self._steps = until
 
-def epochs_of(rows: int) -> int:
-    """How often that many rows are seen: few ones more often, so that none is cut short.
+    def answers(self, number: int, rows: Tensor) -> Tensor:
+        """The logits of some rows, (n, c)."""
+        module, found = self._copies[number].averaged(), []
+        with torch.no_grad():
+            for _, _, states in _read(self._lesson, [_batches(self._lesson, rows)]):
+                found.append(module(states))
+        return torch.cat(found)[_by_length(self._lesson, rows).argsort()]
 
-    >>> epochs_of(10_000), epochs_of(2_000), epochs_of(200)
-    (5, 6, 32)
-    """
-    batch = 2 ** round(math.log2(max(rows / 60, 1)))
-    few = round(400 * min(max(batch, 16), 128) / max(1, rows))
-    return min(max(few, EPOCHS[0]), EPOCHS[1])
+    def state(self, number: int) -> dict[str, Tensor]:
+        state = self._copies[number].averaged().state_dict()
+        return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        self._copies = [self._copies[number] for number in numbers]
 
 
 class _Copy:
@@ -116,32 +132,51 @@ class _Copy:
         choice: Choice,
         rows: Tensor,
         seed: int,
+        start: Mapping[str, Tensor] | None,
     ) -> None:
         self._lesson, self._choice, self._dice = lesson, choice, Dice(seed)
         with self._dice.rolling():
-            self.module = make()
-        descent.at_base_rates(self.module, lesson, rows)
+            self._module = make()
+        if start is None:
+            descent.at_base_rates(self._module, lesson, rows)
+        else:
+            self._module.load_state_dict(start)
         self._optimizer = torch.optim.AdamW(
-            self.module.parameters(), weight_decay=choice.weight_decay, fused=True
+            self._module.parameters(),
+            weight_decay=choice.weight_decay,
+            betas=descent.BETAS,
+            fused=True,
         )
-        self._batches, self._done = _batches(lesson, rows), 0
+        self._asked = copy.deepcopy(self._module)
+        self._average = Average(
+            parameters_to_vector(self._module.parameters()), PARTS if start is None else 1
+        )
+        self._batches, self._order, self._done = _batches(lesson, rows), list[int](), 0
 
-    def shuffled(self) -> Batches:
-        """Its batches in a new order."""
-        with self._dice.rolling():
-            return [self._batches[number] for number in torch.randperm(len(self._batches)).tolist()]
+    def next(self) -> Tensor:
+        """Its next batch: all of them in random order, and again."""
+        if not self._order:
+            with self._dice.rolling():
+                self._order = torch.randperm(len(self._batches)).tolist()
+        return self._batches[self._order.pop()]
 
-    def learn(self, rows: Tensor, states: States, epochs: int) -> None:
-        """A step by the weighted loss of some rows; its size falls to 0 over so many epochs."""
+    def learn(self, rows: Tensor, states: States) -> None:
+        """A step by the weighted mean loss of some rows."""
         with self._dice.rolling():
-            logits = self.module.train()(states)
+            logits = self._module.train()(states)
         losses = self._lesson.objective.rows(logits, self._lesson.targets[rows])
         self._optimizer.zero_grad()
         (losses * self._lesson.weights[rows]).mean().backward()
-        left = 1 - self._done / (epochs * len(self._batches))
-        self._optimizer.param_groups[0]["lr"] = self._choice.learning_rate * left
-        self._optimizer.step()
         self._done += 1
+        pace = self._choice.learning_rate * min(1.0, self._done / WARM)
+        self._optimizer.param_groups[0]["lr"] = pace
+        self._optimizer.step()
+        self._average.take(parameters_to_vector(self._module.parameters()))
+
+    def averaged(self) -> nn.Module:
+        """The copy with its averaged weights, to ask."""
+        vector_to_parameters(self._average.numbers.clone(), self._asked.parameters())
+        return self._asked.eval()
 
 
 def _batches(lesson: Lesson, rows: Tensor) -> Batches:
@@ -171,17 +206,3 @@ def _read(lesson: Lesson, batches: Sequence[Batches]) -> Iterator[tuple[int, Ten
             if states is None or last is None or not torch.equal(rows, last):
                 last, states = rows, lesson.states.states(lesson.index[rows])
             yield number, rows, states
-
-
-@torch.no_grad()
-def _answered(
-    modules: Sequence[nn.Module], lesson: Lesson, asked: Sequence[Tensor]
-) -> list[Tensor]:
-    """The logits of the rows asked for under each copy, (n_k, c) each."""
-    found = [list[Tensor]() for _ in modules]
-    for number, _, states in _read(lesson, [_batches(lesson, own) for own in asked]):
-        found[number].append(modules[number].eval()(states))
-    return [
-        torch.cat(logits)[_by_length(lesson, own).argsort()]
-        for logits, own in zip(found, asked, strict=True)
-    ]

@@ -1,7 +1,7 @@
 """One linear layer: logistic regression, solved to its optimum."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,12 +10,14 @@ from torch import Tensor
 from heads.parts.order import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import Chosen, First, Learned, Tried, judged, surest
+from heads.pipeline.grid.learner import Chosen, First, Found, Learned, Tried, judged, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
 OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time
+STEP = 10.0  # by which C goes on where the best is at the edge
+EDGES = (1e-6, 1e3)  # beyond which it does not
 NEIGHBOURS = (0.3, 3.0)  # times the best of those
 MOST_STEPS = 300
 State = dict[str, Tensor]
@@ -33,61 +35,90 @@ class Convex:
     first: First
     order: Order
 
-    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+    @property
+    def is_random(self) -> bool:
+        return False
+
+    def search(
+        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[Tried, None, list[Found]]:
+        found = list[Found]()
+        for seed in range(len(seeds)):
+            same = [
+                number
+                for number in range(seed)
+                if torch.equal(splits.search[number], splits.search[seed])
+                and torch.equal(splits.development[number], splits.development[seed])
+            ]
+            if same:  # nothing is drawn at random
+                found.append(found[same[0]])
+                continue
+            best = yield from self._search(lesson, splits, seed)
+            found.append(Found(chosen=best.settings, point=best))
+        return found
+
+    def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
         fixed = dict(self.order.recipe.options).get("C")
         known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
-        strengths = (float(fixed),) if fixed else known
-        options = [{"standardise": True, "C": C} for C in strengths]
-        tried, states = list[Tried](), list[State]()
-        yield from self._try(lesson, splits, options, tried, states)
-        found = surest(tried, lesson)
-        begin, C = states[tried.index(found)], float(found.settings["C"])
+        strengths = [float(fixed)] if fixed else list(known)
+        tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
+        yield from self._try(lesson, tries, [_with(C) for C in strengths])
+        # As scikit-learn's users widen a grid by hand: on while the best is at its edge.
+        while not fixed and (C := tries.edge(lesson, strengths)):
+            strengths.append(C)
+            yield from self._try(lesson, tries, [_with(C)], tries.best(lesson))
+        begin = tries.best(lesson)
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
-            around = [{"standardise": True, "C": round(C * step, 6)} for step in NEIGHBOURS]
-            yield from self._try(lesson, splits, around, tried, states, begin)
+            C = float(begin.settings["C"])
+            around = [_with(round(C * step, 9)) for step in NEIGHBOURS]
+            yield from self._try(lesson, tries, around, begin)
         if "C" not in self.order.head.options:
-            found = surest(tried, lesson)
-            begin, as_it_is = states[tried.index(found)], {**found.settings, "standardise": False}
-            yield from self._try(lesson, splits, [as_it_is], tried, states, begin)
-        return surest(tried, lesson).settings
+            begin = tries.best(lesson)
+            as_it_is = {**begin.settings, "standardise": False}
+            yield from self._try(lesson, tries, [as_it_is], begin)
+        return tries.best(lesson)
 
     def _try(
         self,
         lesson: Lesson,
-        splits: Splits,
+        tries: "_Tries",
         options: Sequence[Chosen],
-        tried: list[Tried],
-        states: list[State],
-        start: State | None = None,
+        start: Tried | None = None,
     ) -> Generator[Tried, None, None]:
         """Adds what some options come to, and their tensors; standardised or not alike."""
-        states += self._solved(lesson, options, splits.search, convex.ROUGH, start)
-        vectors = lesson.of(splits.development)
-        for option, state in zip(options, states[-len(options) :], strict=True):
-            tried.append(judged(option, 0, _linear(state, vectors), lesson, splits.development))
-            yield tried[-1]
+        begin = tries.states[tries.tried.index(start)] if start else None
+        tries.states += self._solved(lesson, options, tries.rows, convex.ROUGH, begin)
+        vectors = lesson.of(tries.asked)
+        for option, state in zip(options, tries.states[-len(options) :], strict=True):
+            point = judged(option, 0, _linear(state, vectors), lesson, tries.asked)
+            tries.tried.append(replace(point, seed=tries.seed))
+            yield tries.tried[-1]
 
     def learn(
         self,
         lesson: Lesson,
-        chosen: Chosen,
+        found: Sequence[Found],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[Learned]:
-        # Nothing is drawn at random: seeds that learn from the same rows learn the same.
-        solved = list[tuple[Tensor, State]]()
-        for own in sorted(rows, key=len):
-            if not any(torch.equal(own, one) for one, _ in solved):
+        # Nothing is drawn at random: seeds with the same rows and settings learn the same.
+        solved = list[tuple[Tensor, Chosen, State]]()
+        states: dict[int, State] = {}
+        for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
+            own, settings = rows[number], found[number].chosen
+            known = [state for one, two, state in solved if two == settings and _same(one, own)]
+            if not known:
                 # One that learned from some of these rows has seen none that this one is asked.
-                begin = next((state for one, state in solved[::-1] if _within(one, own)), None)
-                (state,) = self._solved(lesson, [chosen], own, convex.NEAR, begin)
-                solved.append((own, state))
-        found = [next(state for one, state in solved if torch.equal(one, own)) for own in rows]
+                begin = [state for one, two, state in solved if two == settings and _in(one, own)]
+                start = begin[-1] if begin else None
+                known = self._solved(lesson, [settings], own, convex.NEAR, start)
+                solved.append((own, settings, known[0]))
+            states[number] = known[0]
         return [
-            Learned(logits=_linear(state, lesson.of(own)), state=state)
-            for state, own in zip(found, asked, strict=True)
+            Learned(logits=_linear(states[number], lesson.of(own)), state=states[number])
+            for number, own in enumerate(asked)
         ]
 
     def _solved(
@@ -143,9 +174,46 @@ def _begun(state: State, layer: str, problems: int) -> tuple[Tensor, Tensor]:
     return weight.expand(problems, -1, -1), bias.expand(problems, -1)
 
 
-def _within(some: Tensor, rows: Tensor) -> bool:
+def _with(C: float) -> Chosen:
+    return {"standardise": True, "C": C}
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one is other or torch.equal(one, other)
+
+
+def _in(some: Tensor, rows: Tensor) -> bool:
     """Whether all of some rows are among others."""
     return bool(torch.isin(some, rows).all())
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Tries:
+    """What one seed has tried.
+
+    Attributes:
+        rows: Those that it learns from.
+        asked: Its development rows.
+        seed: Its number.
+        tried: What its options came to.
+        states: The tensors of each.
+    """
+
+    rows: Tensor
+    asked: Tensor
+    seed: int
+    tried: list[Tried] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+
+    def best(self, lesson: Lesson) -> Tried:
+        return surest(self.tried, lesson)
+
+    def edge(self, lesson: Lesson, strengths: Sequence[float]) -> float:
+        """The next C beyond those that were tried, where the best is the outermost; else 0."""
+        best = float(self.best(lesson).settings["C"])
+        low, high = min(strengths), max(strengths)
+        beyond = low / STEP if best == low else high * STEP if best == high else 0.0
+        return round(beyond, 9) if EDGES[0] <= beyond <= EDGES[1] else 0.0
 
 
 def _linear(state: State, vectors: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heads.parts.order import Order
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid.learner import Chosen, Learned, Tried, best, judged
+from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, judged
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.recipe import Value
@@ -36,50 +36,67 @@ class Solved:
     order: Order
     width: int
 
-    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
+    @property
+    def is_random(self) -> bool:
+        return False
+
+    def search(
+        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[Tried, None, list[Found]]:
+        found = []
+        for seed in range(len(seeds)):
+            best = yield from self._search(lesson, splits, seed)
+            found.append(Found(chosen=best.settings, point=best))
+        return found
+
+    def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
         given = dict(self.order.recipe.options)
         name = next((n for n in self.order.head.options if n in TRIED and n not in given), None)
         options: list[dict[str, Value]] = [{name: v} for v in TRIED[name]] if name else [{}]
         tried = []
         for option in options:
             lesson.check()
-            rows, asked = [splits.search], [splits.development]
-            logits = self.learn(lesson, option, rows, asked, [0])[0].logits
-            tried.append(judged(option, 0, logits, lesson, splits.development))
+            rows, asked = splits.search[seed], splits.development[seed]
+            logits = self._solved(lesson, option, rows, asked).logits
+            tried.append(replace(judged(option, 0, logits, lesson, asked), seed=seed))
             yield tried[-1]
-        return best(tried, lesson).settings
+        return best(tried, lesson)
 
     def learn(
         self,
         lesson: Lesson,
-        chosen: Chosen,
+        found: Sequence[Found],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[Learned]:
-        found: list[Learned] = []
-        for number, (own, others) in enumerate(zip(rows, asked, strict=True)):
-            lesson.check()
-            if number and torch.equal(own, rows[0]) and torch.equal(others, asked[0]):
-                found.append(found[0])  # nothing is drawn at random
+        learned: list[Learned] = []
+        for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
+            same = number and one.chosen == found[0].chosen and torch.equal(own, rows[0])
+            if same and torch.equal(others, asked[0]):
+                learned.append(learned[0])  # nothing is drawn at random
                 continue
-            chain = self.chain(lesson.classes, chosen)
-            solve: Any = self.order.head.solve
-            options = {**self.order.head_options, **chosen}
-            known = inspect.signature(solve).parameters
-            # A solver takes a row for a member of its class or not, so nothing is smoothed.
-            goals = replace(lesson.objective, smoothing=0.0).goals(lesson.targets[own])
-            if lesson.objective.kind == "number":
-                goals = (goals + 1) / 2  # a solver's 0 and 1 are −1 and +1
-            given = {name: value for name, value in options.items() if name in known}
-            many = lesson.objective.kind == "many"
-            solve(chain, lesson.of(own), goals, many=many, **given)
-            logits = []
-            for part in lesson.of(others).split(AT_ONCE):
-                lesson.check()
-                logits.append(chain.eval()(part).detach())
-            found.append(Learned(logits=torch.cat(logits), state=chain.state_dict()))
-        return found
+            learned.append(self._solved(lesson, one.chosen, own, others))
+        return learned
+
+    def _solved(self, lesson: Lesson, chosen: Chosen, rows: Tensor, asked: Tensor) -> Learned:
+        lesson.check()
+        chain = self.chain(lesson.classes, chosen)
+        solve: Any = self.order.head.solve
+        options = {**self.order.head_options, **chosen}
+        known = inspect.signature(solve).parameters
+        # A solver takes a row for a member of its class or not, so nothing is smoothed.
+        goals = replace(lesson.objective, smoothing=0.0).goals(lesson.targets[rows])
+        if lesson.objective.kind == "number":
+            goals = (goals + 1) / 2  # a solver's 0 and 1 are −1 and +1
+        given = {name: value for name, value in options.items() if name in known}
+        many = lesson.objective.kind == "many"
+        solve(chain, lesson.of(rows), goals, many=many, **given)
+        logits = []
+        for part in lesson.of(asked).split(AT_ONCE):
+            lesson.check()
+            logits.append(chain.eval()(part).detach())
+        return Learned(logits=torch.cat(logits), state=chain.state_dict())
 
     def chain(self, classes: int, chosen: Chosen) -> nn.Sequential:
         """The head with the options that were chosen."""

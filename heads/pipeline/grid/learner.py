@@ -32,23 +32,26 @@ class Tried:
 
     Attributes:
         settings: What is tried, as plain values.
-        epoch: After that many passes; 0 where there are none.
+        step: After that many steps of the optimizer; 0 where there are none.
         score: On the development rows: the accuracy, the micro-F1 with thresholds chosen
             there, or Spearman's correlation.
-        loss: The mean loss there.
+        loss: The mean loss there, of logits divided by the temperature that suits them best.
+        seed: The number of the seed, or fold, whose development rows these are; from 0.
         parts: (m,), each development row's part of the score, which is their mean; None where
             they are not at hand any more.
     """
 
     settings: Chosen
-    epoch: int
+    step: int
     score: float
     loss: float
+    seed: int = 0
     parts: Tensor | None = field(default=None, repr=False, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The point as plain values, without its parts."""
-        return {name: getattr(self, name) for name in ("settings", "epoch", "score", "loss")}
+        names = ("settings", "step", "score", "loss", "seed")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,26 +62,53 @@ class Learned:
     state: dict[str, Tensor]
 
 
-class Learner(Protocol):
-    """A way to learn one kind of head."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """What the search of one seed came to.
 
-    def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
-        """Tries settings on the development rows; the last answer is the best of them."""
+    Attributes:
+        chosen: The settings that were best on its development rows.
+        point: What they came to there.
+        held: (m, c), the logits of the head that was learned with them from the other rows, on
+            its development rows; None where it has still to be learned.
+        state: The tensors of that head, from which learning may go on; None likewise.
+    """
+
+    chosen: Chosen
+    point: Tried
+    held: Tensor | None = None
+    state: Mapping[str, Tensor] | None = None
+
+
+class Learner(Protocol):
+    """A way to learn one kind of head.
+
+    Attributes:
+        is_random: Whether it draws anything: new weights, dropout, an order of rows.
+    """
+
+    @property
+    def is_random(self) -> bool: ...
+
+    def search(
+        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[Tried, None, list[Found]]:
+        """Every seed tries settings on its own development rows; the last answer is the best."""
         ...
 
     def learn(
         self,
         lesson: Lesson,
-        chosen: Chosen,
+        found: Sequence[Found],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[Learned]:
-        """Learns with these settings on some rows, a seed each, and answers others."""
+        """Learns with what searches came to on some rows, a seed each, and answers others."""
         ...
 
 
-def judged(settings: Chosen, epoch: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:
+def judged(settings: Chosen, step: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:
     """What settings came to on some rows, of which these are the logits (m, c).
 
     Where classes are weighed, rows count by their weights, the same for every loss.
@@ -87,7 +117,7 @@ def judged(settings: Chosen, epoch: int, logits: Tensor, lesson: Lesson, rows: T
     losses, total = lesson.objective.rows(logits, targets), counts.sum()
     score, parts = _scored(logits, targets, counts, lesson.objective.kind)
     loss = float((losses * counts).sum() / total)
-    return Tried(settings=settings, epoch=epoch, score=score, loss=loss, parts=parts)
+    return Tried(settings=settings, step=step, score=score, loss=loss, parts=parts)
 
 
 def _scored(logits: Tensor, targets: Tensor, counts: Tensor, kind: Kind) -> tuple[float, Tensor]:

@@ -31,26 +31,48 @@ class Stack:
         products: torch.dtype = torch.float32,
     ) -> None:
         states = [chain.state_dict() for chain in chains]
+        self._chain, self._products = chains[0], products
+        self._dice = [torch.Generator().manual_seed(seed) for seed in seeds]
         together = {name: torch.stack([one[name] for one in states]) for name in states[0]}
-        self._shapes = {name: tensor.shape for name, tensor in together.items()}
-        self.numbers = nn.Parameter(torch.cat([one.flatten() for one in together.values()]))
+        self._lay({name: tensor.shape for name, tensor in together.items()}, _flat(together))
+
+    def _lay(self, shapes: Mapping[str, torch.Size], numbers: Tensor) -> None:
+        """Lays the layers out over numbers, of which each copy has its part of every tensor."""
+        self._shapes = shapes
+        self.numbers = nn.Parameter(numbers)
         self.numbers.grad = torch.zeros_like(self.numbers)
         self._used, self._slopes = self.numbers.data, self.numbers.grad
-        if products != self.numbers.dtype:
-            self._used, self._slopes = (one.to(products) for one in (self._used, self._slopes))
-        self._learned = self._views(self.numbers.data)
-        dice = [torch.Generator().manual_seed(seed) for seed in seeds]
+        if self._products != self.numbers.dtype:
+            self._used, self._slopes = (
+                one.to(self._products) for one in (self._used, self._slopes)
+            )
+        learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
         tensors, slopes = self._views(self._used), self._views(self._slopes)
         self._layers = [
-            _layer(name, layer, tensors, slopes, dice) for name, layer in leaves(chains[0])
+            _layer(name, layer, tensors, slopes, self._dice) for name, layer in leaves(self._chain)
         ]
         own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm))
         self._first = next(own, len(self._layers))
-        gradients = self._views(self.numbers.grad)
         self.copies = [
-            [_parameter(self._learned[name][n], gradients[name][n]) for name in self._shapes]
-            for n in range(len(chains))
+            [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
+            for n in range(len(self._dice))
         ]
+
+    def kept(self, numbers: Sequence[int]) -> "Stack":
+        """Some of the copies as a stack of their own, which draws what they would have drawn."""
+        found = object.__new__(Stack)
+        found._chain, found._products = self._chain, self._products
+        found._dice = [self._dice[number] for number in numbers]
+        shapes = {
+            name: torch.Size((len(numbers), *shape[1:])) for name, shape in self._shapes.items()
+        }
+        found._lay(shapes, self.gathered(self.numbers.data, numbers))
+        return found
+
+    def gathered(self, flat: Tensor, numbers: Sequence[int]) -> Tensor:
+        """Of numbers that lie as those of the stack (p,), those of some copies."""
+        chosen = list(numbers)
+        return _flat({name: view[chosen] for name, view in self._views(flat).items()})
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         sizes = [shape.numel() for shape in self._shapes.values()]
@@ -81,9 +103,18 @@ class Stack:
         if self._used.dtype != self.numbers.dtype:
             self._used.copy_(self.numbers)
 
-    def state(self, number: int) -> dict[str, Tensor]:
-        """The tensors of one copy, for `load_state_dict`."""
-        return {name: tensor[number].clone() for name, tensor in self._learned.items()}
+    def state(self, number: int, flat: Tensor | None = None) -> dict[str, Tensor]:
+        """The tensors of one copy, for `load_state_dict`.
+
+        Args:
+            flat: Other numbers that lie as those of the stack, such as their average.
+        """
+        views = self._views(self.numbers.data if flat is None else flat)
+        return {name: tensor[number].clone() for name, tensor in views.items()}
+
+
+def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
 
 
 def _parameter(values: Tensor, gradient: Tensor) -> nn.Parameter:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from heads.pipeline.grid.learner import Chosen, Learned, Tried
+from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
@@ -32,19 +32,19 @@ class Teaching:
     lesson: Lesson
     span: Span | None
 
-    def search(self, splits: Splits) -> Generator[Tried, None, Chosen]:
-        """Tries settings on the development rows; the last answer is the best of them."""
-        return self.unit.learner.search(self.lesson, splits)
+    def search(self, splits: Splits, seeds: Sequence[int]) -> Generator[Tried, None, list[Found]]:
+        """Every seed tries settings on its own development rows; the last answer is the best."""
+        return self.unit.learner.search(self.lesson, splits, seeds)
 
     def learn(
         self,
-        chosen: Chosen,
+        found: Sequence[Found],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[Learned]:
-        """Learns with these settings on some rows, a seed each, and answers others."""
-        learned = self.unit.learner.learn(self.lesson, chosen, rows, asked, seeds)
+        """Learns with what searches came to on some rows, a seed each, and answers others."""
+        learned = self.unit.learner.learn(self.lesson, found, rows, asked, seeds)
         if self.span is None:
             return learned
         return [
@@ -73,14 +73,7 @@ def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Te
     lesson = replace(lesson, objective=objective)
     if objective.kind != "number":
         return Teaching(unit=unit, lesson=lesson, span=None)
-    learned = torch.cat([splits.train[0], splits.development]).unique()
-    span = Span.of(lesson.targets[learned], centred=unit.biased)
+    span = Span.of(lesson.targets[splits.train[0]], centred=unit.biased)
     return Teaching(
         unit=unit, lesson=replace(lesson, targets=span.narrowed(lesson.targets)), span=span
     )
-
-
-def without(rows: Tensor, others: Tensor) -> Tensor:
-    """Some rows less others; all of them, where nothing else is left."""
-    left = rows[~torch.isin(rows, others)]
-    return left if len(left) else rows

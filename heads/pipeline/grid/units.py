@@ -15,7 +15,7 @@ from heads.pipeline.corpus import Kind
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
-from heads.pipeline.grid.learn_descent import Descent
+from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Learner, first_of
 from heads.pipeline.grid.stack import can_stack
@@ -28,7 +28,7 @@ LINEAR = ("linear", "gpt2", "logistic")
 LAYERS = "layers"
 # How much dearer a parameter is than one of a head that is solved at once, roughly: the layers of
 # a learned reading see every token, and copy by copy.
-PACES: dict[type, float] = {Solved: 1.0, Convex: 30.0, Descent: 10.0, Apart: 500.0}
+PACES: dict[type, float] = {Solved: 1.0, Convex: 30.0, Stacked: 10.0, Apart: 500.0}
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -162,4 +162,4 @@ def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -
     if order.head.solve:
         return Solved(order=order, width=width)
     make = partial(_head, order, backbone, width, classes)
-    return Descent(make=make, first=first, pretrained=bool(module.pretrained))
+    return Stacked(make=make, first=first, pretrained=bool(module.pretrained))

@@ -38,6 +38,8 @@ class Answers:
     name: str
     rows: tuple[Tensor, ...]
     given: tuple[Tensor, ...]
+    is_random: bool = True
+    repetition: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +51,7 @@ class Outcome:
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
         logits: For each seed (n, c); (n, 1) where a number is predicted.
         thresholds: (c,), the logits above which a label is given, where a row may have any
-            number of them; 0 if None.
+            number of them, or (s, c) where each seed has its own; 0 if None.
         held: Logits (m, c) of rows that the head has not learned from, and the numbers (m,) of
             those rows: the confidence is scaled by them.
     """
@@ -59,6 +61,8 @@ class Outcome:
     logits: tuple[Tensor, ...]
     thresholds: Tensor | None = None
     held: tuple[Tensor, Tensor] | None = None
+    is_random: bool = True
+    repetition: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,7 +108,8 @@ def check(outcome: Outcome, task: Task) -> None:
         raise ValueError(f"{outcome.name}: {len(outcome.rows)} seeds, {len(outcome.logits)} logits")
     if task.kind == "many" and task.targets.shape[1:] != (len(task.classes),):
         raise ValueError(f"{tuple(task.targets.shape)} targets for {len(task.classes)} labels")
-    if outcome.thresholds is not None and outcome.thresholds.shape != (len(task.classes),):
+    fits = (len(task.classes),), (len(outcome.rows), len(task.classes))
+    if outcome.thresholds is not None and outcome.thresholds.shape not in fits:
         raise ValueError(f"{outcome.name}: thresholds {tuple(outcome.thresholds.shape)}")
     pairs = list(zip(outcome.rows, outcome.logits, strict=True))
     if outcome.held is not None:
@@ -128,7 +133,8 @@ def answers_of(outcome: Outcome, task: Task) -> Answers:
         given = tuple(logits.argmax(dim=1) for logits in outcome.logits)
     elif task.kind == "many":
         bar = torch.zeros(()) if outcome.thresholds is None else outcome.thresholds
-        given = tuple(logits > bar for logits in outcome.logits)
+        bars = bar if bar.dim() == 2 else [bar] * len(outcome.logits)
+        given = tuple(logits > own for logits, own in zip(outcome.logits, bars, strict=True))
     else:
         given = tuple(logits[:, 0] for logits in outcome.logits)
     return Answers(name=outcome.name, rows=outcome.rows, given=given)

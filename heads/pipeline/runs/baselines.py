@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -15,8 +16,6 @@ from heads.pipeline.chunk import home_of
 from heads.pipeline.disk import make_room, used, write
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
-from heads.pipeline.grid.splits import Splits
-from heads.pipeline.grid.teach import without
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import MAJORITY, TFIDF, Outcome
@@ -74,8 +73,15 @@ def commonest(asked: Asked, board: Board) -> Baseline:
         for train, test in zip(splits.train, splits.test, strict=True)
     ]
     logits = tuple(one.logits for one in found)
-    bar = found[0].thresholds
-    outcome = Outcome(name=MAJORITY, rows=splits.test, logits=logits, thresholds=bar)
+    cuts = [one.thresholds for one in found if one.thresholds is not None]
+    outcome = Outcome(
+        name=MAJORITY,
+        rows=splits.test,
+        logits=logits,
+        thresholds=torch.stack(cuts) if cuts else None,
+        is_random=False,
+        repetition=splits.repetition,
+    )
     return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
 
 
@@ -95,11 +101,15 @@ def words_job(asked: Asked, board: Board, reading: str) -> Job:
             told = _counted_words(asked, board, lesson)
             known = replace(told, seconds=time.perf_counter() - begun)
             _keep(path, known)
-        logits = known.logits * (len(board.splits.test) // len(known.logits))
         outcome = Outcome(
-            name=TFIDF, rows=board.splits.test, logits=logits, thresholds=known.thresholds
+            name=TFIDF,
+            rows=board.splits.test,
+            logits=known.logits,
+            thresholds=known.thresholds,
+            is_random=False,
+            repetition=board.splits.repetition,
         )
-        return Baseline(outcome=outcome, chosen={"C": known.C}, seconds=known.seconds)
+        return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
 
     return Job(name=TFIDF, reading=reading, work=work, cost=float("inf"))
 
@@ -109,38 +119,42 @@ class Words:
     """What counted words came to.
 
     Attributes:
-        logits: For each draw of the rows, one or one a seed, (n, c) of its tested rows.
-        thresholds: (c,), where there are labels.
-        C: The strength of the fit.
+        logits: For each seed (n, c), of its tested rows.
+        thresholds: (s, c), where there are labels.
+        C: For each seed the strength of the fit.
         seconds: How long it took.
     """
 
     logits: tuple[Tensor, ...]
     thresholds: Tensor | None
-    C: float
+    C: tuple[float, ...]
     seconds: float
 
 
 def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
-    splits, balanced, bar = board.splits, asked.contest.class_weights, None
-    rows = splits.search.tolist(), splits.development.tolist()
-    C = tfidf_strength(asked.corpus, *rows, balanced=balanced)
-    lesson.check()
-    if board.task.kind == "many":
-        rows = without(splits.train[0], splits.development).tolist(), rows[1]
-        bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
-    logits = list[Tensor]()
-    for train, test in _draws(splits):
+    """Every seed chooses its C on its own development rows, as heads choose their settings."""
+    splits, balanced = board.splits, asked.contest.class_weights
+    strengths, cuts, logits = list[float](), list[Tensor](), dict[object, Tensor]()
+    found = list[Tensor]()
+    for seed in range(len(splits)):
         lesson.check()
-        rows = train.tolist(), test.tolist()
-        logits.append(tfidf(asked.corpus, *rows, C=C, balanced=balanced))
-    return Words(logits=tuple(logits), thresholds=bar, C=C, seconds=0.0)
-
-
-def _draws(splits: Splits) -> list[tuple[Tensor, Tensor]]:
-    """The different rows to learn from and to be tested on: nothing else is drawn at random."""
-    both = list(zip(splits.train, splits.test, strict=True))
-    return both[:1] if splits.is_fixed else both
+        rows = splits.search[seed].tolist(), splits.development[seed].tolist()
+        C = tfidf_strength(asked.corpus, *rows, balanced=balanced)
+        strengths.append(C)
+        if board.task.kind == "many":
+            rows = splits.fitted(seed).tolist(), rows[1]
+            bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
+            assert bar is not None
+            cuts.append(bar)
+        lesson.check()
+        # Nothing is drawn at random: the same rows and C come to the same.
+        key = C, id(splits.train[seed]), id(splits.test[seed])
+        if key not in logits:
+            rows = splits.train[seed].tolist(), splits.test[seed].tolist()
+            logits[key] = tfidf(asked.corpus, *rows, C=C, balanced=balanced)
+        found.append(logits[key])
+    bars = torch.stack(cuts) if cuts else None
+    return Words(logits=tuple(found), thresholds=bars, C=tuple(strengths), seconds=0.0)
 
 
 def _place(asked: Asked, board: Board) -> Path:
@@ -149,17 +163,18 @@ def _place(asked: Asked, board: Board) -> Path:
     facts = asked.corpus.fingerprint, asked.contest.class_weights, code
     digest = hashlib.sha256(repr(facts).encode())
     splits = board.splits
-    for rows in (splits.search, splits.development, *sum(_draws(splits), ())):
+    for rows in (*splits.search, *splits.development, *splits.train, *splits.test):
         digest.update(repr(rows.shape).encode() + rows.numpy().tobytes())
     return home_of("words") / f"{digest.hexdigest()[:40]}.safetensors"
 
 
 def _keep(path: Path, words: Words) -> None:
     """Keeps it, where the disk takes it."""
-    tensors = {f"logits.{place:03}": one.contiguous() for place, one in enumerate(words.logits)}
+    # Seeds may share what they came to, which a file does not hold twice under two names.
+    tensors = {f"logits.{place:03}": one.clone() for place, one in enumerate(words.logits)}
     if words.thresholds is not None:
         tensors["thresholds"] = words.thresholds.contiguous()
-    told = {"C": repr(words.C), "seconds": repr(words.seconds)}
+    told = {"C": " ".join(map(repr, words.C)), "seconds": repr(words.seconds)}
     with contextlib.suppress(OSError, SafetensorError):
         write(path, lambda place: save_file(tensors, place, told))
         make_room(path.parent, ON_DISK_BYTES)
@@ -173,7 +188,7 @@ def _opened(path: Path) -> Words | None:
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
         used(path)
         bar = tensors.pop("thresholds", None)
-        C, seconds = float(told["C"]), float(told["seconds"])
+        C, seconds = tuple(map(float, told["C"].split())), float(told["seconds"])
         return Words(logits=tuple(tensors.values()), thresholds=bar, C=C, seconds=seconds)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None

@@ -28,8 +28,11 @@ class Cell:
         measures: How well it does.
         parameters: How many numbers its head has; 0 for a baseline.
         seconds: How long the search and all seeds took, on one core.
-        chosen: The settings that were best on the development rows.
+        chosen: The settings of the first seed, whose head is kept.
+        chosen_by_seed: For each seed the settings that were best on its development rows.
         tried: The validation curve: everything that was tried, in order.
+        development_score: What the settings of all seeds came to on their development rows, on
+            average: a little too good, as they were chosen there.
         latency_ms: What reading and head add to the base model for one text; None until known.
         to_reference: Its difference from the reference; None for the reference itself.
         to_best: Its difference from the best head; None for that one.
@@ -40,7 +43,9 @@ class Cell:
     parameters: int
     seconds: float
     chosen: Chosen
+    chosen_by_seed: tuple[Chosen, ...] = ()
     tried: tuple[Tried, ...] = ()
+    development_score: float = 0.0
     latency_ms: float | None = None
     to_reference: Difference | None = None
     to_best: Difference | None = None
@@ -68,6 +73,7 @@ class Cell:
             "train_seconds": self.seconds,
             "latency_ms": self.latency_ms,
             "chosen": dict(self.chosen),
+            "chosen_by_seed": [dict(one) for one in self.chosen_by_seed],
             "to_reference": asdict(self.to_reference) if self.to_reference else None,
             "to_best": asdict(self.to_best) if self.to_best else None,
         }
@@ -101,7 +107,9 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
         "parameters": cell.parameters,
         "seconds": cell.seconds,
         "chosen": dict(cell.chosen),
+        "chosen_by_seed": [dict(one) for one in cell.chosen_by_seed],
         "tried": [point.as_json() for point in cell.tried],
+        "development_score": cell.development_score,
     }
     run.write(f"cells/{number:03}.json", values)
     (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
@@ -130,7 +138,9 @@ def kept(run: RunFolder, number: int) -> Cell | None:
             parameters=values["parameters"],
             seconds=values["seconds"],
             chosen=values["chosen"],
+            chosen_by_seed=tuple(values["chosen_by_seed"]),
             tried=tuple(Tried(**point) for point in values["tried"]),
+            development_score=values["development_score"],
             latency_ms=(run.read("latency.json") or {}).get(values["recipe"]),
         )
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:

@@ -13,6 +13,7 @@ from heads.pipeline.extraction import unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
+from heads.pipeline.grid.search import DECIDED
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.reading import relied_on, to_try, tried
@@ -22,7 +23,8 @@ ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
 TIMES = 3  # that they are read
 EFFICIENCY = 0.55  # of the pace of one large product, that training reaches
-STEP = 2e-3  # seconds of a step of AdamW, whatever the head
+STEP = 3e-4  # seconds of a step of one copy, whatever the head
+USUAL_STEPS, USUAL_EPOCHS = 1_000, 25  # after which most heads have converged
 SEARCH_STEPS, FINAL_STEPS = 25, 30  # that a solver needs for a setting tried, and a final head
 NARROW = 24  # outputs of a linear head: fewer take as long
 BESIDES = 3.0, 1e-3  # seconds for baselines, curve and intervals: at least, and a row
@@ -119,26 +121,29 @@ def _timed(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
 
 def _seconds(cell: Unit, splits: Splits, classes: int, pace: float) -> float:
     """How long one core takes for a cell's search and all its seeds."""
-    steps = 0.0
-    if not isinstance(cell.learner, Convex):
-        plans = ((len(splits.search), descent.SEEN_IN_SEARCH), (len(splits.train[0]), descent.SEEN))
-        for rows, seen in plans:
-            plan = descent.plan(rows, seen)
-            steps += plan.epochs * rows / plan.batch
+    steps = 0.0 if isinstance(cell.learner, Convex) else _steps(splits)
     return _work(cell, splits, classes) / pace + STEP * steps
+
+
+def _steps(splits: Splits) -> float:
+    """How many steps all copies of a head take, as a rule: none can be known beforehand."""
+    rows = len(splits.train[0])
+    whole = min(USUAL_STEPS, USUAL_EPOCHS * rows / descent.batch_of(rows))
+    tried = len(TRIED) * min(DECIDED, whole) + max(0.0, 1.5 * whole - DECIDED)
+    return len(splits) * (tried + whole)
 
 
 def _work(cell: Unit, splits: Splits, classes: int) -> float:
     """Multiplications and additions of a cell's search and of all its seeds."""
-    search, rows, seeds = len(splits.search), len(splits.train[0]), len(splits.train)
+    rows, seeds = len(splits.train[0]), len(splits)
     if isinstance(cell.learner, Convex):
+        search = len(splits.search[0])
         points = len(STRENGTHS) + len(NEIGHBOURS) + 1  # the last one is the best, not standardised
-        # Seeds that learn from the same rows are solved once; one more head answers held-out rows.
-        final = FINAL_STEPS * (1 + (1 if splits.is_fixed else seeds)) * rows
+        # One more head a seed answers held-out rows.
+        work = seeds * (points * SEARCH_STEPS * search + 2 * FINAL_STEPS * rows)
         width = cell.parameters / max(1, classes)
-        return 4 * width * max(classes, NARROW) * (points * SEARCH_STEPS * search + final)
-    tried = len(TRIED) * descent.plan(search, descent.SEEN_IN_SEARCH).epochs * search
-    return 6 * cell.parameters * (tried + (seeds + 1) * descent.plan(rows).epochs * rows)
+        return 4 * width * max(classes, NARROW) * work
+    return 6 * cell.parameters * _steps(splits) * descent.batch_of(rows)
 
 
 def _pace(width: int) -> float:

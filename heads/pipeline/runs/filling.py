@@ -101,8 +101,10 @@ def _kept_cell(
         measures=measures,
         parameters=played.unit.parameters,
         seconds=played.seconds,
-        chosen=played.chosen,
+        chosen=played.chosen[0],
+        chosen_by_seed=played.chosen,
         tried=played.tried,
+        development_score=played.development_score,
     )
     keep_head(run, number, played, asked, cell.measures, backbone)
     keep(run, number, cell, played.outcome, board.task)

@@ -18,6 +18,7 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
+from heads.pipeline.grid.learn_apart import BATCH
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import MAJORITY
@@ -58,14 +59,13 @@ def _trained(
         module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
     whole = not played.unit.reading  # its reading is learned as well
     (module if whole else module.head).load_state_dict(played.learned[0].state)
-    settings: Mapping[str, Any] = played.chosen
-    thresholds = played.outcome.thresholds
+    settings: Mapping[str, Any] = played.chosen[0]
+    cuts = played.outcome.thresholds
+    thresholds = None if cuts is None else cuts[0]
     known = {name: settings[name] for name in ("learning_rate", "weight_decay") if name in settings}
-    if whole and "epochs" in settings:
-        known["epochs"] = settings["epochs"]
-    elif known:  # what was chosen is of the search, which sees fewer rows
-        course = descent.plan(played.rows)
-        known |= {"epochs": ceil(course.epochs), "batch_size": course.batch}
+    if "epochs" in settings:
+        batch = BATCH if whole else descent.batch_of(played.rows)
+        known |= {"epochs": max(1, ceil(settings["epochs"])), "batch_size": batch}
     return TrainedHead(
         recipe=recipe,
         model=asked.model,
@@ -100,7 +100,7 @@ def _majority(run: RunFolder, asked: Asked) -> float:
 def _with_options(recipe: Recipe, played: Played) -> Recipe:
     """The recipe with those of the chosen settings that are options of its head."""
     own = played.unit.order.head.options
-    options = dict(recipe.options) | {n: v for n, v in played.chosen.items() if n in own}
+    options = dict(recipe.options) | {n: v for n, v in played.chosen[0].items() if n in own}
     whole = Recipe(
         pooling=recipe.pooling,
         layers=recipe.layers,

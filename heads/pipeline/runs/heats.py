@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from heads.errors import DataError
 from heads.pipeline.grid.jobs import Searched, Trying, search_job
-from heads.pipeline.grid.learner import Tried
+from heads.pipeline.grid.learner import Found, Tried
 from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.race import Beaten, beaten
 from heads.pipeline.grid.units import Unit
@@ -92,19 +93,23 @@ def behind(found: Mapping[str, Searched], board: Board) -> tuple[Beaten, ...]:
         return ()
     names = list(found)
     parts = torch.stack([one.parts for one in found.values()], dim=1)
-    texts = board.task.groups[board.splits.development]
+    texts = board.task.groups[torch.cat(board.splits.development)]
     return beaten(names, parts, texts, always=[reference_of(names)])
 
 
 def _keep(run: RunFolder, number: int, one: Searched) -> None:
     """Writes what a search came to; the JSON last, so that it vouches for the rest."""
-    tensors = {"parts": one.parts.contiguous()}
+    tensors = dict[str, Tensor]()
+    for seed, each in enumerate(one.found):
+        assert each.point.parts is not None
+        tensors[f"parts.{seed}"] = each.point.parts.contiguous()
+        if each.held is not None:
+            tensors[f"held.{seed}"] = each.held.contiguous()
     run.put(f"race/{number:03}.safetensors", lambda place: save_file(tensors, place))
     values = {
         "recipe": one.name,
-        "chosen": dict(one.chosen),
+        "found": [each.point.as_json() for each in one.found],
         "tried": [point.as_json() for point in one.tried],
-        "score": one.score,
         "seconds": one.seconds,
     }
     run.write(f"race/{number:03}.json", values)
@@ -116,12 +121,15 @@ def _kept(run: RunFolder, number: int) -> Searched | None:
     if values is None:
         return None
     try:
+        tensors, found = load_file(run.path / f"race/{number:03}.safetensors"), []
+        for seed, told in enumerate(values["found"]):
+            point = Tried(**told, parts=tensors[f"parts.{seed}"])
+            held = tensors.get(f"held.{seed}")
+            found.append(Found(chosen=point.settings, point=point, held=held))
         return Searched(
             name=values["recipe"],
-            chosen=values["chosen"],
+            found=tuple(found),
             tried=tuple(Tried(**point) for point in values["tried"]),
-            score=values["score"],
-            parts=load_file(run.path / f"race/{number:03}.safetensors")["parts"],
             seconds=values["seconds"],
         )
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:

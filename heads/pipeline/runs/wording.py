@@ -32,8 +32,10 @@ def commonest(asked: Asked, rows: Tensor) -> str:
 
 def protocol(splits: Splits, asked: Asked) -> str:
     """Who learned from what and was scored on what, in a sentence."""
-    seeds, test, train = asked.contest.seeds, len(splits.test[0]), len(splits.train[0])
-    chosen = f"settings chosen on {len(splits.development):,} of them"
+    seeds, test, train = len(splits), len(splits.test[0]), len(splits.train[0])
+    chosen = f"settings chosen on {len(splits.development[0]):,} of them"
+    if seeds > 1 and not torch.equal(splits.development[0], splits.development[1]):
+        chosen += ", others each time"
     times = "once" if seeds == 1 else f"{seeds} times"
     if splits.kind == "per class":
         each = asked.contest.per_class
@@ -48,9 +50,12 @@ def protocol(splits: Splits, asked: Asked) -> str:
             f"Learned {times} from {train:,} rows ({chosen}), and scored on the {test:,} rows "
             "of the test set."
         )
+    repetitions = max(splits.repetition) + 1
+    folds, scored = seeds // repetitions, sum(map(len, splits.test)) // repetitions
+    again = "" if repetitions == 1 else f", {repetitions} times in other folds"
     return (
-        f"Split {times}: learned from {train:,} rows ({chosen}, which are never scored), and "
-        f"scored on {test:,} others."
+        f"Split into {folds} folds: each of {scored:,} rows was scored once{again}, by heads that "
+        f"learned from about {train:,} rows of the other folds ({chosen})."
     )
 
 
