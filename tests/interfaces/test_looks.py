@@ -22,7 +22,8 @@ def attribution(**other):
         for text, side, score in (("[CLS]", "", 0.0), (HOSTILE, "text", 1.5), ("b", "pair", -0.75))
     )
     facts = {"name": "a+b", "label": "x", "answer": ("x",), "logit": 1.0, "baseline": 0.25,
-             "span": 2.0, "blank": "[MASK]", "tokens": tokens, "completeness_error": 0.001,
+             "value": 1.5, "value_on_blanks": 0.75, "against": "others", "span": 2.0,
+             "blank": "[MASK]", "tokens": tokens, "completeness_error": 0.001,
              "steps": 32}  # fmt: skip
     return Attribution(**(facts | other))
 
@@ -34,6 +35,7 @@ def test_every_score_is_written_and_signed():
     assert 'class="read for"' in html
     assert 'class="read against second"' in html
     assert "0.10 %" in html
+    assert "the logit of x less the mean of the others is +1.500, and +0.750 with" in html
     assert "<script>" not in html
 
 
@@ -61,7 +63,7 @@ def test_a_head_without_a_gradient_draws_no_tokens():
 
 
 def test_a_number_has_no_class_to_speak_for():
-    one = attribution(name="cls+linear", label="label", answer=(), logit=-1.25)
+    one = attribution(name="cls+linear", label="label", answer=(), against="", value=-1.25)
     html = looks.attributions([one], numbers=True)
     assert "What moves the number" in html
     assert "raises the number" in html

@@ -26,6 +26,15 @@ def test_look_answers_with_scores_that_add_up(client):
     assert len(found["nearest"][0]["neighbours"]) == 5
 
 
+def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
+    asked = (TEXT, "", HEADS, "all-MiniLM-L6-v2", "", "", "negative", "runner-up")
+    for one in client.predict(*asked, api_name="/look")["attributions"]:
+        assert one["label"] == "negative"
+        assert one["rival"] in ("neutral", "positive")
+        total = sum(token["score"] for token in one["tokens"])
+        assert total == pytest.approx(one["value"] - one["value_on_blanks"], rel=0.011)
+
+
 def test_edit_ablate_and_readings(client):
     found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
     assert found["summary"] == heads.Look(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
