@@ -64,8 +64,14 @@ def test_ablate_and_readings(capsys):
     found = json.loads(out)
     assert code == 0
     assert [(one["name"], one["layer"]) for one in found] == [("cls+roberta", "dense")]
+    assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
+    assert found[0]["worth"]["low"] < found[0]["worth"]["high"]
     code, out, _ = run(capsys, "ablate", TEXT, *HEADS)
-    assert "Without tanh, cls+roberta" in " ".join(out.split())
+    told = " ".join(out.split())
+    assert "Without tanh, cls+roberta as it is, not trained anew" in told
+    assert "Trained anew without tanh on the same rows" in told
+    code, out, _ = run(capsys, "ablate", TEXT, *HEADS, "--no-retrain")
+    assert "Trained anew" not in " ".join(out.split())
     code, out, _ = run(capsys, "readings", TEXT, *HEADS, "--temperature", "4", "--json")
     found = json.loads(out)
     assert code == 0

@@ -40,6 +40,9 @@ def test_edit_ablate_and_readings(client):
     assert found["summary"] == heads.Look(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
     found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
     assert [one["layer"] for one in found] == ["dense"]
+    assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
+    bare = (TEXT, "", HEADS, "dense", "", "", False)
+    assert client.predict(*bare, api_name="/ablate")[0]["retrained"] is None
     found = client.predict(TEXT, "", HEADS, 2.0, api_name="/readings")
     assert sum(found[0]["tempered"]) == pytest.approx(1)
 

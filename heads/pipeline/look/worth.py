@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from heads.pipeline.measure.outcomes import Answers, Outcome, Task, parts
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric
@@ -13,7 +15,7 @@ class Worth:
 
     Attributes:
         metric: What is scored.
-        rows: How many rows were tested, in each seed.
+        rows: How many different rows were tested.
         seeds: How often each was trained.
         whole: The score of the head with the layer.
         without: That of the head trained without it.
@@ -40,9 +42,9 @@ class Worth:
         if self.seeds == 1:
             luck = "each trained once, so luck in training is not in it"
         return (
-            f"{name.reached(self.without)}; with {layer} it {name.reached(self.whole)}. {layer} "
-            f"makes a difference of {name.signed(self.difference)}{points} on {self.rows:,} tested "
-            f"rows (95 %: {ends}, {luck})."
+            f"{name.reached(self.without)}; with {layer} it {name.reached(self.whole)}. The "
+            f"difference that {layer} makes is {name.signed(self.difference)}{points} on "
+            f"{self.rows:,} tested rows (95 %: {ends}; {luck})."
         )
 
 
@@ -55,7 +57,7 @@ def worth_of(whole: Outcome | Answers, bare: Outcome | Answers, task: Task) -> W
     ]
     return Worth(
         metric=METRICS[task.kind],
-        rows=len(whole.rows[0]),
+        rows=len(torch.cat(whole.rows).unique()),
         seeds=len(whole.rows),
         whole=scores[0],
         without=scores[1],
