@@ -45,6 +45,17 @@ def add(verbs: Any, asking: Parser) -> None:
     verb.add_argument("edited", nargs="+", help="the sentence with something changed")
     verb.set_defaults(run=edit)
 
+    _add_ablate(verbs, common)
+    verb = verbs.add_parser(
+        "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
+    )
+    verb.add_argument(
+        "--temperature", type=float, default=2.0, metavar="T", help="from 0.1 to 10 (2)"
+    )
+    verb.set_defaults(run=readings)
+
+
+def _add_ablate(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
     verb.add_argument(
         "--without",
@@ -58,14 +69,6 @@ def add(verbs: Any, asking: Parser) -> None:
         help="show the head as it is only, not the one that is trained anew without the layer",
     )
     verb.set_defaults(run=ablate)
-
-    verb = verbs.add_parser(
-        "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
-    )
-    verb.add_argument(
-        "--temperature", type=float, default=2.0, metavar="T", help="from 0.1 to 10 (2)"
-    )
-    verb.set_defaults(run=readings)
 
 
 def look(asked: Namespace) -> None:

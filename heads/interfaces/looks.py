@@ -14,6 +14,7 @@ from heads.pipeline.look.nearest import Neighbourhood
 from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
 
 SHOWN = 6  # classes of a head
+CELL, TITLE = Markup("<td>{}</td>").format, Markup("<th>{}</th>").format
 SECOND = Markup('<span class="side">second text</span>')
 
 
@@ -200,19 +201,13 @@ def _without(before: Said, after: Said | None, retrained: Said | None) -> Markup
     columns = {"whole": before, "taken out": after, "trained without": retrained}
     shown = {title: said.logits for title, said in columns.items() if said is not None}
     rows = joined(
-        Markup("<tr><th>{}</th>{}</tr>").format(
-            name, joined(Markup("<td>{}</td>").format(signed(value)) for value in values)
-        )
+        Markup("<tr><th>{}</th>{}</tr>").format(name, joined(map(CELL, map(signed, values))))
         for name, *values in zip(names, *shown.values(), strict=False)
     )
     return Markup(
         '<div class="scroll"><table class="figures"><thead><tr><th>{}</th>{}</tr></thead>'
         "<tbody>{}</tbody></table></div>"
-    ).format(
-        "" if is_number else "logit of",
-        joined(Markup("<th>{}</th>").format(title) for title in shown),
-        rows,
-    )
+    ).format("" if is_number else "logit of", joined(map(TITLE, shown)), rows)
 
 
 def temperature(found: Sequence[Reading]) -> Markup:

@@ -91,7 +91,6 @@ def build(tab: gr.Tab, opening: Opening, asked: Inputs, mine: gr.BrowserState) -
 
 
 def _question() -> Question:
-
     with gr.Row():
         with gr.Column(min_width=300):
             text = gr.Textbox(
@@ -110,12 +109,9 @@ def _question() -> Question:
                 interactive=True,
             )
             against = gr.Dropdown(
-                AGAINST,
-                value="others",
-                label="Against",
+                AGAINST, value="others", label="Against", interactive=True,
                 info="What its logit is held against, where classes compete.",
-                interactive=True,
-            )
+            )  # fmt: skip
         with gr.Column(min_width=300):
             trained_on = gr.Dropdown(
                 samples(),
@@ -177,8 +173,8 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
         **QUIET,
     )  # fmt: skip
     gr.Markdown(
-        "### Take a layer out\nThe trained head with one of its layers left away, as it is; and "
-        "beside it the head that was trained anew without it, which tells what the layer is worth."
+        "### Take a layer out\nThe trained head less one of its layers, as it is; and beside it "
+        "one that was trained without it, which tells what the layer is worth."
     )
     anew = gr.Button("Train these heads without each layer", size="sm", visible=False)
     layers = gr.HTML("", elem_id="layers", padding=False)
@@ -188,9 +184,7 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
 
 def _following(question: Question) -> list[Any]:
     """What follows from what heads are trained on."""
-    return [
-        question.text, question.pair, question.recipes, question.label, question.against,
-    ]  # fmt: skip
+    return [getattr(question, name) for name in ("text", "pair", "recipes", "label", "against")]
 
 
 @guarded

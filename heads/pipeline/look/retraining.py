@@ -132,25 +132,26 @@ def _of_sample(
         asked = [recipes[place] for place in places]
         events = trained(asked, corpus, first.backbone, limits_here(), first.head.training)
         for place, head in zip(places, (yield from events), strict=True):
-            bare, said = replace(first, head=head), []
-            for each in (heads.classifiers[whole[place]], bare):
-                logits = yield from _logits(each, corpus, rows)
-                said.append(Outcome(name=str(each.recipe), rows=(rows,), logits=(logits,)))
-            found[place] = Retrained(classifier=bare, worth=worth_of(*said, task))
+            bare = replace(first, head=head)
+            said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
+            other = yield from _outcome(bare, corpus, rows)
+            found[place] = Retrained(classifier=bare, worth=worth_of(said, other, task))
     return found
 
 
 @torch.no_grad()
-def _logits(
+def _outcome(
     classifier: Classifier, corpus: Corpus, rows: Tensor
-) -> Generator[Progress, None, Tensor]:
-    """What a head says of some rows, (n, c)."""
+) -> Generator[Progress, None, Outcome]:
+    """What a head says of some rows."""
     if classifier.head.module.reader.order.late:
         texts = [corpus.texts[row] for row in rows.tolist()]
         pairs = [corpus.pairs[row] for row in rows.tolist()] if corpus.pairs else []
-        return classifier.logits(texts, pairs)
-    vectors = yield from vectors_of(classifier, corpus, rows)
-    return classifier.head.module.head(vectors)
+        logits = classifier.logits(texts, pairs)
+    else:
+        vectors = yield from vectors_of(classifier, corpus, rows)
+        logits = classifier.head.module.head(vectors)
+    return Outcome(name=str(classifier.recipe), rows=(rows,), logits=(logits,))
 
 
 def _task(corpus: Corpus) -> Task:

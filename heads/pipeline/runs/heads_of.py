@@ -85,6 +85,7 @@ def trained_head(
             high=measures.high,
             majority=_majority(run, asked),
             metric=measures.metric,
+            among=len(asked.recipes),
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
