@@ -1,5 +1,7 @@
 """The endpoints that look inside heads answer as Python does."""
 
+from dataclasses import replace
+
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -90,3 +92,14 @@ def test_a_temperature_out_of_range_is_a_sentence(power):
 def test_numbers_have_no_classes_to_choose_from():
     assert looked.classes_of("sample:similarity") == ()
     assert looked.classes_of("sample:sentiment") == ("negative", "neutral", "positive")
+
+
+def test_heads_are_trained_without_a_layer_where_that_is_asked_for():
+    asked = looked.Asked(
+        trained_on="sample:sentiment", recipes=HEADS, text=TEXT, pair="", model="", label=""
+    )
+    *_, last = looked.retrained(asked)
+    assert "trained without</th>" in last
+    assert "Trained anew without dense on the same rows" in last
+    *_, refused = looked.retrained(replace(asked, text=" "))
+    assert "The sentence is empty." in refused
