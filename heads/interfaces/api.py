@@ -122,6 +122,8 @@ def look(
     model: str = BUNDLED,
     sample: str = "",
     run: str = "",
+    label: str = "",
+    against: str = "others",
 ) -> dict[str, Any]:
     """Show which tokens move each head's answer, and its nearest training examples.
 
@@ -132,13 +134,16 @@ def look(
         model: The base model: all-MiniLM-L6-v2 or a Hub id.
         sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
+        label: The class that is asked about; of each head its answer, if empty.
+        against: What its logit is held against: others (their mean) or runner-up (the largest).
 
     Returns:
         For each head every token's score, which add up, with the error; and similar examples.
     """
     inside = _inside(recipes, sample, run, model)
+    attributed = inside.attribute(text, pair, label=label, against=against)
     return {
-        "attributions": [one.as_json() for one in inside.attribute(text, pair)],
+        "attributions": [one.as_json() for one in attributed],
         "nearest": [one.as_json() for one in inside.nearest(text, pair)],
     }
 
@@ -176,8 +181,9 @@ def ablate(
     without: str = "",
     sample: str = "",
     run: str = "",
+    retrain: bool = True,
 ) -> list[dict[str, Any]]:
-    """Take a layer out of trained heads and show what they say with and without it.
+    """Take a layer out of trained heads, and train them anew without it: what each says.
 
     Args:
         text: The sentence.
@@ -186,11 +192,13 @@ def ablate(
         without: A layer's name, or dense, activation, norm or scale; each in turn if empty.
         sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
         run: The id of a run whose heads are asked instead, or nothing.
+        retrain: Whether to train anew as well: seconds on a sample, longer on a run.
 
     Returns:
-        For each head and layer the logits and answers before and after.
+        For each head and layer the logits and answers before and after, those of the head that was
+        trained without the layer, and its score beside that of the whole one.
     """
-    found = _inside(recipes, sample, run).ablate(text, pair, without=without)
+    found = _inside(recipes, sample, run).ablate(text, pair, without=without, retrain=retrain)
     return [one.as_json() for one in found]
 
 

@@ -12,7 +12,11 @@ from heads.interfaces.verbs import print_json
 if TYPE_CHECKING:
     from heads.pipeline.look.asking import Look
 
-NUMBERS = "the class whose logit is taken apart; of each head its answer, if not given"
+LABEL = "the class that is asked about; of each head its answer, if not given"
+AGAINST = (
+    "what its logit is held against: others, their mean (the default), or runner-up, the largest "
+    "of them; of several labels and of numbers the logit itself is explained"
+)
 
 
 def add(verbs: Any, asking: Parser) -> None:
@@ -30,7 +34,8 @@ def add(verbs: Any, asking: Parser) -> None:
         "--run", dest="run_name", default="", metavar="RUN", help="take the heads of this run"
     )
     verb = verbs.add_parser("look", parents=[common], help="which tokens move a head's answer")
-    verb.add_argument("--label", default="", metavar="CLASS", help=NUMBERS)
+    verb.add_argument("--label", default="", metavar="CLASS", help=LABEL)
+    verb.add_argument("--against", default="others", choices=("others", "runner-up"), help=AGAINST)
     verb.add_argument(
         "--nearest", type=int, default=3, metavar="N", help="training examples shown; 0: none (3)"
     )
@@ -40,15 +45,7 @@ def add(verbs: Any, asking: Parser) -> None:
     verb.add_argument("edited", nargs="+", help="the sentence with something changed")
     verb.set_defaults(run=edit)
 
-    verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
-    verb.add_argument(
-        "--without",
-        default="",
-        metavar="LAYER",
-        help="a layer's name, or dense, activation, norm, scale; all in turn, if not given",
-    )
-    verb.set_defaults(run=ablate)
-
+    _add_ablate(verbs, common)
     verb = verbs.add_parser(
         "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
     )
@@ -56,6 +53,22 @@ def add(verbs: Any, asking: Parser) -> None:
         "--temperature", type=float, default=2.0, metavar="T", help="from 0.1 to 10 (2)"
     )
     verb.set_defaults(run=readings)
+
+
+def _add_ablate(verbs: Any, common: Parser) -> None:
+    verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
+    verb.add_argument(
+        "--without",
+        default="",
+        metavar="LAYER",
+        help="a layer's name, or dense, activation, norm, scale; all in turn, if not given",
+    )
+    verb.add_argument(
+        "--no-retrain",
+        action="store_true",
+        help="show the head as it is only, not the one that is trained anew without the layer",
+    )
+    verb.set_defaults(run=ablate)
 
 
 def look(asked: Namespace) -> None:
@@ -66,7 +79,7 @@ def look(asked: Namespace) -> None:
         what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {asked.nearest}."
         raise DataError(what, "Change it.")
     text, inside = _question(asked)
-    found = inside.attribute(text, asked.pair, label=asked.label)
+    found = inside.attribute(text, asked.pair, label=asked.label, against=asked.against)
     near = inside.nearest(text, asked.pair, most=asked.nearest) if asked.nearest else ()
     if asked.json:
         print_json(
@@ -107,9 +120,9 @@ def edit(asked: Namespace) -> None:
 
 
 def ablate(asked: Namespace) -> None:
-    """Shows what heads say with and without a layer."""
+    """Shows what heads say with a layer, with it taken out, and trained without it."""
     text, inside = _question(asked)
-    found = inside.ablate(text, asked.pair, without=asked.without)
+    found = inside.ablate(text, asked.pair, without=asked.without, retrain=not asked.no_retrain)
     if asked.json:
         print_json([one.as_json() for one in found])
         return
@@ -120,13 +133,17 @@ def ablate(asked: Namespace) -> None:
         terminal.show("These heads have one layer that does anything, and it gives the logits.")
     for one in found:
         terminal.show(one.says)
-        after = one.after
-        if after is None:
+        taken, anew = f"{one.layer} ({one.does}) taken out", f"trained without {one.layer}"
+        columns = {"whole": one.before, taken: one.after, anew: one.retrained}
+        shown = {title: said.logits for title, said in columns.items() if said is not None}
+        if len(shown) == 1:
             continue
-        classes = zip(one.before.classes, one.before.logits, after.logits, strict=True)
         terminal.listing(
-            ("logit of", "whole", f"without {one.layer} ({one.does})"),
-            [(name, signed(whole, 3), signed(bare, 3)) for name, whole, bare in classes],
+            ("logit of", *shown),
+            [
+                (name, *(signed(value, 3) for value in values))
+                for name, *values in zip(one.before.classes, *shown.values(), strict=True)
+            ],
         )
 
 

@@ -14,6 +14,7 @@ from heads.pipeline.look.nearest import Neighbourhood
 from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
 
 SHOWN = 6  # classes of a head
+CELL, TITLE = Markup("<td>{}</td>").format, Markup("<th>{}</th>").format
 SECOND = Markup('<span class="side">second text</span>')
 
 
@@ -39,7 +40,7 @@ def _attribution(one: Attribution, colour: str, numbers: bool) -> Markup:
     if one.why_not:
         return card.format(colour, one.name, Markup("<p>{}</p>").format(one.why_not))
     asked = Markup("What speaks for <strong>{}</strong>{}").format(one.label, _unlike(one))
-    says, to = one.says, f"to the logit of {one.label}"
+    says, to = one.says, f"to {one.quantity}"
     if numbers:
         asked, to = Markup("What moves the number"), "to the number"
         says = says.replace(f"the logit of {one.label}", "the number")
@@ -184,7 +185,8 @@ def ablations(found: Sequence[Ablation]) -> Markup:
 
 def _ablation(one: Ablation) -> Markup:
     after = one.after
-    table = Markup("") if after is None else _without(one.before, after)
+    has_other = after is not None or one.retrained is not None
+    table = _without(one.before, after, one.retrained) if has_other else Markup("")
     turned = after is not None and after.answer != one.before.answer
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{} without {}</h4>'
@@ -192,20 +194,20 @@ def _ablation(one: Ablation) -> Markup:
     ).format(COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, one.says, table)
 
 
-def _without(before: Said, after: Said) -> Markup:
-    """Every output of the whole head, and without a layer."""
+def _without(before: Said, after: Said | None, retrained: Said | None) -> Markup:
+    """Every output of the whole head, of it without a layer, and of the one trained without it."""
     is_number = before.squash == "none" and len(before.classes) == 1
     names = ["number"] if is_number else before.classes[:20]
+    columns = {"whole": before, "taken out": after, "trained without": retrained}
+    shown = {title: said.logits for title, said in columns.items() if said is not None}
     rows = joined(
-        Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format(
-            name, signed(whole), signed(bare)
-        )
-        for name, whole, bare in zip(names, before.logits, after.logits, strict=False)
+        Markup("<tr><th>{}</th>{}</tr>").format(name, joined(map(CELL, map(signed, values))))
+        for name, *values in zip(names, *shown.values(), strict=False)
     )
     return Markup(
-        '<div class="scroll"><table class="figures"><thead><tr><th>{}</th><th>whole</th>'
-        "<th>without</th></tr></thead><tbody>{}</tbody></table></div>"
-    ).format("" if is_number else "logit of", rows)
+        '<div class="scroll"><table class="figures"><thead><tr><th>{}</th>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format("" if is_number else "logit of", joined(map(TITLE, shown)), rows)
 
 
 def temperature(found: Sequence[Reading]) -> Markup:

@@ -47,6 +47,45 @@ def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
     )
 
 
+def layers_of(whole: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
+    """The layers of a chain in order, with their full names; inner chains are gone through.
+
+    >>> [name for name, _ in layers_of(chain(("pooler.dense", nn.Linear(2, 2))))]
+    ['pooler.dense']
+    """
+    if type(whole) is not nn.Sequential:
+        return [(name, whole)]
+    inner = whole.named_children()
+    return [found for key, layer in inner for found in layers_of(layer, f"{name}.{key}".strip("."))]
+
+
+def left_out(whole: nn.Sequential, layer: str, width: int) -> nn.Sequential:
+    """A new chain less one of its layers, to be trained without it.
+
+    Layers behind it that get another number of inputs than before are made anew in that size.
+
+    Args:
+        width: w, of what enters the chain.
+
+    >>> left_out(chain(("dense", nn.Linear(4, 3)), ("out", nn.Linear(3, 2))), "dense", 4)
+    Sequential(
+      (out): Linear(in_features=4, out_features=2, bias=True)
+    )
+    """
+    kept: list[tuple[str, nn.Module]] = []
+    for name, part in layers_of(whole):
+        if name == layer:
+            continue
+        if isinstance(part, nn.Linear):
+            if part.in_features != width:
+                part = nn.Linear(width, part.out_features, bias=part.bias is not None)
+            width = part.out_features
+        elif isinstance(part, nn.LayerNorm) and part.normalized_shape != (width,):
+            part = nn.LayerNorm(width, eps=part.eps, bias=part.bias is not None)
+        kept.append((name, part))
+    return chain(*kept)
+
+
 def activated(name: str) -> nn.Module:
     """The activation of that name: `gelu`, `relu`, `tanh`, or any that Transformers knows.
 

@@ -15,7 +15,8 @@ from heads.parts.registry import head
 def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     """Dropout and one linear layer: the head that the BERT paper describes.
 
-    Source: BERT (Devlin et al. 2019), section 4.1; Transformers' XLM and Flaubert.
+    Source: BERT (Devlin et al. 2019), section 4.1, there a matrix without a bias; Transformers'
+        XLM and Flaubert.
     """
     return chain(("dropout", nn.Dropout(dropout)), ("classifier", nn.Linear(width, classes)))
 
@@ -92,7 +93,7 @@ def xlnet(
 def gpt2(width: int, classes: int) -> nn.Sequential:
     """One linear layer without a bias, and no dropout.
 
-    Source: Transformers' GPT2ForSequenceClassification, and Llama's and 60 others' like it.
+    Source: Transformers' GPT2ForSequenceClassification, and those of Llama and 61 others like it.
     """
     return chain(("score", nn.Linear(width, classes, bias=False)))
 
@@ -181,11 +182,12 @@ def eurobert(width: int, classes: int) -> nn.Sequential:
 def mlp(
     width: int, classes: int, *, hidden: int = 256, activation: str = "relu", dropout: float = 0.1
 ) -> nn.Sequential:
-    """Linear to a hidden layer, activation, linear: made for wide inputs such as cls@cat4.
+    """Linear to a hidden layer, activation, linear: for wide inputs such as cls@cat4 as well.
 
     The hidden width is the option `hidden` (256), the activation `gelu`, `relu` or `tanh`.
 
-    Source: the forum threads on four concatenated layers under a small network.
+    Source: the multilayer perceptron (Rumelhart et al. 1986), asked for in the forum threads on
+        four concatenated layers under a small network.
     """
     return chain(
         ("hidden", nn.Linear(width, hidden)),
@@ -203,7 +205,7 @@ def multi_sample_dropout(
 
     Once trained it is the same function as `linear`.
 
-    Source: Multi-Sample Dropout (Inoue 2019, arXiv 1905.09788).
+    Source: Multi-Sample Dropout (Inoue 2019, arXiv 1905.09788), there trained with the network.
     """
     return chain(
         ("repeat", Repeat(samples)),

@@ -16,7 +16,8 @@ def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
 
     Standardises its input while solving and folds that into the layer.
 
-    Source: the linear probe (Alain and Bengio 2016); C as in scikit-learn.
+    Source: the linear probe (Alain and Bengio 2016, arXiv 1610.01644); C as in scikit-learn's
+        LogisticRegression.
     """
     return chain(("classifier", nn.Linear(width, classes)))
 
@@ -27,7 +28,8 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
 
     Its logits are no log-odds: trust their order, not its probabilities.
 
-    Source: ridge regression (Hoerl and Kennard 1970); scikit-learn's RidgeClassifier.
+    Source: ridge regression (Hoerl and Kennard 1970); scikit-learn's RidgeClassifier, here on
+        standardised input.
     """
     return chain(("classifier", nn.Linear(width, classes)))
 
@@ -36,7 +38,8 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
 def centroid(width: int, classes: int) -> nn.Sequential:
     """The nearest class mean: nothing is learned beyond one average a class.
 
-    Source: Rocchio's classifier; prototypical networks (Snell et al. 2017).
+    Source: Rocchio's classifier, in scikit-learn NearestCentroid; prototypical networks (Snell et
+        al. 2017, arXiv 1703.05175) tune the vectors for it, here they are frozen.
     """
     return chain(("centroids", nn.Linear(width, classes)))
 
@@ -45,7 +48,8 @@ def centroid(width: int, classes: int) -> nn.Sequential:
 def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
     """The class mean with the nearest direction; the logit is {scale} times the cosine.
 
-    Source: A Closer Look at Few-shot Classification (Chen et al. 2019), by means.
+    Source: imprinted weights (Qi, Brown and Lowe 2018, arXiv 1712.07136): the mean of a class's
+        normalised vectors, normalised again, as its weights; their scale is learned, 20 is ours.
     """
     return chain(
         ("normalise", Normalise()),

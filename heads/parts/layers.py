@@ -20,8 +20,9 @@ def cat4(hidden: Sequence[Tensor]) -> Tensor:
     """The last four layers side by side, four times as wide.
 
     Formula: hᵢ = [hᵢ⁽ˡ⁻³⁾; hᵢ⁽ˡ⁻²⁾; hᵢ⁽ˡ⁻¹⁾; hᵢ⁽ˡ⁾], l the last layer
-    Source: BERT (Devlin et al. 2019), table 7: the best of the frozen choices, for named
-        entities; concatenating helps frozen features, not fine-tuning (Sun et al. 2019).
+    Source: BERT (Devlin et al. 2019), section 5.3, table 7: the best of six frozen choices (F1
+        96.1, last layer 94.9), of named entities under a two-layer BiLSTM, not of whole texts.
+        Fine-tuned on IMDb, no better than the last layer (Sun et al. 2019, table 3).
     """
     return torch.cat(tuple(hidden[-4:]), dim=-1)
 
@@ -31,7 +32,8 @@ def mean4(hidden: Sequence[Tensor]) -> Tensor:
     """The average of the last four layers.
 
     Formula: hᵢ = ¼ (hᵢ⁽ˡ⁻³⁾ + hᵢ⁽ˡ⁻²⁾ + hᵢ⁽ˡ⁻¹⁾ + hᵢ⁽ˡ⁾), l the last layer
-    Source: How to Fine-Tune BERT (Sun et al. 2019), table 3.
+    Source: How to Fine-Tune BERT (Sun et al. 2019), table 3, there fine-tuned: error on IMDb
+        5.44 %, of the last layer alone 5.42 %.
     """
     first, *others = hidden[-4:]
     return sum(others, first) / (1 + len(others))  # the mean of a stack takes several times as long
@@ -42,7 +44,8 @@ def max4(hidden: Sequence[Tensor]) -> Tensor:
     """The largest value of each dimension over the last four layers.
 
     Formula: hᵢ = max(hᵢ⁽ˡ⁻³⁾, hᵢ⁽ˡ⁻²⁾, hᵢ⁽ˡ⁻¹⁾, hᵢ⁽ˡ⁾), dimension by dimension
-    Source: MaxPoolBERT (2025, arXiv 2505.15696), where it is read at CLS: cls@max4.
+    Source: How to Fine-Tune BERT (Sun et al. 2019), table 3; MaxPoolBERT (Behrendt et al. 2025,
+        arXiv 2505.15696) reads a maximum over layers at [CLS], fine-tuned: cls@max4.
     """
     return torch.stack(tuple(hidden[-4:])).amax(dim=0)
 

@@ -18,7 +18,8 @@ def softmax(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     """One class a text: the classes compete, and their probabilities sum to 1.
 
     Formula: −Σ qₖ (1 − pₖ)^γ ln pₖ, p = softmax(z)
-    Source: cross-entropy; with γ the focal loss (Lin et al. 2017, arXiv 1708.02002).
+    Source: cross-entropy; with γ the focal loss (Lin et al. 2017, arXiv 1708.02002, there of
+        one sigmoid), carried over to the softmax.
     """
     logs = logits.log_softmax(dim=-1)
     if focal:
@@ -31,7 +32,8 @@ def ovr(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     """One versus the rest: a yes-or-no question for each class, answered by itself.
 
     Formula: −Σ [qₖ (1 − pₖ)^γ ln pₖ + (1 − qₖ) pₖ^γ ln(1 − pₖ)], p = sigmoid(z)
-    Source: one-versus-rest (Rifkin and Klautau 2004); scikit-learn's OneVsRestClassifier.
+    Source: one-versus-rest (Rifkin and Klautau 2004); scikit-learn's OneVsRestClassifier; with γ
+        the focal loss (Lin et al. 2017, equation 4, without its α).
     """
     yes, no = logsigmoid(logits), logsigmoid(-logits)
     if focal:
@@ -48,7 +50,9 @@ def ordinal(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     The softmax is asked for shares that fall off with the distance from the true class.
 
     Formula: −Σ qₖ ln pₖ, qₖ ∝ exp(−2 |k − y|), p = softmax(z)
-    Source: soft labels for ordinal regression (Díaz and Marathe 2019), with absolute distance.
+    Source: soft labels for ordinal regression (Díaz and Marathe 2019), qₖ ∝ exp(−φ(y, k)), with
+        the absolute distance for φ. The factor 2 is ours: without it a class amid five would
+        be asked for half of its own share (0.50), with it for three quarters (0.77).
     """
     return softmax(logits, goals, focal=focal)
 

@@ -15,7 +15,17 @@ from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
-from heads.parts.order import JOINT, LATE, LOSS, OF_THE_RECIPE, PAIR, SOFTMAX, Order
+from heads.parts.blocks import layers_of
+from heads.parts.order import (
+    JOINT,
+    LATE,
+    LOSS,
+    OF_THE_RECIPE,
+    PAIR,
+    SOFTMAX,
+    WITHOUT,
+    Order,
+)
 from heads.parts.registry import Head, Part, Pooling, Shelf, head, layers, loss, pairing, pooling
 from heads.recipe import Recipe, Value
 
@@ -57,7 +67,9 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
     _check_loss(given, top)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
-            top.make(8, 2, **{name: given[name] for name in top.options if name in given})
+            whole = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
+        if given.get(WITHOUT):
+            given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
     return Order(
         recipe=Recipe(
@@ -75,6 +87,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
         head_options={n: given.get(n, default) for n, default in top.options.items()},
         pair="" if pair == JOINT else pair,
         loss=_of_shelf(LOSS, given, loss),
+        without=str(given.get(WITHOUT, "")),
     )
 
 
@@ -144,6 +157,23 @@ def _check_loss(given: Mapping[str, Value], top: Head) -> None:
     if LOSS in given and given[LOSS] != SOFTMAX and top.solve and top.name != "logistic":
         what = f"{top.name} is solved at once, so it has no loss to choose."
         raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
+
+
+def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
+    """The full name of the layer that a head is to do without: all of it, or its last part."""
+    if top.solve:
+        what = f"{top.name} is solved at once as it is, so no layer of it can be left out."
+        raise RecipeError(what, f"Take {WITHOUT}={name} away.")
+    *before, (last, _) = [each for each in layers_of(whole) if each[0]]
+    known = [each for each, _ in before]
+    found = [each for each in known if name in (each, each.rpartition(".")[2])]
+    if len(found) == 1:
+        return found[0]
+    if name in (last, last.rpartition(".")[2]):
+        what = f"{last} of {top.name} gives the logits: without it there is no answer."
+        raise RecipeError(what, f"Take {WITHOUT}={name} away.")
+    what = f"{top.name} has no layer '{name[:60]}' before its last one."
+    raise RecipeError(what, did_you_mean(name, dict.fromkeys(known)))
 
 
 def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) -> Value:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
     from torch import Tensor, nn
 
 # Options that belong to the recipe, not to one of its parts.
-LATE, PAIR, LOSS = "late", "pair", "loss"
+LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
 JOINT, SOFTMAX = "joint", "softmax"
 OVR, ORDINAL = "ovr", "ordinal"  # losses besides
 # Two ways in besides: the usual pairing, and all of them.
 SIAMESE, FEATURES = "siamese", "features"
-OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX}
+OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX, WITHOUT: ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Order:
             read as one sequence.
         loss: What the head is asked to learn where labels are one class a text: "softmax",
             "ovr" or "ordinal".
+        without: The layer of the head that is left out, by its full name; "" for none.
     """
 
     recipe: Recipe
@@ -44,6 +45,7 @@ class Order:
     head_options: Mapping[str, Value]
     pair: str = ""
     loss: str = SOFTMAX
+    without: str = ""
 
     @property
     def reading(self) -> str:
@@ -80,12 +82,19 @@ class Order:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
 
+    def chain(self, width: int, classes: int) -> "nn.Sequential":
+        """The head's chain, untrained, less the layer that is left out."""
+        from heads.parts.blocks import left_out
+
+        whole = self.head.make(width, classes, **self.head_options)
+        return left_out(whole, self.without, width) if self.without else whole
+
     def sketch(self, width: int, classes: int) -> "nn.Sequential":
         """The head's chain on the meta device: shapes and names, without memory."""
         import torch
 
         with torch.device("meta"):
-            return self.head.make(width, classes, **self.head_options)
+            return self.chain(width, classes)
 
     @property
     def needs_states(self) -> bool:
@@ -101,6 +110,7 @@ class Order:
             layers,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),
+            f"Its layer {self.without} is left out." * bool(self.without),
             "The head is applied to every token, and the logits are pooled." * self.late,
             loss[self.loss].says * (self.loss != SOFTMAX),
         )

@@ -147,7 +147,7 @@ def new_head(
     order: Order, backbone: Backbone, width: int, classes: int
 ) -> tuple[nn.Sequential, tuple[str, ...]]:
     """An untrained head, and the names of its tensors that the base model brought along."""
-    chain: nn.Sequential = order.head.make(width, classes, **order.head_options)
+    chain: nn.Sequential = order.chain(width, classes)
     begun = begun_with(order, backbone, chain)
     own = chain.state_dict()
     for name, tensor in begun.items():

@@ -146,7 +146,29 @@ def _scored(head: TrainedHead) -> list[str]:
         f"{own} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.",
         f"Chance level, always giving {always}: {chance}.",
+        *_cautions(head, scores.among),
     ]
+
+
+def _cautions(head: TrainedHead, among: int) -> Iterator[str]:
+    """What a score and its interval do not tell."""
+    if not head.chosen:
+        yield (
+            "The interval is for new texts of the kind that was tested; the head was trained once, "
+            "and luck in training is not in it."
+        )
+        return
+    yield (
+        "The interval is for new texts of the kind that was tested and for training again on rows "
+        "of this very data: other rows to learn from would give another head, and where a test set "
+        "was given that luck is not in it."
+    )
+    if among > 1:
+        yield (
+            f"{among:,} heads were scored on these rows. If this one was chosen because it scored "
+            "highest, its score is a little too good, since the same rows chose it: score it once "
+            "on other rows for a figure of its own."
+        )
 
 
 def _given(head: TrainedHead) -> list[str]:

@@ -28,6 +28,8 @@ class Scores:
         high: Its upper end.
         majority: The accuracy of always giving the commonest answer.
         metric: What `accuracy` is where it is none: micro_f1 or spearman.
+        among: How many heads of a run were scored on these rows, so that this one may have been
+            chosen by them; 1 of a head that was trained by itself.
     """
 
     rows: int
@@ -36,6 +38,7 @@ class Scores:
     high: float
     majority: float
     metric: str = "accuracy"
+    among: int = 1
 
 
 def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:

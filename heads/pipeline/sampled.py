@@ -46,7 +46,11 @@ def corpus_of(data: Sample, limits: Limits) -> Corpus:
 
 
 def trained(
-    recipes: Sequence[Recipe], corpus: Corpus, backbone: Backbone, limits: Limits
+    recipes: Sequence[Recipe],
+    corpus: Corpus,
+    backbone: Backbone,
+    limits: Limits,
+    settings: Training | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
     """Finds heads that were trained on these texts before, and trains those that were not.
 
@@ -56,7 +60,7 @@ def trained(
     Returns:
         The heads, in the order of the recipes.
     """
-    settings = Training()
+    settings = settings or Training()
     keys = {recipe: kept.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
     recalled = {recipe: kept.recall(key, backbone, limits) for recipe, key in keys.items()}
     found = {recipe: head for recipe, head in recalled.items() if head}

@@ -254,6 +254,8 @@ def test_a_head_of_a_run_is_exported_with_its_scores(capfd, trained, tmp_path):
     cell = next(cell for cell in trained["cells"] if cell["recipe"] == "cls+ridge")
     card = (tmp_path / "mine" / "README.md").read_text("utf-8")
     assert f"{cell['accuracy']:.1%}" in card
+    heads = sum(not cell["baseline"] for cell in trained["cells"])
+    assert f"{heads} heads were scored on these rows. If this one was chosen" in card
 
 
 def test_an_export_of_what_a_run_has_not_is_a_sentence(capfd, trained, tmp_path):

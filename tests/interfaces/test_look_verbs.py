@@ -34,8 +34,15 @@ def test_look_as_json(capsys):
     for one in found["attributions"]:
         assert one["completeness_error"] < 0.01
         total = sum(token["score"] for token in one["tokens"])
-        assert total == pytest.approx(one["logit"] - one["baseline"], rel=0.011)
+        assert total == pytest.approx(one["value"] - one["value_on_blanks"], rel=0.011)
+        assert one["against"] == "others"
     assert [len(one["neighbours"]) for one in found["nearest"]] == [2, 2]
+
+
+def test_the_margin_to_the_runner_up(capsys):
+    code, out, _ = run(capsys, "look", TEXT, *HEADS, "--against", "runner-up", "--nearest", "0")
+    assert code == 0
+    assert "the logit of positive less that of n" in " ".join(out.split())
 
 
 def test_edit_says_who_flips(capsys):
@@ -57,8 +64,14 @@ def test_ablate_and_readings(capsys):
     found = json.loads(out)
     assert code == 0
     assert [(one["name"], one["layer"]) for one in found] == [("cls+roberta", "dense")]
+    assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
+    assert found[0]["worth"]["low"] < found[0]["worth"]["high"]
     code, out, _ = run(capsys, "ablate", TEXT, *HEADS)
-    assert "Without tanh, cls+roberta" in " ".join(out.split())
+    told = " ".join(out.split())
+    assert "Without tanh, cls+roberta as it is, not trained anew" in told
+    assert "Trained anew without tanh on the same rows" in told
+    code, out, _ = run(capsys, "ablate", TEXT, *HEADS, "--no-retrain")
+    assert "Trained anew" not in " ".join(out.split())
     code, out, _ = run(capsys, "readings", TEXT, *HEADS, "--temperature", "4", "--json")
     found = json.loads(out)
     assert code == 0

@@ -10,6 +10,7 @@ from heads.pipeline.look.attribution import Attribution, Token
 from heads.pipeline.look.edits import Edit, Flips, pieces
 from heads.pipeline.look.nearest import Neighbour, Neighbourhood
 from heads.pipeline.look.saying import Said, reading
+from heads.pipeline.look.worth import Worth
 
 HOSTILE = "<script>x</script>"
 SAID = Said(name="a+b", classes=("x", "y"), logits=(1.0, -1.0), probabilities=(0.88, 0.12),
@@ -22,7 +23,8 @@ def attribution(**other):
         for text, side, score in (("[CLS]", "", 0.0), (HOSTILE, "text", 1.5), ("b", "pair", -0.75))
     )
     facts = {"name": "a+b", "label": "x", "answer": ("x",), "logit": 1.0, "baseline": 0.25,
-             "span": 2.0, "blank": "[MASK]", "tokens": tokens, "completeness_error": 0.001,
+             "value": 1.5, "value_on_blanks": 0.75, "against": "others", "span": 2.0,
+             "blank": "[MASK]", "tokens": tokens, "completeness_error": 0.001,
              "steps": 32}  # fmt: skip
     return Attribution(**(facts | other))
 
@@ -34,6 +36,7 @@ def test_every_score_is_written_and_signed():
     assert 'class="read for"' in html
     assert 'class="read against second"' in html
     assert "0.10 %" in html
+    assert "the logit of x less the mean of the others is +1.500, and +0.750 with" in html
     assert "<script>" not in html
 
 
@@ -61,7 +64,7 @@ def test_a_head_without_a_gradient_draws_no_tokens():
 
 
 def test_a_number_has_no_class_to_speak_for():
-    one = attribution(name="cls+linear", label="label", answer=(), logit=-1.25)
+    one = attribution(name="cls+linear", label="label", answer=(), against="", value=-1.25)
     html = looks.attributions([one], numbers=True)
     assert "What moves the number" in html
     assert "raises the number" in html
@@ -112,6 +115,15 @@ def test_layers_before_and_after():
     html = looks.ablations([one])
     assert "from 61.9 to 35.2 % right" in html
     assert html.count("+1.00") == 2
+    assert "trained without" not in html
+    worth = Worth(metric="accuracy", rows=105, seeds=3, whole=0.62, without=0.61, difference=0.01,
+                  low=-0.05, high=0.07)  # fmt: skip
+    anew = replace(SAID, logits=(0.5, -0.5))
+    html = looks.ablations([replace(one, retrained=anew, worth=worth)])
+    assert "<th>taken out</th><th>trained without</th>" in html
+    assert "+0.50" in html
+    assert "answers 61.0 % right; with dense it answers 62.0 % right" in html
+    assert "is +1.0 points on 105 tested rows (95 %: −5.0 to +7.0; over 3 seeds)" in html
     none = Ablation(name="a+b", layer="dense", does="", before=SAID, after=None, why_not="No.")
     assert "<table" not in looks.ablations([none])
     assert "only the layer that gives the logits" in looks.ablations([])

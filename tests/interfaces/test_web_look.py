@@ -1,5 +1,7 @@
 """The endpoints that look inside heads answer as Python does."""
 
+from dataclasses import replace
+
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -26,11 +28,23 @@ def test_look_answers_with_scores_that_add_up(client):
     assert len(found["nearest"][0]["neighbours"]) == 5
 
 
+def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
+    asked = (TEXT, "", HEADS, "all-MiniLM-L6-v2", "", "", "negative", "runner-up")
+    for one in client.predict(*asked, api_name="/look")["attributions"]:
+        assert one["label"] == "negative"
+        assert one["rival"] in ("neutral", "positive")
+        total = sum(token["score"] for token in one["tokens"])
+        assert total == pytest.approx(one["value"] - one["value_on_blanks"], rel=0.011)
+
+
 def test_edit_ablate_and_readings(client):
     found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
     assert found["summary"] == heads.Look(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
     found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
     assert [one["layer"] for one in found] == ["dense"]
+    assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
+    bare = (TEXT, "", HEADS, "dense", "", "", False)
+    assert client.predict(*bare, api_name="/ablate")[0]["retrained"] is None
     found = client.predict(TEXT, "", HEADS, 2.0, api_name="/readings")
     assert sum(found[0]["tempered"]) == pytest.approx(1)
 
@@ -78,3 +92,14 @@ def test_a_temperature_out_of_range_is_a_sentence(power):
 def test_numbers_have_no_classes_to_choose_from():
     assert looked.classes_of("sample:similarity") == ()
     assert looked.classes_of("sample:sentiment") == ("negative", "neutral", "positive")
+
+
+def test_heads_are_trained_without_a_layer_where_that_is_asked_for():
+    asked = looked.Asked(
+        trained_on="sample:sentiment", recipes=HEADS, text=TEXT, pair="", model="", label=""
+    )
+    *_, last = looked.retrained(asked)
+    assert "trained without</th>" in last
+    assert "Trained anew without dense on the same rows" in last
+    *_, refused = looked.retrained(replace(asked, text=" "))
+    assert "The sentence is empty." in refused

@@ -5,11 +5,13 @@ import string
 from itertools import product
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
+from heads.parts.blocks import layers_of
 from heads.parts.menu import head, layers, menu, parts, pooling, resolve
 from heads.parts.registry import Head, Pooling, Shelf
 from heads.recipe import Recipe
@@ -399,3 +401,43 @@ def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:
         head["robert"]
     with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
         head("robert")
+
+
+@pytest.mark.parametrize(
+    ("given", "canonical", "layers"),
+    [
+        ("cls+roberta?without=dense", "cls+roberta?without=dense",
+         ["drop_in", "tanh", "drop_out", "out_proj"]),
+        ("cls+bert?without=dense", "cls+bert?without=pooler.dense",
+         ["pooler.activation", "dropout", "classifier"]),
+        ("mean+modernbert?without=norm", "mean+modernbert?without=head.norm",
+         ["head.dense", "head.act", "drop", "classifier"]),
+        ("mean+mlp?without=hidden&hidden=16", "mean+mlp?hidden=16&without=hidden",
+         ["activation", "dropout", "output"]),
+        ("mean+linear?without=dropout", "mean+linear?without=dropout", ["classifier"]),
+    ],
+)  # fmt: skip
+def test_a_layer_is_left_out_of_a_head(given: str, canonical: str, layers: list[str]) -> None:
+    order = resolve(given)
+    assert str(order.recipe) == canonical
+    chain = order.chain(8, 3)
+    assert [name for name, _ in layers_of(chain)] == layers
+    assert chain(torch.randn(2, 8)).shape == (2, 3)  # what stands behind it is made to fit
+    assert any("is left out" in said for said in order.says)
+    whole = [name for name, _ in layers_of(resolve(given.partition("?")[0]).chain(8, 3))]
+    assert len(whole) == len(layers) + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("cls+roberta?without=dens", r"no layer 'dens' before its last one\. Did you mean 'dense'"),
+        ("cls+roberta?without=out_proj", "out_proj of roberta gives the logits"),
+        ("mean+linear?without=classifier", "classifier of linear gives the logits"),
+        ("mean+knn?without=neighbours", "knn is solved at once"),
+        ("mean+linear?without=1", "The option without=1 does not fit"),
+    ],
+)
+def test_a_layer_that_cannot_be_left_out_is_a_sentence(given: str, sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        resolve(given)

@@ -202,6 +202,8 @@ def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> N
     assert "It was trained to give a number: number." in card
     assert "Spearman correlation; 95 % interval" in card
     assert "texts answered right" not in card
+    assert "luck in training is not in it" in card  # one training
+    assert "heads were scored on these rows" not in card
 
 
 @pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
@@ -259,6 +261,26 @@ def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> 
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert 'classify(["a text"], ["a second text"])' in card
     assert "then h = [u; v; |u − v|]" in card
+
+
+def test_a_head_without_one_of_its_layers_goes_along(
+    tmp_path: Path, small: Backbone, toy: Corpus
+) -> None:
+    ours = trained("mean+mlp?hidden=8&without=hidden", small, toy)
+    found = export(ours, tmp_path / "out")
+    assert not found.native
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == ours.recipe
+    assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "Its layer hidden is left out." in card
+
+
+def test_less_its_dropout_it_is_the_same_class(
+    tmp_path: Path, small: Backbone, toy: Corpus
+) -> None:
+    found = export(trained("cls+bert?without=dropout", small, toy), tmp_path / "out")
+    assert found.called == "BertForSequenceClassification"
 
 
 @pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])

@@ -46,10 +46,9 @@ def test_scores_add_up_to_the_change_of_the_logit(heads):
     for one, head in zip(found[:-1], heads, strict=False):
         assert one.is_complete, one.name
         total = sum(token.score for token in one.tokens)
-        scale = one.span if one.measured_on == "logits" else abs(one.logit - one.baseline)
-        assert abs(total - (one.logit - one.baseline)) / scale == pytest.approx(
-            one.completeness_error, abs=1e-5
-        )
+        change = one.value - one.value_on_blanks
+        scale = one.span if one.measured_on == "logits" else abs(change)
+        assert abs(total - change) / scale == pytest.approx(one.completeness_error, abs=1e-5)
         assert head.logits([TEXT])[0, head.classes.index(one.label)] == pytest.approx(
             one.logit, abs=1e-5
         )
@@ -72,9 +71,10 @@ def test_without_the_average_it_is_what_captum_computes(heads):
         own = entry(head.backbone, head.backbone.encode([TEXT])[0])
         walk = IntegratedGradients(lambda rows, own=own, module=module: module(own.states(rows)))
         theirs = walk.attribute(own.embeddings, own.baseline, target=1, n_steps=64)[0].sum(dim=-1)
-        pulled = pull(module, 1, [own])
+        weights = torch.nn.functional.one_hot(torch.tensor(1), len(head.classes)).float()
+        pulled = pull(module, weights, [own])
         assert pulled is not None
-        ours = integrated([Aim(module=module, target=1, pull=pulled)], [own], 64)[0][0]
+        ours = integrated([Aim(module=module, weights=weights, pull=pulled)], [own], 64)[0][0]
         assert torch.allclose(ours, theirs, atol=2e-3 * float(theirs.abs().max()))
 
 
@@ -91,7 +91,7 @@ def test_several_heads_at_once_are_each_by_itself(heads):
 def test_the_gradient_is_what_a_small_step_does(heads):
     head = heads[0]
     module, own = head.head.module, entry(head.backbone, head.backbone.encode([TEXT])[0])
-    pulled = pull(module, 0, [own])
+    pulled = pull(module, torch.eye(len(head.classes))[0], [own])
     assert pulled is not None
     step = 1e-2 * torch.nn.functional.normalize(pulled.gradients[0].flatten(), dim=0)
     with torch.no_grad():
@@ -116,6 +116,69 @@ def test_any_class_can_be_asked_for(heads):
     assert found[0].logit != found[1].logit
     with pytest.raises(DataError, match="no class 'w'"):
         attributions(heads[1:2], TEXT, label="w")
+
+
+def raised(head, by):
+    """The same head with a number of the text's own added to all of its logits alike."""
+
+    class Raised(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, vectors):
+            return self.inner(vectors) + by * vectors.square().sum(dim=-1, keepdim=True)
+
+    module = copy(head.head.module)
+    module._modules = {**module._modules, "head": Raised(module.head)}
+    return replace(head, head=replace(head.head, module=module))
+
+
+@pytest.mark.parametrize("against", ["others", "runner-up"])
+def test_what_is_added_to_all_logits_alike_moves_no_score(heads, against):
+    plain, shifted = (
+        attributions([head], TEXT, against=against)[0]
+        for head in (heads[0], raised(heads[0], 0.01))
+    )
+    assert shifted.logit != pytest.approx(plain.logit, abs=0.01)  # the logit does move
+    assert (shifted.value, shifted.value_on_blanks) == pytest.approx(
+        (plain.value, plain.value_on_blanks), abs=1e-3
+    )
+    scale = max(abs(token.score) for token in plain.tokens)
+    assert [token.score for token in shifted.tokens] == pytest.approx(
+        [token.score for token in plain.tokens], abs=0.02 * scale
+    )
+
+
+def test_what_a_class_is_held_against(heads):
+    head = heads[1]
+    logits = head.logits([TEXT])[0]
+    for label in head.classes:
+        place = head.classes.index(label)
+        others = torch.cat([logits[:place], logits[place + 1 :]])
+        mean, margin = (
+            attributions([head], TEXT, label=label, against=against)[0]
+            for against in ("others", "runner-up")
+        )
+        assert mean.value == pytest.approx(float(logits[place] - others.mean()), abs=1e-4)
+        assert margin.value == pytest.approx(float(logits[place] - others.max()), abs=1e-4)
+        assert margin.rival == head.classes[int((logits == others.max()).nonzero()[0])]
+        assert (margin.value > 0) == (margin.answer == (label,))
+        assert mean.quantity == f"the logit of {label} less the mean of the others"
+        assert margin.quantity == f"the logit of {label} less that of {margin.rival}"
+        for one in (mean, margin):
+            change = one.value - one.value_on_blanks
+            total = sum(token.score for token in one.tokens)
+            assert total == pytest.approx(change, abs=0.011 * max(abs(change), one.span))
+    with pytest.raises(DataError, match=r"not 'runnerup'\. Did you mean 'runner-up'"):
+        attributions([head], TEXT, against="runnerup")
+
+
+def test_of_one_versus_the_rest_a_class_stands_by_itself(small, rows):
+    head = small_heads(small, rows, ["mean+linear?loss=ovr"])[0]
+    found = attributions([head], "the cat sat on a mat")[0]
+    assert (found.value, found.value_on_blanks, found.against) == (found.logit, found.baseline, "")
+    assert attributions([head], "the cat", against="runner-up")[0].rival  # which decides
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +209,7 @@ def test_any_number_of_labels(small, rows):
     head = small_heads(small, corpus, ["mean+linear"])[0]
     found = attributions([head], "the cat sat on a mat")[0]
     assert found.is_complete
+    assert (found.against, found.value) == ("", found.logit)  # no label competes with another
     assert found.answer == head.predict(["the cat sat on a mat"])[0]
 
 

@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 import heads as public
 from heads.errors import DataError, LimitError, RecipeError
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.corpus import split
 from heads.pipeline.look.ablation import ablated, kind_of, layers_named
 from heads.pipeline.look.asking import ablating, searching
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
@@ -36,9 +37,10 @@ def trained(backbone, rows, recipes):
 
 @pytest.fixture(scope="module")
 def asked(small, rows):
-    learned = tuple(range(0, 40))
     found = trained(small, rows, RECIPES)
-    return Heads(classifiers=found, corpus=rows, learned=learned, held=tuple(range(40, 60)))
+    settings = found[0].head.training
+    learned, held = split(rows, settings.held_out, settings.seed)
+    return Heads(classifiers=found, corpus=rows, learned=tuple(learned), held=tuple(held))
 
 
 def result(events):
@@ -50,25 +52,25 @@ def result(events):
 
 
 def test_a_training_example_is_nearest_to_itself(asked):
-    for one in result(searching(asked, asked.corpus.texts[7], most=3)):
+    for one in result(searching(asked, asked.corpus.texts[asked.learned[7]], most=3)):
         best = one.neighbours[0]
-        assert best.text == asked.corpus.texts[7]
-        assert best.labels == (asked.corpus.classes[asked.corpus.targets[7][0]],)
+        assert best.text == asked.corpus.texts[asked.learned[7]]
+        assert best.labels == (asked.corpus.classes[asked.corpus.targets[asked.learned[7]][0]],)
         assert best.similarity == pytest.approx(1, abs=1e-5)
-        assert one.searched == 40
+        assert one.searched == len(asked.learned)
         same = [n for n in one.neighbours if n.labels == (one.answer,)]
         assert one.says.startswith(f"{len(same)} of the 3 nearest")
 
 
 def test_rows_that_were_not_learned_from_are_no_neighbours(asked):
     known = {asked.corpus.texts[row] for row in asked.learned}
-    for one in result(searching(asked, asked.corpus.texts[55], most=40)):
+    for one in result(searching(asked, asked.corpus.texts[asked.held[0]], most=40)):
         assert {n.text for n in one.neighbours} <= known
 
 
 def test_neighbours_are_those_of_the_vectors_that_the_head_gets(asked):
     head = asked.classifiers[1]  # its reading is learned
-    texts = ["the cat sat on a mat", *asked.corpus.texts[:40]]
+    texts = ["the cat sat on a mat", *(asked.corpus.texts[row] for row in asked.learned)]
     with torch.no_grad():
         vectors = [
             head.head.module.vectors(head.backbone.states(head.backbone.encode([text])))[0]
@@ -230,7 +232,7 @@ def test_names_and_kinds_of_layers(asked):
 
 
 def test_a_layer_whose_sizes_do_not_fit_says_why(asked):
-    found = result(ablating(asked, "the cat sat"))
+    found = result(ablating(asked, "the cat sat", retrain=False))
     hidden = next(one for one in found if one.layer == "hidden")
     assert hidden.after is None
     assert hidden.says.startswith("hidden of mean+mlp maps 32 numbers to 256, and what comes")
@@ -240,14 +242,64 @@ def test_a_layer_whose_sizes_do_not_fit_says_why(asked):
 
 def test_the_effect_is_measured_on_rows_that_were_not_learned_from(asked):
     texts = [asked.corpus.texts[row] for row in asked.held]
-    for one in result(ablating(asked, "the cat sat", without="activation")):
+    events = ablating(asked, "the cat sat", without="activation", retrain=False)
+    for one in result(events):
+        assert (one.retrained, one.worth, one.why_not_retrained) == (None, None, "")
+        assert f"not what {one.layer} is worth" in one.says
         head = next(c for c in asked.classifiers if str(c.recipe) == one.name)
         whole, bare = head.predict(texts), ablated(head, one.layer).predict(texts)
-        assert one.effect.rows == 20
+        assert one.effect.rows == len(asked.held)
         assert one.effect.changed == sum(a != b for a, b in zip(whole, bare, strict=True))
         true = [asked.corpus.classes[asked.corpus.targets[row][0]] for row in asked.held]
-        right = sum(a == (b,) for a, b in zip(whole, true, strict=True)) / 20
+        right = sum(a == (b,) for a, b in zip(whole, true, strict=True)) / len(true)
         assert one.effect.before == pytest.approx(right)
+
+
+def test_a_head_is_trained_anew_without_the_layer(asked, small):
+    texts = [asked.corpus.texts[row] for row in asked.held]
+    true = [asked.corpus.classes[asked.corpus.targets[row][0]] for row in asked.held]
+    found = {(one.name, one.layer): one for one in result(ablating(asked, "the cat sat"))}
+    assert len(found) == 9  # mlp's hidden layer can be left out only of a head that is trained anew
+    assert found["mean+mlp", "hidden"].after is None
+    for (name, layer), one in found.items():
+        whole = next(c for c in asked.classifiers if str(c.recipe) == name)
+        settings = whole.head.training
+        recipe = f"{name}?without={layer}"
+        (event,) = [
+            event
+            for event in train([recipe], asked.corpus, small, training=settings, limits=LIMITS)
+            if isinstance(event, Trained)
+        ]
+        bare = Classifier(backbone=small, head=event.head)
+        assert one.retrained.name == recipe
+        expected = bare.logits(["the cat sat"])[0].tolist()
+        assert one.retrained.logits == pytest.approx(expected, abs=1e-5)
+        shares = [
+            sum(a == (b,) for a, b in zip(each.predict(texts), true, strict=True)) / len(true)
+            for each in (whole, bare)
+        ]
+        assert (one.worth.whole, one.worth.without) == pytest.approx(shares)
+        assert one.worth.difference == pytest.approx(shares[0] - shares[1])
+        assert one.worth.low <= one.worth.difference <= one.worth.high
+        assert one.worth.low < one.worth.high
+        assert (one.worth.rows, one.worth.seeds) == (len(true), 1)
+        assert f"Trained anew without {layer} on the same rows" in one.says
+        assert "each trained once" in one.says
+
+
+def test_why_a_head_is_not_trained_anew_is_said(asked, small, rows):
+    unknown = replace(asked, classifiers=asked.classifiers[:1], corpus=None, learned=(), held=())
+    one = result(ablating(unknown, "the cat", without="dense"))[0]
+    assert one.says.endswith(
+        "It was not trained anew without it: what cls+roberta was trained on is not known here."
+    )
+    elsewhere = replace(asked, classifiers=asked.classifiers[:1], learned=asked.held)
+    one = result(ablating(elsewhere, "the cat", without="dense"))[0]
+    assert "which rows cls+roberta learned from is not known" in one.says
+    solved = replace(asked, classifiers=trained(small, rows, ["mean+cosine"]))
+    one = result(ablating(solved, "the cat", without="scale"))[0]
+    assert "cosine is solved at once as it is" in one.says
+    assert one.after is not None
 
 
 def test_no_head_has_the_layer(asked):
@@ -298,3 +350,22 @@ def test_heads_of_a_run(tmp_path):
         public.Look(run=str(place), recipes=["mean+linear"]).attribute("Not bad at all.")
     with pytest.raises(RecipeError, match="A run has heads of its own"):
         public.Look(run=str(place), recipes=[found.classifiers[0]]).attribute("x")
+
+
+def test_a_layer_of_a_head_of_a_run_is_searched_and_trained_as_its_cells_were(tmp_path):
+    contest = public.Contest(seeds=2, curve=False)
+    recipes = ["mean+mlp?hidden=8", "mean+mlp?hidden=8&without=activation", "mean+logistic"]
+    place = tmp_path / "run"
+    board = public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)
+    scores = {cell.name: cell.measures for cell in board.cells}
+    inside = public.Look(run=str(place), recipes=recipes[:1])
+    found = inside.ablate("Not bad at all.", without="activation")[0]
+    whole, bare = scores[recipes[0]], scores[recipes[1]]  # what the run itself says of both
+    assert found.retrained.name.startswith(recipes[1])
+    assert (found.worth.whole, found.worth.without) == pytest.approx((whole.score, bare.score))
+    assert (found.worth.seeds, found.worth.rows) == (2, whole.rows)
+    assert found.worth.low <= found.worth.difference <= found.worth.high
+    kept = board.classifier(recipes[1]).logits(["Not bad at all."])[0].tolist()
+    assert found.retrained.logits == pytest.approx(kept, abs=1e-5)
+    again = inside.ablate("Not bad at all.", without="activation")[0]
+    assert again.worth == found.worth

@@ -20,6 +20,7 @@ from heads.interfaces.web.looked import (
     edited,
     has_pairs,
     heads_of,
+    retrained,
     samples,
     shown,
     warmed,
@@ -31,6 +32,7 @@ from heads.parts.samples import SAMPLES
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ANSWERED = ("what each head answers", "")
+AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
 TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the logits as they are"
 
 
@@ -44,6 +46,7 @@ class Question:
     pair: gr.Textbox
     model: gr.State
     label: gr.Dropdown
+    against: gr.Dropdown
 
     def all(self) -> list[Any]:
         """All of them."""
@@ -88,7 +91,6 @@ def build(tab: gr.Tab, opening: Opening, asked: Inputs, mine: gr.BrowserState) -
 
 
 def _question() -> Question:
-
     with gr.Row():
         with gr.Column(min_width=300):
             text = gr.Textbox(
@@ -103,9 +105,13 @@ def _question() -> Question:
                 [ANSWERED],
                 value="",
                 label="What speaks for",
-                info="The class whose logit is taken apart.",
+                info="The class that is asked about.",
                 interactive=True,
             )
+            against = gr.Dropdown(
+                AGAINST, value="others", label="Against", interactive=True,
+                info="What its logit is held against, where classes compete.",
+            )  # fmt: skip
         with gr.Column(min_width=300):
             trained_on = gr.Dropdown(
                 samples(),
@@ -126,7 +132,7 @@ def _question() -> Question:
             )
     return Question(
         trained_on=trained_on, recipes=recipes, text=text, pair=pair,
-        model=gr.State(OPENING.model), label=label,
+        model=gr.State(OPENING.model), label=label, against=against,
     )  # fmt: skip
 
 
@@ -143,8 +149,8 @@ def _menus_at_first() -> list[Any]:
 def _sections(question: Question, said: gr.State) -> list[Any]:
     """The sections in the order in which they are shown; what-ifs answer by themselves."""
     gr.Markdown(
-        "### What each head looks at\nHow much each token adds to the logit, against a text with a "
-        "blank in the place of every word (integrated gradients)."
+        "### What each head looks at\nHow much each token adds to the logit of a class less the "
+        "others', against a text with a blank in the place of every word (integrated gradients)."
     )
     tokens = gr.HTML("", elem_id="tokens", padding=False)
     gr.Markdown("### What the pooling reads\nThe share of the pooled vector that each token gives.")
@@ -166,14 +172,19 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
         warmed, [said, power], warm, queue=False, trigger_mode="always_last", preprocess=False,
         **QUIET,
     )  # fmt: skip
-    gr.Markdown("### Take a layer out\nThe trained head with one of its layers left away.")
+    gr.Markdown(
+        "### Take a layer out\nThe trained head less one of its layers, as it is; and beside it "
+        "one that was trained without it, which tells what the layer is worth."
+    )
+    anew = gr.Button("Train these heads without each layer", size="sm", visible=False)
     layers = gr.HTML("", elem_id="layers", padding=False)
-    return [tokens, reads, near, read, warm, layers, lines, flips, power, chances]
+    anew.click(_retrained, question.all(), layers, **QUIET, **CONCURRENCY)
+    return [tokens, reads, near, read, warm, layers, lines, flips, power, chances, anew]
 
 
 def _following(question: Question) -> list[Any]:
     """What follows from what heads are trained on."""
-    return [question.text, question.pair, question.recipes, question.label]
+    return [getattr(question, name) for name in ("text", "pair", "recipes", "label", "against")]
 
 
 @guarded
@@ -197,7 +208,7 @@ def _menus(trained_on: str, second: str, recipes: list[str] | None = None) -> li
     classes = classes_of(trained_on)
     label = gr.update(choices=[ANSWERED, *classes], value="", visible=bool(classes))
     pair = gr.update(value=second, visible=has_pairs(trained_on))
-    return [pair, gr.update(**menus), label]
+    return [pair, gr.update(**menus), label, gr.update(visible=len(classes) > 2)]
 
 
 @guarded
@@ -206,7 +217,7 @@ def _came(taken: Any, mine: Any, *compared: Any) -> list[Any]:
     text, pair, model, data, recipes, way = now = list(compared)
     way = way if (pair or "").strip() else JOINT
     if taken == now or data not in SAMPLES:
-        return [gr.skip(), taken, gr.update(choices=choices(mine)), *[gr.skip()] * 5]
+        return [gr.skip(), taken, gr.update(choices=choices(mine)), *[gr.skip()] * 6]
     where = SAMPLE + ("pairs" if (pair or "").strip() and not SAMPLES[data].pair else data)
     return [
         "",
@@ -237,11 +248,13 @@ def _run(*given: Any) -> Iterator[list[Any]]:
 
 
 def _asked(given: Any) -> Asked:
-    trained_on, recipes, text, pair, model, label = given
-    return Asked(
-        trained_on=trained_on, recipes=recipes, text=text, pair=pair, model=model, label=label
-    )
+    names = (field.name for field in fields(Question))
+    return Asked(**dict(zip(names, given, strict=True)))
 
 
 def _edited(*given: Any) -> Any:
     return edited(_asked(given[:-1]), given[-1])
+
+
+def _retrained(*given: Any) -> Iterator[Any]:
+    yield from retrained(_asked(given))

@@ -35,6 +35,7 @@ class Asked:
     pair: str
     model: str
     label: str
+    against: str = "others"
 
     @property
     def chosen(self) -> "Chosen":
@@ -105,8 +106,10 @@ def heads_of(trained_on: str) -> list[str]:
 
 
 # Every output with nothing in it: status, details, tokens, reads, near, read, tempered, layers,
-# what was said, edits, their answers, the temperature, and all that tells how sure a head is.
-BLANK: list[Any] = ["", gr.update(visible=False), *[""] * 6, [], gr.skip(), "", 0, gr.skip()]
+# what was said, edits, their answers, the temperature, all that tells how sure a head is, and the
+# button that trains heads without their layers.
+HIDDEN: Any = gr.update(visible=False)
+BLANK: list[Any] = ["", HIDDEN, *[""] * 6, [], gr.skip(), "", 0, gr.skip(), HIDDEN]
 
 
 def shown(asked: Asked) -> Iterator[list[Any]]:
@@ -139,7 +142,9 @@ def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
     from heads.pipeline.training import Progress
 
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
-    found = attributions(heads.classifiers, asked.text, asked.second, asked.label)
+    found = attributions(
+        heads.classifiers, asked.text, asked.second, asked.label, asked.against or "others"
+    )
     said = answered(heads.classifiers, asked.text, asked.second)
     numbers = all(one.squash == "none" for one in said)
     known = drawings.notes(_remarks(heads, found))
@@ -150,13 +155,16 @@ def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
         *(known + looks.attributions(found, numbers=numbers), looks.reads(found), ""),
         *(looks.readings(read), looks.temperature(read), ""),
         *(list(said), "\n".join(suggested(asked.text)), "", 0, gr.update(visible=not numbers)),
+        gr.update(visible=heads.run is not None),
     ]
     yield [*values]
     values[4] = looks.neighbours(
         (yield from _with_progress(searching(heads, asked.text, asked.second)))
     )
+    # Heads of a sample are trained anew in seconds; those of a run when that is asked for.
+    anew = heads.run is None
     values[7] = looks.ablations(
-        (yield from _with_progress(ablating(heads, asked.text, asked.second)))
+        (yield from _with_progress(ablating(heads, asked.text, asked.second, retrain=anew)))
     )
     values[0] = drawings.sayers(said)
     yield values
@@ -191,6 +199,25 @@ def _with_progress(
 
 def _busy(event: "Progress") -> list[Any]:
     return [drawings.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
+
+
+def retrained(asked: Asked) -> Iterator[Any]:
+    """What heads say with a layer taken out and trained anew without it: progress, then that."""
+    from heads.interfaces import looks
+    from heads.pipeline.look.asking import ablating
+    from heads.pipeline.look.chosen import Heads, choosing
+
+    try:
+        heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
+        events = ablating(heads[-1], asked.text, asked.second)
+        while True:
+            try:
+                yield drawings.progress(next(events))
+            except StopIteration as done:
+                yield looks.ablations(done.value)
+                return
+    except Exception as error:
+        yield drawings.failure(sentence(error))
 
 
 def edited(asked: Asked, lines: str) -> Any:

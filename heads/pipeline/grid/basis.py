@@ -7,8 +7,9 @@ that is kept reads vectors as they are.
 
 Legend: n rows, w width, o numbers out of the first layer.
 
-Source: SOAP (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbasis of Shampoo, which on the
-side of the input is, for a first layer, that of the vectors themselves and need be found only once.
+Source: SOAP (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbasis of Shampoo. On the input's
+side of a first layer Shampoo sums ‖δ‖² x xᵀ over rows, δ what comes back through the layer; here
+all rows count alike, so the axes are those of the vectors and need be found only once.
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""A trained head with one of its layers taken out: what that layer was worth.
+"""A trained head with one of its layers taken out, as it is: how much the others lean on it.
+
+That is not what the layer is worth, since the others have learned to stand on it: for that, a head
+trained without it stands beside (`retraining`).
 
 Legend: n rows, c classes.
 """
@@ -15,7 +18,9 @@ from torch import Tensor, nn
 from heads.errors import RecipeError, did_you_mean
 from heads.parts.blocks import Neighbours, Normalise, Scale
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.look.retraining import Retrained
 from heads.pipeline.look.saying import Said, said
+from heads.pipeline.look.worth import Worth
 from heads.pipeline.metrics import answers
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 
@@ -49,6 +54,10 @@ class Ablation:
         after: What it says without the layer; None where it cannot be taken out.
         effect: What changes on other rows; None where it was not measured.
         why_not: Why it cannot be taken out, in a sentence.
+        retrained: What a head says that was trained without the layer; None where there is none.
+        worth: How that head does beside the whole one.
+        why_not_retrained: Why there is no such head, in a sentence; nothing where none was asked
+            for.
     """
 
     name: str
@@ -58,27 +67,52 @@ class Ablation:
     after: Said | None
     effect: Effect | None = None
     why_not: str = ""
+    retrained: Said | None = None
+    worth: Worth | None = None
+    why_not_retrained: str = ""
 
     @property
     def says(self) -> str:
-        """What happens, in a sentence or two."""
+        """What happens, in a few sentences: of the head as it is, then of one trained without."""
+        return " ".join(filter(None, (self._says_as_it_is, self._says_retrained)))
+
+    @property
+    def _says_as_it_is(self) -> str:
         if self.after is None:
             return self.why_not
         was, now = self.before.spoken, self.after.spoken
-        told = f"Without {self.layer}, {self.name} still says {now}."
-        if was != now:
-            told = f"Without {self.layer}, {self.name} says {now} instead of {was}."
+        says = f"still says {now}" if was == now else f"says {now} instead of {was}"
+        told = f"Without {self.layer}, {self.name} as it is, not trained anew, {says}."
         if self.effect is None:
             return told
         right = f"from {self.effect.before * 100:.1f} to {self.effect.after * 100:.1f} % right"
         return (
             f"{told} Of {self.effect.rows} rows that it has not learned from, "
-            f"{self.effect.changed} get another answer ({right})."
+            f"{self.effect.changed} get another answer ({right}). That shows how much its other "
+            f"layers lean on {self.layer}, not what {self.layer} is worth."
+        )
+
+    @property
+    def _says_retrained(self) -> str:
+        if self.retrained is None or self.worth is None:
+            why = self.why_not_retrained
+            return f"It was not trained anew without it: {why[:1].lower() + why[1:]}" if why else ""
+        return (
+            f"Trained anew without {self.layer} on the same rows, it says "
+            f"{self.retrained.spoken} and {self.worth.told(self.layer)}"
         )
 
     def with_effect(self, effect: Effect) -> "Ablation":
         """The same with what changes on other rows."""
         return replace(self, effect=effect)
+
+    def beside(self, found: Retrained, says: Said | None) -> "Ablation":
+        """The same with a head that was trained without the layer.
+
+        Args:
+            says: What that head says of the text.
+        """
+        return replace(self, retrained=says, worth=found.worth, why_not_retrained=found.why_not)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""

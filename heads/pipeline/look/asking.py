@@ -14,10 +14,11 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import gate
 from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
 from heads.pipeline.look.attributing import attributions, encoded
-from heads.pipeline.look.attribution import Attribution
+from heads.pipeline.look.attribution import OTHERS, Attribution
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.pipeline.look.edits import Flips, flipped
 from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
+from heads.pipeline.look.retraining import Retrained, retraining
 from heads.pipeline.look.saying import Reading, Said, reading, said
 from heads.pipeline.training import Progress
 from heads.settings import limits as limits_here
@@ -46,17 +47,21 @@ class Look(Chosen):
     for anything in the question that does not fit, in one sentence.
     """
 
-    def attribute(self, text: str, pair: str = "", *, label: str = "") -> tuple[Attribution, ...]:
+    def attribute(
+        self, text: str, pair: str = "", *, label: str = "", against: str = OTHERS
+    ) -> tuple[Attribution, ...]:
         """Shows which tokens move the answer of each head: signed numbers that add up.
 
         Integrated gradients from a text of blanks to the text itself, with as many steps as it
-        takes until the tokens' scores add up to the change of the logit; gradient × input; and
-        the share that the pooling reads of each token.
+        takes until the tokens' scores add up to the change of what is explained; gradient × input;
+        and the share that the pooling reads of each token. Explained is the logit of a class less
+        the mean of the others; of several labels, one versus the rest and numbers the logit alone.
 
         Args:
-            label: The class whose logit is taken apart; of each head its answer, if not given.
+            label: The class that is asked about; of each head its answer, if not given.
+            against: "others", or "runner-up" for the margin to the largest other logit.
         """
-        return attributions(self._found(pair).classifiers, text, pair, label)
+        return attributions(self._found(pair).classifiers, text, pair, label, against)
 
     def nearest(
         self, text: str, pair: str = "", *, most: int = NEIGHBOURS
@@ -77,14 +82,21 @@ class Look(Chosen):
         """
         return flipped(self._found(pair).classifiers, text, edits, pair)
 
-    def ablate(self, text: str, pair: str = "", *, without: str = "") -> tuple[Ablation, ...]:
-        """Takes a layer out of trained heads and shows what they say with and without it.
+    def ablate(
+        self, text: str, pair: str = "", *, without: str = "", retrain: bool = True
+    ) -> tuple[Ablation, ...]:
+        """Takes a layer out of trained heads, and trains them anew without it.
+
+        The head as it is, less a layer, shows how much its other layers lean on that one; the
+        head trained without it, with the same rows, settings and seeds, what the layer is worth.
 
         Args:
             without: The layer: its name, or dense, activation, norm or scale. Without it, every
                 layer but the last is taken out in turn.
+            retrain: Whether to train anew, which takes seconds on a sample; on a run about as
+                long as its own heads took.
         """
-        return _last(ablating(self._found(pair), text, pair, without))
+        return _last(ablating(self._found(pair), text, pair, without, retrain=retrain))
 
     def readings(
         self, text: str, pair: str = "", *, temperature: float = 1.0
@@ -127,28 +139,43 @@ def searching(
 
 
 def ablating(
-    heads: Heads, text: str, pair: str = "", without: str = ""
+    heads: Heads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
 ) -> Generator[Progress, None, tuple[Ablation, ...]]:
     """What each head says without a layer: progress while rows are read, then that.
+
+    Args:
+        retrain: Whether heads are trained anew without it as well.
 
     Raises:
         RecipeError: No head has such a layer, or none can do without it.
     """
     texts = _gated(text, pair)
     found: list[Ablation] = []
+    wanted: list[tuple[int, str]] = []
     refused: list[RecipeError] = []
-    for classifier in heads.classifiers:
+    for number, classifier in enumerate(heads.classifiers):
         try:
             names = layers_named(classifier, without)
         except RecipeError as error:
             refused.append(error)
             continue
         found += yield from _taken_out(heads, classifier, names, texts)
+        wanted += [(number, name) for name in names]
     if not found and refused:
         raise refused[0]
-    if without and all(one.after is None for one in found):
+    if retrain:
+        others = yield from retraining(heads, wanted)
+        found = [_beside(one, other, texts) for one, other in zip(found, others, strict=True)]
+    if without and all(one.after is None and one.retrained is None for one in found):
         raise RecipeError(found[0].why_not, "Take another layer out.")
     return tuple(found)
+
+
+def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
+    """A head with a layer taken out, and the one that was trained without it."""
+    bare = other.classifier
+    says = said(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
+    return one.beside(other, says)
 
 
 def _taken_out(

@@ -14,7 +14,8 @@ from torch import Tensor
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import gate
-from heads.pipeline.look.attribution import Attribution, Token
+from heads.pipeline.look.against import held_against, weights_of
+from heads.pipeline.look.attribution import OTHERS, RUNNER_UP, Attribution, Token
 from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
 from heads.pipeline.look.path import Aim, integrated, pull
 from heads.pipeline.metrics import answers
@@ -28,26 +29,34 @@ SAME = 1e-4
 
 
 def attributions(
-    classifiers: Sequence[Classifier], text: str, pair: str = "", label: str = ""
+    classifiers: Sequence[Classifier],
+    text: str,
+    pair: str = "",
+    label: str = "",
+    against: str = OTHERS,
 ) -> tuple[Attribution, ...]:
     """Takes the answers of several heads to one text apart, token by token.
 
     Heads on one base model share its passes.
 
     Args:
-        label: The class whose logit is taken apart; of each head its answer, if not given.
+        label: The class that is asked about; of each head its answer, if not given.
+        against: "others", their mean, or "runner-up", the largest of them.
 
     Raises:
-        DataError: The text is empty, or a head has no such class.
+        DataError: The text is empty, a head has no such class, or there is no such choice.
         ModelError: The base model cannot be differentiated down to its tokens.
     """
+    if against not in (OTHERS, RUNNER_UP):
+        what = f"A class is held against 'others' or 'runner-up', not '{against[:40]}'."
+        raise DataError(what, did_you_mean(against, {OTHERS: 0, RUNNER_UP: 0}))
     limits = limits_here()
     text = gate(text, limits)
     texts = [text, gate(pair, limits, "second sentence")] if pair.strip() else [text]
     found: dict[int, Attribution] = {}
     for numbers in _groups(classifiers):
         together = [classifiers[number] for number in numbers]
-        found |= dict(zip(numbers, _attributed(together, texts, label), strict=True))
+        found |= dict(zip(numbers, _attributed(together, texts, label, against), strict=True))
     return tuple(found[number] for number in range(len(classifiers)))
 
 
@@ -76,11 +85,11 @@ class _Ground:
 
 
 def _attributed(
-    classifiers: Sequence[Classifier], texts: Sequence[str], label: str
+    classifiers: Sequence[Classifier], texts: Sequence[str], label: str, against: str
 ) -> list[Attribution]:
     begun = time.perf_counter()
     ground = _ground(classifiers[0], texts)
-    found = {at: _begun(one, ground, label) for at, one in enumerate(classifiers)}
+    found = {at: _begun(one, ground, label, against) for at, one in enumerate(classifiers)}
     aims = {at: aim for at, (_, aim) in found.items() if aim}
     results = {at: attribution for at, (attribution, _) in found.items()}
     passed = time.perf_counter() - begun
@@ -110,7 +119,9 @@ def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
     )
 
 
-def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribution, Aim | None]:
+def _begun(
+    classifier: Classifier, ground: _Ground, label: str, against: str
+) -> tuple[Attribution, Aim | None]:
     """What one pass tells of a head: all but the integrated gradients, and where they aim."""
     head, module = classifier.head, classifier.head.module
     with torch.no_grad():
@@ -120,7 +131,9 @@ def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribu
         reads = torch.cat([module.reader(states).reads[0] for states in ground.states])
     target = _target(classifier, logits[0], label)
     chosen = answers(logits, head.squash, head.thresholds)[0]
-    pulled = pull(module, target, ground.entries)
+    held, rival = held_against(head, logits[0], target, against)
+    weights = weights_of(logits[0], target, held, rival)
+    pulled = pull(module, weights, ground.entries)
     times_input = [
         (gradient * one.embeddings[0]).sum(dim=-1)
         for gradient, one in zip(pulled.gradients if pulled else (), ground.entries, strict=False)
@@ -131,6 +144,10 @@ def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribu
         answer=() if head.numbers else tuple(compress(classifier.classes, chosen)),
         logit=float(logits[0, target]),
         baseline=float(blank[target]),
+        against=held,
+        rival="" if rival is None else classifier.classes[rival],
+        value=float(logits[0] @ weights),
+        value_on_blanks=float(blank @ weights),
         span=_span(logits[0]),
         blank=ground.entries[0].blank,
         tokens=_tokens(ground.entries, torch.cat(times_input) if times_input else None, reads),
@@ -139,7 +156,7 @@ def _begun(classifier: Classifier, ground: _Ground, label: str) -> tuple[Attribu
     )
     if pulled is None or ground.is_blank:
         return attribution, None
-    return attribution, Aim(module=module, target=target, pull=pulled)
+    return attribution, Aim(module=module, weights=weights, pull=pulled)
 
 
 def _span(logits: Tensor) -> float:
@@ -155,7 +172,7 @@ def _check_same(ordinary: Tensor, ours: Tensor, classifier: Classifier) -> None:
 
 
 def _target(classifier: Classifier, logits: Tensor, label: str) -> int:
-    """The number of the class whose logit is taken apart."""
+    """The number of the class that is asked about."""
     if not label:
         return int(logits.argmax())
     alike = [n for n, name in enumerate(classifier.classes) if name.casefold() == label.casefold()]
@@ -174,7 +191,7 @@ def _refusal(classifier: Classifier) -> str:
 
 def _scored(begun: Attribution, scores: Tensor, steps: int, seconds: float) -> Attribution:
     """The same with the scores of its tokens, and how well they add up."""
-    change = begun.logit - begun.baseline
+    change = begun.value - begun.value_on_blanks
     gap = abs(float(scores.double().sum()) - change)
     is_small = abs(change) < SMALL * begun.span
     scale = max(begun.span if is_small else abs(change), 1e-9)

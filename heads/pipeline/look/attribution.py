@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-ENOUGH = 0.01  # of what the logit changes by
+ENOUGH = 0.01  # of what the explained value changes by
+OTHERS, RUNNER_UP = "others", "runner-up"  # what a logit may be held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +14,7 @@ class Token:
     Attributes:
         text: As a reader would write it.
         side: "text" or "pair"; nothing for the special tokens around them.
-        score: What it adds to the logit (integrated gradients).
+        score: What it adds to the explained value (integrated gradients).
         gradient_times_input: The same by the gradient at the text alone.
         read: The share of the pooled vector that it gives.
     """
@@ -31,11 +32,16 @@ class Attribution:
 
     Attributes:
         name: The head: its recipe, or that it came with the checkpoint.
-        label: The class whose logit is taken apart.
+        label: The class that is asked about.
         answer: What the head answers.
         logit: That class's logit on the text.
-        baseline: The same on the text with a blank in the place of every word: what the tokens'
-            scores add up to is the difference.
+        baseline: The same on the text with a blank in the place of every word.
+        against: What is explained: "others", the logit less the mean of all others; "runner-up",
+            the logit less the largest other one; "" the logit itself.
+        rival: The class of that largest other one; nothing where there is none.
+        value: What is explained, on the text.
+        value_on_blanks: The same on the text of blanks: what the tokens' scores add up to is the
+            difference of the two.
         blank: The token that stands for a blank.
         tokens: The tokens with their scores; without scores where there are none.
         completeness_error: How far the sum of the scores misses that difference, as a share of it.
@@ -56,6 +62,10 @@ class Attribution:
     span: float
     blank: str
     tokens: tuple[Token, ...]
+    against: str = ""
+    rival: str = ""
+    value: float = 0.0
+    value_on_blanks: float = 0.0
     completeness_error: float = 0.0
     measured_on: str = "change"
     steps: int = 0
@@ -69,13 +79,22 @@ class Attribution:
         return not self.why_not and self.completeness_error < ENOUGH
 
     @property
+    def quantity(self) -> str:
+        """What is explained, in words."""
+        if self.rival:
+            return f"the logit of {self.label} less that of {self.rival}"
+        others = " less the mean of the others" if self.against == OTHERS else ""
+        return f"the logit of {self.label}{others}"
+
+    @property
     def says(self) -> str:
         """What the numbers are, and how well they add up, in a sentence or two."""
         if self.why_not:
             return self.why_not
-        own, blank = (f"{x:+.3f}".replace("-", "−") for x in (self.logit, self.baseline))
+        values = (self.value, self.value_on_blanks)
+        own, blank = (f"{x:+.3f}".replace("-", "−") for x in values)
         told = (
-            f"{self.name}: the logit of {self.label} is {own}, and {blank} with {self.blank} for "
+            f"{self.name}: {self.quantity} is {own}, and {blank} with {self.blank} for "
             "every word; the scores add up to the difference"
         )
         error = f"{self.completeness_error * 100:.2f} %"

@@ -14,7 +14,7 @@ from heads.pipeline.corpus import Corpus, split
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.folder import find
+from heads.pipeline.runs.folder import RunFolder, find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names
 from heads.pipeline.sampled import corpus_of, sample_for, trained
@@ -53,12 +53,16 @@ class Heads:
         corpus: The rows; None where they are not known.
         learned: The numbers of the rows that they learned from.
         held: The numbers of rows that they have not learned from.
+        run: The run that they are of, if one.
+        names: Their names in it.
     """
 
     classifiers: tuple[Classifier, ...]
     corpus: Corpus | None = None
     learned: tuple[int, ...] = ()
     held: tuple[int, ...] = ()
+    run: RunFolder | None = None
+    names: tuple[str, ...] = ()
 
 
 def choosing(asked: Chosen, pair: str, limits: Limits) -> Iterator[Progress | Heads]:
@@ -162,6 +166,8 @@ def _of_run(asked: Chosen, limits: Limits) -> Heads:
         corpus=corpus,
         learned=tuple(splits.train[0].tolist()),  # the head of the first seed is kept
         held=tuple(splits.test[0].tolist()),
+        run=run,
+        names=tuple(dict.fromkeys(names)),
     )
 
 

@@ -62,8 +62,12 @@ def entry(backbone: Backbone, encoded: Encoded) -> Entry:
     """Finds the embeddings of a text's tokens and those of its baseline.
 
     The baseline keeps length, positions and special tokens, and has the mask token at every
-    other place: the one token that a base model has been taught to read as "some word". Where
-    there is none, as in decoders, it is the token that fills a batch up.
+    other place, where the tokenizer has one: models trained on masked words (BERT, RoBERTa) have
+    learned to read it as "some word", while others, such as ELECTRA's discriminator, may never
+    have read it. Where there is none, as in most decoders, it is the token that fills a batch up.
+
+    Source: BERT (Devlin et al. 2019), section 3.1, task 1; ELECTRA (Clark et al. 2020), section 1:
+    the discriminator reads sampled tokens, not [MASK].
 
     Raises:
         ModelError: The base model has no table of tokens.

@@ -5,7 +5,8 @@ the gradient at a node is. Here it is the base model's own at that node, times t
 over the node's stretch of the path: a maximum or a ReLU changes its gradient in jumps, and one
 node a stretch would miss where. States between two nodes are interpolated. The base model reads
 every node once for all heads.
-Legend: h heads, s nodes, m places within a stretch, t tokens, e width of a token's embedding.
+Legend: h heads, c classes, s nodes, m places within a stretch, t tokens, e width of a token's
+embedding.
 
 Source: Axiomatic Attribution for Deep Networks (Sundararajan et al. 2017, arXiv 1703.01365).
 """
@@ -28,7 +29,7 @@ TOKENS_AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pull:
-    """What a small change of a text's embeddings does to one logit, and through which states.
+    """What a small change of a text's embeddings does to what is explained, and by which states.
 
     Attributes:
         gradients: For each text (t, e).
@@ -41,15 +42,15 @@ class Pull:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Aim:
-    """One logit of one head."""
+    """What is explained of one head: a sum of its logits with weights (c,)."""
 
     module: Assembly
-    target: int
+    weights: Tensor
     pull: Pull
 
 
-def pull(module: Assembly, target: int, entries: Sequence[Entry]) -> Pull | None:
-    """The gradient of a logit at the text itself; None where it has none."""
+def pull(module: Assembly, weights: Tensor, entries: Sequence[Entry]) -> Pull | None:
+    """The gradient of a sum of logits, weights (c,), at the text itself; None if it has none."""
     with torch.enable_grad():
         rows = [entry.embeddings.clone().requires_grad_() for entry in entries]
         given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
@@ -60,7 +61,7 @@ def pull(module: Assembly, target: int, entries: Sequence[Entry]) -> Pull | None
         logits = module(*cut)
         if not logits.requires_grad:
             return None
-        slopes = torch.autograd.grad(logits[0, target], leaves, allow_unused=True)
+        slopes = torch.autograd.grad(logits[0] @ weights, leaves, allow_unused=True)
         through = tuple(slope is not None for slope in slopes)
         read = [tensor for tensor, used in zip(carriers, through, strict=True) if used]
         known = [slope for slope in slopes if slope is not None]
@@ -75,7 +76,7 @@ def _whole(found: Sequence[Tensor | None], rows: Sequence[Tensor]) -> list[Tenso
 
 
 def integrated(aims: Sequence[Aim], entries: Sequence[Entry], steps: int) -> list[list[Tensor]]:
-    """What every token adds to each logit, from all blanks to the text: for each aim (t,) a text.
+    """What every token adds to each aim, from all blanks to the text: for each aim (t,) a text.
 
     Args:
         entries: The text; of a siamese pair both texts.
@@ -122,7 +123,7 @@ def _gradients(
 def _slopes(
     aim: Aim, given: Sequence[States], left: Tensor, right: Tensor, share: Tensor
 ) -> list[Tensor]:
-    """How a logit depends on the states that it reads: the average over each node's stretch."""
+    """How an aim depends on the states that it reads: the average over each node's stretch."""
     used = iter(aim.pull.through)
     leaves, moved = [], []
     for states in given:
@@ -137,7 +138,7 @@ def _slopes(
                 tensor = tensor[:1].expand(len(left), *tensor.shape[1:])
             between.append(tensor)
         moved.append(_with(states, between))
-    slopes = torch.autograd.grad(aim.module(*moved)[:, aim.target].sum(), leaves)
+    slopes = torch.autograd.grad((aim.module(*moved) @ aim.weights).sum(), leaves)
     return [slope.unflatten(0, (-1, PLACES)).mean(dim=1) for slope in slopes]
 
 

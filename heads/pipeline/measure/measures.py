@@ -116,8 +116,11 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     by Student's t (Satterthwaite's degrees of freedom).
 
     With repeated splits, tested rows and training noise count twice in the sum, which errs on
-    the wide side. The correction of Nadeau & Bengio for overlapping splits is not added: what
-    it stands in for, that a row is tested in several splits, the clusters already count.
+    the wide side. Nadeau & Bengio (2003) take (1/s + n_test/n_train) for 1/s, since the scores of
+    s splits of one sample share training and tested rows and so scatter too little. That factor is
+    for an interval made of this scatter alone; here the variance of the tested texts is added to
+    it, with all splits of a text as one cluster. What training rows that overlap have in common
+    is in neither part: the interval is for this sample of rows, not for another one to learn from.
 
     Source: Wilson 1927; Fisher 1921; Liang & Zeger 1986; Satterthwaite 1946; Korn & Graubard
     1998.

@@ -47,13 +47,14 @@ def keep_head(
     Raises:
         DataError: The disk does not take it.
     """
-    head = _trained(run, played, asked, measures, backbone)
+    head = trained_head(run, played, asked, measures, backbone)
     run.put(f"heads/{number:03}.safetensors", lambda place: checkpoint.save(head, place))
 
 
-def _trained(
+def trained_head(
     run: RunFolder, played: Played, asked: Asked, measures: Measures, backbone: Backbone
 ) -> TrainedHead:
+    """The head of the first seed, with its scores and what was chosen."""
     recipe = _with_options(played.unit.order.recipe, played)
     with Dice().rolling():
         module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
@@ -84,6 +85,7 @@ def _trained(
             high=measures.high,
             majority=_majority(run, asked),
             metric=measures.metric,
+            among=len(asked.recipes),
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
