@@ -103,8 +103,13 @@ def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data 
 def fitting(columns: Columns, table: Table) -> Columns | None:
     """The columns of the data for a file that is to be its test; None where they are not there.
 
-    Its classes need no order of their own.
+    Its classes need no order of their own, and it need not say what is a test or a group.
     """
+    columns = replace(
+        columns,
+        split=columns.split if columns.split in table.columns else "",
+        group=columns.group if columns.group in table.columns else "",
+    )
     if all(name in table.columns for name in columns.used):
         return replace(columns, order=())
     return None
