@@ -25,6 +25,7 @@ _DAY = (
 )
 _ZONE = r"am|pm|utc|gmt|[pmce][sd]t|t|z|st|nd|rd|th|of|at|on"
 _WORDS_OF_DATES = re.compile(rf"(?:{_MONTH}|{_DAY}|{_ZONE})(?![a-z])", re.I)
+_DOTTED = re.compile(r"\d{1,4}\.\d{1,2}\.\d{1,4}(?: \d\d?:\d\d\S*)?$")
 _DIGITS = re.compile(r"\d+")
 _ADDRESS = re.compile(
     r"(?:https?://|www\.|/)\S+|\S+@\S+\.\S+|@\w+|\S+\.(?:txt|html?|json|csv|png|jpg|jpeg|xml)"
@@ -134,6 +135,8 @@ def is_date(cell: str) -> bool:
     >>> [is_date(c) for c in ("May", "12", "3.5", "room 12 at 3 pm", "2020/01/02 is the day")]
     [False, False, False, False, False]
     """
+    if _DOTTED.match(cell):
+        return True
     if len(cell) > 40 or not any(letter.isdigit() for letter in cell):
         return False
     rest = _WORDS_OF_DATES.sub("", cell)
