@@ -333,7 +333,7 @@ def test_files_and_functions_stay_within_a_screenful_or_two(path):
     assert text.count("\n") <= 300
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 45, node.name
+            assert node.end_lineno - node.lineno < 55, node.name
 
 
 def test_the_readme_tables_are_fresh():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from heads.errors import DataError
+from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
 from heads.pipeline.corpus import Corpus, build, numbered
 from heads.pipeline.grid import descent
@@ -180,6 +181,11 @@ def test_a_run_keeps_its_groups_and_never_parts_them(tmp_path, trained) -> None:
         here = {authors[row] for row in scored.tolist()}
         assert here
         assert not here & {authors[row] for row in learned.tolist()}
+    again = read_again(tmp_path / "train.csv", group="author")
+    assert again.corpus.groups == authors
+    assert (again.columns.text, again.columns.label) == ("text", "label")
+    with pytest.raises(DataError, match="read already"):
+        train_grid(data, group="label")
     few = replace(data, corpus=replace(data.corpus, groups=("ann", "bob") * 45))
     with pytest.raises(DataError, match="leaves 2 groups"):
         trained(few, held_out=0.3)

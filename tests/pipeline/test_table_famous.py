@@ -498,6 +498,51 @@ SETS: dict[str, tuple[str, Row, dict[str, Any]]] = {
         ),
         {"text": "description"},
     ),
+    "civil comments": (
+        "id|target|comment_text|severe_toxicity|obscene|created_date|likes",
+        lambda m: (
+            m.row, m.pick(0.0, 0.0, 0.2, 0.1666, m.real(0, 1, 6)), m.long(), m.real(0, 1, 6),
+            m.real(0, 1, 6), m.date("{y}-{m}-{d}"), m.number(0, 5),
+        ),
+        {"text": "comment_text", "label": "target"},
+    ),
+    "readability": (
+        "id|url_legal|license|excerpt|target|standard_error",
+        lambda m: (m.code(), "", "", m.long(), m.real(-3, 1, 8), m.real(0.4, 0.6, 8)),
+        {"text": "excerpt", "label": "target", "number": True},
+    ),
+    "Amazon reviews": (
+        "marketplace|customer_id|review_id|product_id|product_parent|product_title|"
+        "product_category|star_rating|helpful_votes|total_votes|vine|verified_purchase|"
+        "review_headline|review_body|review_date",
+        lambda m: (
+            "US", m.number(10**6, 10**7), m.code(), m.code(), m.number(10**6, 10**8), m.title(),
+            "Books", m.pick(*STARS), m.number(0, 9), m.number(0, 20), m.pick("N", "Y"),
+            m.pick("Y", "N"), m.title(), m.long(), m.date("{y}-{m}-{d}"),
+        ),
+        {"text": "review_body", "label": "star_rating"},
+    ),
+    "sarcasm in threads": (
+        "label|comment|author|subreddit|score|ups|downs|date|created_utc|parent_comment",
+        lambda m: (
+            m.pick(0, 1), m.sentence(), m.user(), m.pick("politics", "nba"), m.number(-5, 20),
+            m.number(-1, 20), m.number(-1, 0), "2016-10", m.date("{y}-{m}-{d} {t}"), m.sentence(),
+        ),
+        {"text": "comment", "label": "label"},
+    ),
+    "speaker reviews": (
+        "rating|date|variation|verified_reviews|feedback",
+        lambda m: (
+            m.pick(*STARS), "31-Jul-18", m.pick("Charcoal Fabric", "Walnut Finish"), m.sentence(),
+            m.pick(0, 1),
+        ),
+        {"text": "verified_reviews", "label": "rating"},
+    ),
+    "BoolQ": (
+        "question|title|answer|passage",
+        lambda m: (m.sentence(), m.title(), m.pick("true", "false"), m.long()),
+        {"text": "question", "pair": "passage", "label": "answer"},
+    ),
     "dialogue acts": (
         "Dialogue_ID,Utterance,Emotion".replace(",", "|"),
         lambda m: (m.row // 8, m.sentence(), m.pick("joy", "anger", "neutral")),
@@ -508,6 +553,7 @@ SETS: dict[str, tuple[str, Row, dict[str, Any]]] = {
 DOUBTS = {
     "women's clothing": ("which_label", "Class Name"),
     "news categories": ("which_text", "headline"),
+    "sarcasm in threads": ("which_text", "parent_comment"),
 }
 
 

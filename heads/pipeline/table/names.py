@@ -5,7 +5,7 @@ import re
 TEXTS = (
     "text", "texts", "sentence", "sentences", "review", "reviewtext", "reviewbody", "body",
     "content", "opinion", "narrative", "tweet", "tweettext", "utterance", "message", "comment",
-    "commenttext", "sms",
+    "commenttext", "sms", "instruction", "excerpt", "essay",
     "post", "document", "doc", "description", "paragraph", "passage", "snippet", "question",
     "questiontext", "query", "phrase", "statement", "transcript", "article", "abstract",
     "response", "feedback", "situation", "sit", "prompt", "input", "string", "headline", "title",

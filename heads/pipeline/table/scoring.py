@@ -10,7 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from heads.pipeline.table.looks import Look
-from heads.pipeline.table.names import ABOUT, LABELS, OPINIONS, PERSONS, TEXTS, WEAK, plain, words
+from heads.pipeline.table.names import (
+    ABOUT,
+    LABELS,
+    OPINIONS,
+    PERSONS,
+    SURELY,
+    TEXTS,
+    WEAK,
+    plain,
+    words,
+)
 
 NEVER = -15.0  # for cells that are all the same: a label only where nothing else can be
 _LONG = 60  # letters: no label is as long
@@ -55,6 +65,8 @@ def label_points(name: str, seen: Look, *, paired: bool = False, opinion: bool =
     named = _label_name(name)
     if paired and seen.fractions:
         points += 6.0
+    elif seen.fractions and plain(name) in SURELY:
+        points += 3.0  # called the target, it is one that is measured
     if opinion and OPINIONS & set(words(name)) and seen.numbers:
         named += 2.0
     return points + named
