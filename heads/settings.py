@@ -22,6 +22,7 @@ def _setting(
 
 
 PRECISIONS = ("auto", "exact", "fast")
+UNSEEN = ("aside", "wrong")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,12 @@ class Contest:
         "auto: 16-bit products where a probe finds them much faster here; exact: 32 bits, for "
         "numbers to compare with float32 ones; fast: 16 bits also where they gain little.",
         among=PRECISIONS,
+    )
+    unseen: str = _setting(
+        "aside",
+        "Rows for scoring of a class that no row to learn from has: aside: left out, and counted; "
+        "wrong: scored, and no head gets them right.",
+        among=UNSEEN,
     )
     budget_seconds: int = _setting(
         0,

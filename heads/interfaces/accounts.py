@@ -8,18 +8,21 @@ from markupsafe import Markup
 from heads.errors import DataError
 from heads.interfaces.charts import bars
 from heads.interfaces.drawings import joined
-from heads.pipeline.table import Columns, Data, Finding, Said
+from heads.pipeline.table import LISTS, Columns, Data, Finding, Said
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
 BINS = 10  # about as many bars for numbers
-ROLES = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
+ROLES = {
+    "text": "text", "pair": "second text", "label": "label", "split": "split", "group": "group",
+}  # fmt: skip
 # What labels can be: how pages and the API call it, and how a user reads it.
 FORMS = {
     "one": "one a row",
     "|": 'several, parted by "|"',
     ";": 'several, parted by ";"',
     ",": 'several, parted by ","',
+    LISTS: "several, as a list",
     "columns": "a 0/1 column each",
     "number": "a number",
 }
@@ -29,7 +32,8 @@ def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[
     """What a user said of the columns.
 
     Args:
-        names: Of the columns of text, label, second text and split; "" where nothing was said.
+        names: Of the columns of text, label, second text, split and group; "" where nothing was
+            said.
         form: One of `FORMS`; "" where nothing was said.
         labels: The 0/1 columns; used only where the form is that, or nothing was said.
         order: The classes from low to high; used only where a row has one, or nothing was said.
@@ -37,7 +41,7 @@ def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[
     Raises:
         DataError: There is no such form, or it lacks its columns.
     """
-    text, label, pair, split = names
+    text, label, pair, split, group = names
     if form and form not in FORMS:
         raise DataError(f"Labels cannot be '{form[:40]}'.", f"Choose one of {' '.join(FORMS)}")
     if form == "columns" and not labels:
@@ -47,10 +51,11 @@ def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[
         label="" if form == "columns" else label,
         pair=pair,
         split=split,
-        separator=None if not form else form if len(form) == 1 else "",
+        separator=None if not form else form if form in (*"|;,", LISTS) else "",
         labels=labels if form in ("", "columns") else (),
         number=form == "number" if form else None,
         order=order if form in ("", "one") else (),
+        group=group,
     )
 
 

@@ -28,6 +28,7 @@ COLUMNS = {
     "pair": "the column of second texts",
     "label": "the column of the labels",
     "split": "the column that says train, validation or test",
+    "group": "the column that says which rows belong together: no split parts them",
 }
 LABELS = {
     "separator": ("SIGN", "the sign between labels in a cell, or none; guessed, if not given"),

@@ -57,4 +57,5 @@ def _said(asked: argparse.Namespace) -> Any:
         labels=listed(asked.labels),
         number=asked.number,
         order=listed(asked.order),
+        group=asked.group,
     )

@@ -183,6 +183,7 @@ def data(found: Data) -> None:
         more = " …" if len(lines) > SHOWN else ""
         show(f"Left out, {reason}: {found.unit} {', '.join(map(str, lines[:SHOWN]))}{more}")
     named = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
+    named["group"] = "group"
     used = [(says, getattr(found.columns, name)) for name, says in named.items()]
     used += [("label", name) for name in found.columns.labels]
     how = "guessed" if found.guessed else "as named"

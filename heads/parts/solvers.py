@@ -99,10 +99,15 @@ def _class_means(vectors: Tensor, targets: Tensor) -> Tensor:
 
 
 def centroid(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False) -> None:
-    """Sets each class to the mean of its rows; the linear layer then ranks by distance."""
+    """Sets each class to the mean of its rows; the linear layer then ranks by distance.
+
+    A class without a row has no mean, and is the nearest to nothing.
+    """
     vectors, targets = vectors.double(), targets.double()
     means = _class_means(vectors, targets)
     bias = -means.square().sum(dim=1) / 2
+    furthest = vectors.square().sum(dim=1).max() if len(vectors) else vectors.new_zeros(())
+    bias = torch.where(targets.sum(dim=0) > 0, bias, -2 * furthest)
     if many:
         others = _class_means(vectors, 1 - targets)
         means, bias = means - others, bias + others.square().sum(dim=1) / 2

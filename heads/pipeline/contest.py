@@ -12,7 +12,17 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
-from heads.pipeline.table import Columns, Data, Table, data_of, name_of, open_table, place_of
+from heads.pipeline.table import (
+    Columns,
+    Data,
+    Said,
+    Table,
+    data_of,
+    guess,
+    name_of,
+    open_table,
+    place_of,
+)
 from heads.pipeline.table import read as read_file
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
@@ -24,6 +34,7 @@ def read(
     columns: Columns | None = None,
     *,
     header: bool | None = None,
+    group: str = "",
     model: str = BUNDLED,
     limits: Limits | None = None,
 ) -> Data:
@@ -33,6 +44,8 @@ def read(
         data: A sample, or a CSV, TSV, JSONL, JSON or Parquet file, or a `datasets` folder.
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
+        group: The column that says which rows belong together, such as their author: no split
+            parts them. The other columns are still guessed, if not given.
         model: The base model whose tokenizer says which texts are cut.
 
     Raises:
@@ -41,7 +54,12 @@ def read(
     """
     path = place_of(data)
     limits = limits or limits_here()
-    found = read_file(path, limits, columns, header)
+    if group:
+        table = open_table(path, limits, header)
+        columns = replace(columns or guess(table, Said(group=group)), group=group)
+        found = data_of(table, limits, columns, name=name_of(path))
+    else:
+        found = read_file(path, limits, columns, header)
     return with_token_findings(found, load(model, limits=limits))
 
 
@@ -51,6 +69,7 @@ def train_grid(
     recipes: Sequence[str] = (),
     grid: str = "small",
     test: str | Path | Data | None = None,
+    group: str = "",
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
     model: str = BUNDLED,
@@ -63,6 +82,7 @@ def train_grid(
         data: A file, a sample, or what `heads.read` gave.
         recipes: The heads, for example ``["mean+linear", "cls+roberta"]``.
         grid: Where no recipes are given: "small", "full", or "layers" ("layers:cls"), every layer.
+        group: The column of what belongs together, see `heads.read`.
         pairs: How two texts enter: "joint", "siamese", "features" (all seven), or by name.
         losses: Where a row has one class: "softmax", "ovr" (one versus the rest), "ordinal".
         test: Rows that are scored; without them some of the data are held out, several times.
@@ -77,7 +97,10 @@ def train_grid(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits_here()
-    rows = data if isinstance(data, Data) else read(data, model=model)
+    if isinstance(data, Data) and group and group != data.columns.group:
+        what = "The rows are read already, without a column of groups."
+        raise DataError(what, f"Write heads.read(…, group={group!r}).")
+    rows = data if isinstance(data, Data) else read(data, group=group, model=model)
     question = Question(
         data=rows,
         test=_scored(test, rows, limits),
@@ -103,8 +126,13 @@ def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data 
 def fitting(columns: Columns, table: Table) -> Columns | None:
     """The columns of the data for a file that is to be its test; None where they are not there.
 
-    Its classes need no order of their own.
+    Its classes need no order of their own, and it need not say what is a test or a group.
     """
+    columns = replace(
+        columns,
+        split=columns.split if columns.split in table.columns else "",
+        group=columns.group if columns.group in table.columns else "",
+    )
     if all(name in table.columns for name in columns.used):
         return replace(columns, order=())
     return None

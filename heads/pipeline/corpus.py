@@ -4,7 +4,6 @@ Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
 """
 
 import hashlib
-import math
 import random
 import re
 import unicodedata
@@ -13,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from heads.errors import DataError
+from heads.pipeline.groups import Grouping, grouping
+from heads.pipeline.letters import is_blank
+from heads.pipeline.numerals import PLAIN, notation_of
 from heads.settings import Limits
 
 # What a row is labelled with: one class, any number of labels, or a number.
 Kind = Literal["one", "many", "number"]
 SEPARATOR = "|"
 _BANDS = 10  # of numbers, in each of which the same share of rows is held out
-NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
 # Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -41,6 +42,8 @@ class Corpus:
         parts: "train", "validation" or "test" for each row; empty where no split is given.
         numbers: The number of each row, where rows are labelled with numbers; else empty.
         ordered: Whether the classes stand in an order, from low to high.
+        groups: The group that the data put each row into, such as its author, "" for none; empty
+            where they do not.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Corpus:
     parts: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
     ordered: bool = False
+    groups: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -78,18 +82,9 @@ def gate(text: object, limits: Limits, what: str = "sentence") -> str:
     most = limits.text_characters
     text = unicodedata.normalize("NFC", text[:most])[:most]  # which can make a text longer
     text = CONTROLS.sub("", text).strip()
-    if not text:
+    if is_blank(text):
         raise DataError(f"The {what} is empty.", f"Type a {what} first.")
     return text
-
-
-def folded(text: str, pair: str = "") -> str:
-    r"""What two rows share that repeat each other: without case and spaces.
-
-    >>> folded("Not  bad.\n") == folded("not bad. ")
-    True
-    """
-    return " ".join(text.casefold().split()) + "\n" + " ".join(pair.casefold().split())
 
 
 def build(
@@ -99,6 +94,7 @@ def build(
     pairs: Sequence[str] = (),
     separator: str = SEPARATOR,
     parts: Sequence[str] = (),
+    groups: Sequence[str] = (),
 ) -> Corpus:
     """Makes a corpus of gated texts and their labels; classes that are numbers stand in order.
 
@@ -123,8 +119,7 @@ def build(
     told: list[object] = [list(texts), list(pairs), sets, *([list(parts)] if parts else [])]
     if many and all(len(names) == 1 for names in sets):
         told.append("many")  # else its sets would tell it apart
-    if classes != sorted(classes):
-        told.append(classes)
+    told += [classes] * (classes != sorted(classes)) + [("groups", *groups)] * bool(groups)
     return Corpus(
         name=name,
         texts=tuple(texts),
@@ -135,6 +130,7 @@ def build(
         fingerprint=_digest(told),
         parts=tuple(parts),
         ordered=ordered and not many,
+        groups=tuple(groups),
     )
 
 
@@ -151,8 +147,10 @@ def _sorted(classes: set[str]) -> tuple[list[str], bool]:
 
     Two classes have no order to speak of, and two ways to write a number none at all.
     """
-    values = {label: float(label) for label in classes if NUMBER.fullmatch(label)}
-    if len(values) < len(classes) or not all(map(math.isfinite, values.values())):
+    comma = notation_of(classes).comma
+    read = replace(PLAIN, comma=comma)  # a percentage or a price is a name, unless one says else
+    values = {label: value for label in classes if (value := read.value(label)) is not None}
+    if len(values) < len(classes):
         return sorted(classes), False
     found = sorted(classes, key=lambda label: (values[label], label))
     return found, len(found) > 2 and len(set(values.values())) == len(found)
@@ -169,6 +167,7 @@ def numbered(
     pairs: Sequence[str] = (),
     column: str = "number",
     parts: Sequence[str] = (),
+    groups: Sequence[str] = (),
 ) -> Corpus:
     """Makes a corpus of gated texts and the number that is to be predicted for each.
 
@@ -176,6 +175,8 @@ def numbered(
         column: What the numbers are called.
     """
     told = [list(texts), list(pairs), list(numbers), list(parts), "numbers"]
+    if groups:
+        told.append(list(groups))
     return Corpus(
         name=name,
         texts=tuple(texts),
@@ -186,6 +187,7 @@ def numbered(
         fingerprint=_digest(told),
         parts=tuple(parts),
         numbers=tuple(numbers),
+        groups=tuple(groups),
     )
 
 
@@ -213,12 +215,9 @@ def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
     return replace(corpus, classes=tuple(order), targets=moved, ordered=True, fingerprint=digest)
 
 
-def twins(corpus: Corpus) -> list[int]:
-    """For each row the number of the first row with the same texts, but for case and spaces."""
-    first: dict[str, int] = {}
-    seconds = corpus.pairs or [""] * len(corpus)
-    keys = (folded(*pair) for pair in zip(corpus.texts, seconds, strict=True))
-    return [first.setdefault(key, row) for row, key in enumerate(keys)]
+def groups_of(corpus: Corpus) -> Grouping:
+    """Which rows belong together: those that share a text, or a group of the data."""
+    return grouping(corpus.texts, corpus.pairs, corpus.groups, corpus.parts)
 
 
 def strata(corpus: Corpus) -> Sequence[tuple[int, ...]]:
@@ -233,7 +232,7 @@ def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]
     """Row numbers to train on and to hold out, every class (or size of number) in proportion.
 
     Rows are shuffled, laid out class by class, and every so-manieth one is held out. Rows that
-    repeat each other stay together, so that no text is both trained on and scored.
+    belong together stay together, so that no text is both trained on and scored.
 
     Args:
         share: The share that is held out, between 0 and 1.
@@ -241,9 +240,10 @@ def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]
     Returns:
         The rows to train on and the rows held out, each in ascending order.
     """
-    groups: dict[int, list[int]] = {}
-    for row, first in enumerate(twins(corpus)):
-        groups.setdefault(first, []).append(row)
+    together: dict[int, list[int]] = {}
+    for row, number in enumerate(grouping(corpus.texts, corpus.pairs, corpus.groups).numbers):
+        together.setdefault(number, []).append(row)
+    groups = {rows[0]: rows for rows in together.values()}
     order = list(groups)
     random.Random(seed).shuffle(order)
     kinds = strata(corpus)

@@ -341,7 +341,7 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
         (["train", "FILE", "-r", "mean@99+linear"], "There is no layer 99"),
         (["train", "FILE", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["train", "FILE", "--test", "pairs"], "Only one of"),
-        (["train", "FILE", "--test", "intents"], "has the class"),
+        (["train", "FILE", "--test", "intents"], "the two are different tasks"),
         (["train", "FILE", "--per-class", "1"], "at least 2 of every class"),
         (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "nothing-here"], "There is no run called 'nothing-here'"),

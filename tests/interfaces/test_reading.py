@@ -118,28 +118,30 @@ def test_the_api_is_told_what_labels_are(client, wide):
     [
         Columns(text="t", label="l"),
         Columns(text="t", label="l", separator=";"),
+        Columns(text="t", label="l", separator="[]"),
+        Columns(text="t", label="l", group="author"),
         Columns(text="t", label="l", number=True),
         Columns(text="t", label="", labels=("a", "b")),
         Columns(text="t", label="l", order=("low", "high")),
     ],
 )
 def test_the_form_of_columns_says_them(columns):
-    names = (columns.text, columns.label, columns.pair, columns.split)
+    names = (columns.text, columns.label, columns.pair, columns.split, columns.group)
     form = accounts.form_of(columns)
     assert accounts.said(names, form, columns.labels, columns.order) == Said(
         text="t", label=columns.label, separator=columns.separator, labels=columns.labels,
-        number=columns.number, order=columns.order,
+        number=columns.number, order=columns.order, group=columns.group,
     )  # fmt: skip
 
 
 def test_as_many_values_say_which_data_as_chosen_takes():
-    asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "|", [], ""]
+    asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "", "|", [], ""]
     assert len(asked) == train_data.FIELDS
     assert train_data.chosen(*asked).corpus.kind == "many"
-    asked[6] = "columns"
+    asked[7] = "columns"
     with pytest.raises(DataError, match="No 0/1 columns are chosen"):
         train_data.chosen(*asked)
-    asked[6:] = ["one", None, None]
+    asked[7:] = ["one", None, None]
     assert train_data.chosen(*asked).corpus.kind == "one"
 
 

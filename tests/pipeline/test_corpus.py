@@ -13,7 +13,7 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.parts.samples import SAMPLES
-from heads.pipeline.corpus import Corpus, build, gate, in_order, numbered, split, twins
+from heads.pipeline.corpus import Corpus, build, gate, groups_of, in_order, numbered, split
 from heads.pipeline.table import read
 from heads.settings import PUBLIC, Limits
 
@@ -325,7 +325,7 @@ def test_rows_of_several_labels_are_split_by_their_sets(samples: dict[str, Corpu
 def test_rows_that_repeat_each_other_stay_together() -> None:
     texts = [f"{'Text' if row % 2 else 'text'}  {row % 10}" for row in range(200)]
     corpus = build("repeated", texts, ["xy"[row % 2] for row in range(200)])
-    assert twins(corpus) == [row % 10 for row in range(200)]
+    assert list(groups_of(corpus).numbers) == [row % 10 for row in range(200)]
     for seed in range(5):
         rows, held = split(corpus, 0.25, seed)
         assert sorted(rows + held) == list(range(200))
@@ -334,6 +334,6 @@ def test_rows_that_repeat_each_other_stay_together() -> None:
         assert len(held) == 40  # whole groups of twenty, never more than a quarter
 
 
-def test_a_pair_repeats_another_only_in_both_texts() -> None:
-    corpus = build("n", ["a", "A", "a"], ["x", "y", "x"], ["b", "b ", "c"])
-    assert twins(corpus) == [0, 0, 2]
+def test_pairs_belong_together_that_share_either_text() -> None:
+    corpus = build("n", ["a", "A", "a", "d"], ["x", "y", "x", "y"], ["b", "b ", "c", "e"])
+    assert groups_of(corpus).numbers == (0, 0, 0, 1)

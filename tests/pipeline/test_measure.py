@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.pipeline.measure.measures import Measures, measure, score_interval
-from heads.pipeline.measure.outcomes import Outcome, Task, same_text
+from heads.pipeline.measure.outcomes import Outcome, Task
 from heads.pipeline.measure.paired import LEVEL, Comparisons, Difference, compare
 from heads.pipeline.metrics import wilson
 
@@ -161,11 +161,6 @@ def test_seeds_that_differ_widen_the_interval_the_more_the_fewer_they_are():
 
     assert width(80, 80, 80) < width(75, 80, 85) < width(60, 80, 100)
     assert width(60, 80, 100, 60, 80, 100) < width(60, 80, 100)
-
-
-def test_case_and_space_make_no_other_text():
-    assert same_text(["A b", "a  B ", "c"]).tolist() == [0, 0, 1]
-    assert same_text(["a", "a", "a"], ["x", "y", "X"]).tolist() == [0, 1, 0]
 
 
 # Comparisons

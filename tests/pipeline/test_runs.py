@@ -719,8 +719,10 @@ def test_what_is_said_of_a_file_names_it(start, data: Data, tmp_path: Path) -> N
 
 
 def test_a_test_file_of_another_kind_is_refused(start, data: Data) -> None:
-    strange = with_corpus(data, name="strange", classes=("negative", "neutral", "zzz"))
-    with pytest.raises(DataError, match="strange has the class 'zzz', which mine has not"):
+    strange = with_corpus(data, name="strange", classes=("xxx", "neutral", "zzz"))
+    with pytest.raises(
+        DataError, match=r"have a class that no row to learn from has \('xxx', 'zzz'\)"
+    ):
         start(test=strange)
     paired = with_corpus(data, name="paired", pairs=data.corpus.texts)
     with pytest.raises(DataError, match="Only one of mine and paired has second texts"):

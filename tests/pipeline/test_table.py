@@ -252,7 +252,7 @@ def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> No
     )
     table = open_table(write(content, "t.jsonl"), LIMITS)
     assert table.columns == ("text", "label", "more")
-    assert table.rows == [["1.0", "1e999", ""], ["a\0b", "true", "[…]"], ["c", "", ""]]
+    assert table.rows == [["1.0", "1e999", ""], ["a\0b", "true", '["1"]'], ["c", "", ""]]
     assert table.lines == [1, 3, 4]
     with pytest.raises(DataError, match=r"'more' holds lists or objects \(line 3\)"):
         read(write(content, "t.jsonl"), LIMITS, Columns(text="text", label="more"))

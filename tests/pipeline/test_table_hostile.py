@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heads.errors import DataError, HeadsError, LimitError
-from heads.pipeline.corpus import split, twins
+from heads.pipeline.corpus import groups_of, split
 from heads.pipeline.table import Columns, Data, open_table, read
 from heads.settings import PUBLIC, Limits
 
@@ -214,7 +214,7 @@ def test_shares_and_counts_are_said(hostile: Callable[..., Data]) -> None:
 
 def test_duplicates_stay_on_one_side(hostile: Callable[..., Data]) -> None:
     corpus = hostile("t03").corpus
-    first = twins(corpus)
+    first = groups_of(corpus).numbers
     for seed in range(5):
         rows, held = split(corpus, 0.25, seed)
         assert held

@@ -24,7 +24,7 @@ from heads.settings import Contest, limits
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
 LABELS = ("labels_are", "label_columns", "order")
-Names = Sequence[Any]  # all seven
+Names = Sequence[Any]  # all of them, and last the column of groups
 
 
 def build(places: Places) -> None:
@@ -38,6 +38,7 @@ def build(places: Places) -> None:
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
         how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
+        group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
@@ -49,14 +50,16 @@ def build(places: Places) -> None:
         full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal),
         each parted by commas; whether to stop recipes that cannot win any more, and the
-        precision (auto, exact, fast). Streams progress, then the verdict and every cell.
+        precision (auto, exact, fast); the column of groups, which no split parts, and what becomes
+        of rows for scoring of a class never met (aside, wrong). Streams progress, then the
+        verdict and every cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += how
+    inputs += [*how, group, unseen]
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
-    asks.click(read, [file, *names, *labels], answer, api_name="read", **limit)
+    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
     trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
 
 
@@ -70,14 +73,16 @@ def read(
     labels_are: str,
     label_columns: str,
     order: str,
+    group: str = "",
 ) -> dict[str, Any]:
     """Read a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
     Takes a CSV, TSV, JSONL, JSON or Parquet file and names of columns (empty: guessed); then
     what the labels are (one, number, columns, or the sign between several; empty: guessed), the
-    0/1 columns, and the order of the classes from low to high, both parted by commas.
+    0/1 columns, and the order of the classes from low to high, both parted by commas; and the
+    column that says which rows belong together.
     """
-    names = (text, label, pair, split, labels_are, label_columns, order)
+    names = (text, label, pair, split, labels_are, label_columns, order, group)
     return _read(file, names).as_json()
 
 
@@ -91,8 +96,8 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
     kept = uploads.keep(file, limits())
     try:
         path = uploads.path_of(kept)
-        *columns, form, labels, order = (str(name or "") for name in names)
-        asked = said(columns, form, listed(labels), () if is_test else listed(order))
+        *columns, form, labels, order, group = (str(name or "") for name in names)
+        asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
         table = uploads.opened(kept, limits())
         found = data_of(table, limits(), guess(table, asked) if asked else None, name=path.stem)
         return with_token_findings(found, load(model, limits=limits()))
@@ -106,14 +111,15 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     from heads.pipeline.runs.running import begin
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses, race, precision = rest
-    names = (text, label, pair, split, *labels)
+    seeds, per_class, *labels, pairs, losses, race, precision, group, unseen = rest
+    names = (text, label, pair, split, *labels, group)
     public = limits().public
     contest = Contest(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
         per_class=_whole("per_class", per_class, 0, 100_000),
         race=race is True,
         precision=precision or "auto",
+        unseen=unseen or "aside",
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)

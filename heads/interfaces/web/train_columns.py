@@ -8,7 +8,7 @@ import gradio as gr
 from heads.interfaces import accounts
 from heads.pipeline.table import Columns, Table, flag_columns, guess
 
-ALL = 7  # four columns by name, what the labels are, the 0/1 columns, the order of the classes
+ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order of the classes
 NONE = ("none", "")
 
 
@@ -48,6 +48,7 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
         gr.update(choices=names, value=columns.label or None, visible=not many),
         gr.update(choices=[NONE, *names], value=columns.pair),
         gr.update(choices=[NONE, *names], value=columns.split),
+        gr.update(choices=[NONE, *names], value=columns.group),
         gr.update(value=form),
         gr.update(choices=names, value=list(columns.labels), visible=many),
         gr.update(value=", ".join(columns.order), visible=form == "one"),
@@ -58,7 +59,7 @@ def columns_of(table: Table, names: Sequence[str], form: str) -> Columns:
     """Columns as they were named; those of the labels follow from what the labels are."""
     if form != "columns":
         return guess(table, accounts.said(names, form, (), ()))
-    text, _, pair, split = names
-    others = [name for name in table.columns if name not in (text, pair, split)]
+    text, _, pair, split, group = names
+    others = [name for name in table.columns if name not in (text, pair, split, group)]
     flags = flag_columns(table, others)
-    return Columns(text=text, label="", pair=pair, split=split, labels=flags)
+    return Columns(text=text, label="", pair=pair, split=split, labels=flags, group=group)

@@ -31,6 +31,7 @@ class Inputs:
     Attributes:
         held: The random id of the file, or the name of a sample; the file itself lies elsewhere.
         rows: How many rows are used.
+        group: The column of what belongs together.
         form: What the labels are.
         labels: The 0/1 columns, where they are that.
         order: The classes from low to high, where a row has one.
@@ -42,6 +43,7 @@ class Inputs:
     label: gr.Dropdown
     pair: gr.Dropdown
     split: gr.Dropdown
+    group: gr.Dropdown
     first: gr.Dropdown
     form: gr.Dropdown
     labels: gr.Dropdown
@@ -53,7 +55,7 @@ class Inputs:
 
     def menus(self) -> list[Any]:
         """What reading a file sets."""
-        names = [self.text, self.label, self.pair, self.split]
+        names = [self.text, self.label, self.pair, self.split, self.group]
         return [*names, self.form, self.labels, self.order]
 
 
@@ -75,7 +77,8 @@ def build(page: gr.Blocks) -> Inputs:
     view = gr.HTML("", elem_id="account", padding=False)
     with gr.Column(visible=False, elem_id="columns") as area:
         with gr.Row():
-            text, label, pair, split = map(column_menu, ("Text", "Label", "Second text", "Split"))
+            menus = ("Text", "Label", "Second text", "Split", "Group")
+            text, label, pair, split, group = map(column_menu, menus)
             first = gr.Dropdown(
                 [("find out", "auto"), ("names of columns", "names"), ("a row", "row")],
                 value="auto",
@@ -86,7 +89,7 @@ def build(page: gr.Blocks) -> Inputs:
         form, labels, order = labels_menus()
     inputs = Inputs(
         held=gr.State(""), rows=gr.State(0), text=text, label=label, pair=pair, split=split,
-        first=first, form=form, labels=labels, order=order,
+        group=group, first=first, form=form, labels=labels, order=order,
     )  # fmt: skip
     _wire(inputs, file, buttons, view, area)
     return inputs
@@ -106,7 +109,7 @@ def _wire(
         )  # fmt: skip
     inputs.first.input(_reread, [inputs.held, inputs.first], shown, **QUIET, **READS)
     account = [view, inputs.rows]
-    for menu in (inputs.text, inputs.pair, inputs.split, inputs.labels):
+    for menu in (inputs.text, inputs.pair, inputs.split, inputs.group, inputs.labels):
         menu.input(_changed, inputs.all(), account, **QUIET, **READS)
     inputs.order.blur(_changed, inputs.all(), account, **QUIET, **READS)
     inputs.order.submit(_changed, inputs.all(), account, **QUIET, **READS)
@@ -211,6 +214,6 @@ def chosen(*asked: Any) -> Data:
     )
     columns = Columns(
         text=now.text, label=now.label, pair=now.pair, split=now.split, labels=now.labels,
-        separator=now.separator or "", number=bool(now.number), order=now.order,
+        separator=now.separator or "", number=bool(now.number), order=now.order, group=now.group,
     )  # fmt: skip
     return data_of(table, limits(), columns, name=uploads.path_of(name).stem)

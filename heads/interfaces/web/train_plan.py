@@ -25,6 +25,7 @@ TITLES = {
     "curve": "Learning curve",
     "race": "Race",
     "precision": "Precision",
+    "unseen": "Classes never met",
     "budget_seconds": "Time allowed, in seconds",
     "seed": "Seed",
 }

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.pipeline.corpus import Kind, folded
+from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
 from heads.pipeline.metrics import ranks
 
@@ -73,8 +73,8 @@ class Task:
         targets: (N,) the number of each row's class; (N, c) 1 at each of its labels, else 0;
             or (N,) its number.
         classes: The names of the classes, in the order of the logits.
-        groups: (N,), rows of one and the same text share a number: they are no independent
-            evidence. `same_text` makes them.
+        groups: (N,), rows that belong together share a number: they are no independent
+            evidence. `groups.grouping` makes them.
         kind: Whether a row has one class, any number of labels, or a number.
         ordered: Whether the classes stand in an order, from low to high.
     """
@@ -84,17 +84,6 @@ class Task:
     groups: Tensor
     kind: Kind = "one"
     ordered: bool = False
-
-
-def same_text(texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-    """(N,), equal numbers for rows of equal text; case and white space do not count.
-
-    >>> same_text(["Yes", "no", " yes"]).tolist()
-    [0, 1, 0]
-    """
-    numbers: dict[str, int] = {}
-    keys = map(folded, texts, pairs) if pairs else map(folded, texts)
-    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys], dtype=torch.long)
 
 
 def check(outcome: Outcome, task: Task) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -14,9 +14,10 @@ from heads.errors import DataError
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT, SOFTMAX
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus
+from heads.pipeline.corpus import Corpus, groups_of
 from heads.pipeline.grid.splits import Splits, split
-from heads.pipeline.measure.outcomes import BASELINES, Task, same_text, strata
+from heads.pipeline.joining import check_groups, joined, met
+from heads.pipeline.measure.outcomes import BASELINES, Task, strata
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.table import Data
@@ -94,7 +95,7 @@ class Asked:
         return Task(
             targets=self.targets,
             classes=self.corpus.classes,
-            groups=same_text(self.corpus.texts, self.corpus.pairs),
+            groups=groups_of(self.corpus).tensor,
             kind=self.corpus.kind,
             ordered=self.corpus.ordered,
         )
@@ -106,7 +107,7 @@ class Asked:
 
 
 def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked:
-    """Puts a question together as it is kept; a test must have the classes of the data.
+    """Puts a question together as it is kept.
 
     Args:
         recipes: The heads that the question comes to on this base model.
@@ -115,9 +116,15 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
         DataError: The data cannot be compared heads on.
     """
     data, test = question.data, question.test
-    corpus, notes = joined(data.corpus, test.corpus) if test else (data.corpus, [])
+    unseen = question.contest.unseen
+    if test:
+        corpus, notes = joined(data.corpus, test.corpus, unseen)
+    else:
+        corpus, notes = met(data.corpus, unseen)
     _check_settings(question.contest, corpus)
-    account = data.as_json() | ({"test": test.as_json(), "between": notes} if test else {})
+    check_groups(corpus, data.columns.group)
+    account = data.as_json() | ({"test": test.as_json()} if test else {})
+    account |= {"between": notes} if test or notes else {}
     return Asked(
         corpus=corpus,
         model=backbone.id,
@@ -138,59 +145,6 @@ def _check_settings(contest: Contest, corpus: Corpus) -> None:
         raise DataError(what, "Leave it out.")
 
 
-def joined(train: Corpus, test: Corpus) -> tuple[Corpus, list[str]]:
-    """Two files as one corpus, whose rows know where they stand, and what one should know of it.
-
-    Rows that the first file itself marks for testing are left out: the second file is the test.
-
-    Raises:
-        DataError: One has second texts and the other has not, or the test has other classes.
-    """
-    if bool(train.pairs) != bool(test.pairs):
-        raise DataError(f"Only one of {train.name} and {test.name} has second texts.", "Mend one.")
-    # A test whose every row happens to have one label is read as such.
-    if train.kind != test.kind and not (train.many and test.kind == "one"):
-        what = f"The labels of {train.name} and of {test.name} are not of one kind."
-        hint = "Name the same columns for both, and the same separator."
-        raise DataError(what, hint)
-    other = sorted(set(test.classes) - set(train.classes)) if train.kind != "number" else []
-    if other:
-        what = f"{test.name} has the class '{other[0][:60]}', which {train.name} has not."
-        raise DataError(what, "Label both alike.")
-    parts = train.parts or ("train",) * len(train)
-    kept = [row for row, part in enumerate(parts) if part != "test"]
-    number = {name: place for place, name in enumerate(train.classes)}
-    moved = [tuple(number[test.classes[one]] for one in targets) for targets in test.targets]
-    numbers = (*(train.numbers[row] for row in kept), *test.numbers) if train.numbers else ()
-    corpus = replace(
-        train,
-        texts=(*(train.texts[row] for row in kept), *test.texts),
-        pairs=(*(train.pairs[row] for row in kept), *test.pairs) if train.pairs else (),
-        targets=(*(train.targets[row] for row in kept), *moved),
-        numbers=numbers,
-        lines=(*(train.lines[row] for row in kept), *test.lines) if train.lines else (),
-        parts=(*(parts[row] for row in kept), *["test"] * len(test)),
-        fingerprint=train.fingerprint + test.fingerprint,
-    )
-    return corpus, _between(train, corpus, len(kept), test)
-
-
-def _between(train: Corpus, corpus: Corpus, learned: int, test: Corpus) -> list[str]:
-    notes = []
-    if learned < len(train):
-        left = len(train) - learned
-        notes.append(f"{left:,} rows that {train.name} marks for testing are left out.")
-    groups = same_text(corpus.texts, corpus.pairs).tolist()
-    known = set(groups[:learned])
-    both = sum(group in known for group in groups[learned:])
-    if both:
-        notes.append(
-            f"{both:,} of the {len(test):,} texts of the test file stand in {train.name} as well: "
-            "remove them, or scores are too good."
-        )
-    return notes
-
-
 def save(run: RunFolder, asked: Asked) -> None:
     """Writes the question into the run's folder; run.json last.
 
@@ -198,7 +152,7 @@ def save(run: RunFolder, asked: Asked) -> None:
         DataError: The disk does not take it.
     """
     corpus = asked.corpus
-    rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts")}
+    rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts", "groups")}
     rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
     run.write("rows.json", rows)
     run.write(
@@ -243,6 +197,7 @@ def load(run: RunFolder) -> Asked:
             fingerprint=facts["fingerprint"],
             lines=tuple(rows["lines"]),
             parts=tuple(rows["parts"]),
+            groups=tuple(rows["groups"]),
         )
         return Asked(
             corpus=corpus,

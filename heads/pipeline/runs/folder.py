@@ -36,7 +36,7 @@ from heads.errors import DataError
 from heads.pipeline.disk import write
 from heads.settings import runs_folder
 
-VERSION = 2
+VERSION = 3
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
 HINT = "List them with: heads runs"
 PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a moment

@@ -1,13 +1,17 @@
 """Single cells: labels made clean, and formulas of spreadsheets guarded and restored."""
 
 import csv
+import json
 import re
 import unicodedata
 
 from heads.pipeline.corpus import CONTROLS
+from heads.pipeline.letters import is_blank
 
 # What Excel, LibreOffice and Google Sheets take for the start of a formula.
 FORMULA_SIGNS = "=+-@\t\r\n＝＋－＠"
+LISTS = "[]"  # what "parts" labels where each cell is a list of them
+_MEMBER = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+\w.]+""")
 _GUARDED = re.compile(f"'*[{re.escape(FORMULA_SIGNS)}]")
 
 
@@ -32,8 +36,12 @@ def unguard_cell(cell: str) -> str:
 
 
 def clean_label(cell: str) -> str:
-    """A label without control characters and without spaces around it; its case is kept."""
-    return " ".join(CONTROLS.sub("", unicodedata.normalize("NFC", cell)).split())
+    """A label without control characters and without spaces around it; its case is kept.
+
+    One of which nothing is to be seen is none.
+    """
+    label = " ".join(CONTROLS.sub("", unicodedata.normalize("NFC", cell)).split())
+    return "" if is_blank(label) else label
 
 
 def listed(names: str) -> tuple[str, ...]:
@@ -45,3 +53,38 @@ def listed(names: str) -> tuple[str, ...]:
     line = " ".join(names.split())
     found = next(csv.reader([line], skipinitialspace=True), [])
     return tuple(filter(None, map(clean_label, found)))
+
+
+def members(cell: str) -> list[str] | None:
+    """The members of a list in a cell, as JSON, Python or NumPy write it; None where it is none.
+
+    >>> members('["a", "b c"]'), members("['a' 'b']"), members("[2, 17]"), members("[]")
+    (['a', 'b c'], ['a', 'b'], ['2', '17'], [])
+    >>> members("[URGENT]"), members("a, b"), members('[["a"]]')
+    (None, None, None)
+    """
+    cell = cell.strip()
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    inside = cell[1:-1]
+    if _MEMBER.sub("", inside).strip(" \t\r\n,"):
+        return None
+    found = []
+    for member in _MEMBER.findall(inside):
+        if member[0] == '"':
+            try:
+                found.append(str(json.loads(member)))
+            except ValueError:
+                return None
+        elif member[0] == "'":
+            found.append(member[1:-1].replace("\\'", "'"))
+        elif is_value(member):
+            found.append(member)
+        else:  # a word that nobody quoted is no member of a list
+            return None
+    return found
+
+
+def is_value(word: str) -> bool:
+    """Whether a word stands in JSON or Python without quotes: a number, or true and the like."""
+    return bool(re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?|true|false|True|False", word))

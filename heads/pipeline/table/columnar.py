@@ -30,6 +30,7 @@ class Gathered:
         self.columns: tuple[str, ...] = ()
         self.rows: list[Sequence[str]] = []
         self.nested: dict[str, int] = {}
+        self.lists: set[str] = set()
         self._characters = 0
 
     def add_parquet(self, path: Path, more: Sequence[str] = ()) -> None:
@@ -68,7 +69,8 @@ class Gathered:
             raise DataError(f"{self.name} has no data rows.", _WHOLE)
         return Table(
             name=self.name, columns=(*self.columns, *more), rows=self.rows,
-            lines=range(1, len(self.rows) + 1), nested=self.nested, notes=tuple(notes), unit="row",
+            lines=range(1, len(self.rows) + 1), nested=self.nested,
+            lists=frozenset(self.lists), notes=tuple(notes), unit="row",
         )  # fmt: skip
 
     def _add(
@@ -104,6 +106,10 @@ class Gathered:
             return ["" if at is None else words[at] for at in column.indices.to_pylist()]
         if not _is_plain(kind):
             self.nested.setdefault(name, len(self.rows) + 1)
+            if _is_list(kind):
+                self.lists.add(name)
+                values = self._strings(column.flatten(), name, classes)
+                return _listed(column.value_lengths().to_pylist(), values)
             return ["[…]"] * len(column)
         values = column.to_pylist()
         if classes and pa.types.is_integer(kind):
@@ -164,6 +170,24 @@ def _is_plain(kind: "pyarrow.DataType") -> bool:
     return _is_text(kind) or any(test(kind) for test in tests)
 
 
+def _is_list(kind: "pyarrow.DataType") -> bool:
+    """Whether cells are lists of plain values."""
+    from pyarrow import types
+
+    is_some = types.is_list(kind) or types.is_large_list(kind)
+    return is_some and _is_plain(kind.value_type)
+
+
+def _listed(lengths: Sequence[int | None], values: Sequence[str]) -> list[str]:
+    """Lists as JSON, of the values of all of them one after another; nothing for null."""
+    found, start = [], 0
+    for length in lengths:
+        end = start + (length or 0)
+        found.append("" if length is None else json.dumps(values[start:end], ensure_ascii=False))
+        start = end
+    return found
+
+
 def _class_name(value: Any, classes: Sequence[str]) -> str:
     """The name of a class; nothing for -1, which `datasets` writes where there is no label."""
     if value is None or value == -1:
@@ -182,6 +206,10 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
 
 def _named(features: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     for name, about in features.items():
+        if isinstance(about, list) and len(about) == 1:
+            about = about[0]  # a list of classes, as it was once written
+        elif isinstance(about, dict) and isinstance(about.get("feature"), dict):
+            about = about["feature"]
         names = about.get("names") if isinstance(about, dict) else None
         if isinstance(names, list) and all(isinstance(each, str) for each in names):
             yield name, names

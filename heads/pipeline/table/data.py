@@ -7,12 +7,24 @@ from typing import Any
 
 from heads.errors import DataError
 from heads.pipeline.corpus import Corpus, build, in_order, numbered
-from heads.pipeline.table.guess import guess
-from heads.pipeline.table.labels import check_labels, check_numbers, label_findings, shorten
+from heads.pipeline.table.guess import doubts, guess
+from heads.pipeline.table.labels import (
+    check_labels,
+    check_numbers,
+    label_findings,
+    one_spelling,
+    shorten,
+)
 from heads.pipeline.table.opening import open_table
 from heads.pipeline.table.rows import Rows, account, check_columns, collect
 from heads.pipeline.table.sheet import MOST_LINES, Columns, Finding, Table, count
-from heads.pipeline.table.telling import kind_findings, rows_of_classes, spread_of, told
+from heads.pipeline.table.telling import (
+    group_findings,
+    kind_findings,
+    rows_of_classes,
+    spread_of,
+    told,
+)
 from heads.pipeline.table.texts import text_findings
 from heads.settings import Limits
 
@@ -130,10 +142,12 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     corpus = _corpus(rows, chosen, name or table.name)
     findings = [
         *table.findings,
+        *([] if columns else doubts(table)),
         *account(rows, table),
         *kind_findings(rows, corpus, chosen, guessed=columns is None),
         *about_labels,
         *text_findings(rows),
+        *group_findings(rows, corpus, chosen),
     ]
     return Data(
         corpus=corpus,
@@ -159,9 +173,10 @@ def _check(rows: Rows, columns: Columns, table: Table, limits: Limits) -> list[F
     if columns.number:
         check_numbers(rows.numbers, table.name)
         return []
+    same = one_spelling(rows)
     cut, many = shorten(rows, table.name, limits), _has_many(rows, columns)
     check_labels(rows, table.name, limits, many=many)
-    return [*cut, *label_findings(rows, many=many)]
+    return [*same, *cut, *label_findings(rows, many=many)]
 
 
 def _has_many(rows: Rows, columns: Columns) -> bool:
@@ -172,10 +187,12 @@ def _has_many(rows: Rows, columns: Columns) -> bool:
 def _corpus(rows: Rows, columns: Columns, name: str) -> Corpus:
     parts = rows.parts if len(set(rows.parts)) >= _PARTS else []
     if columns.number:
-        corpus = numbered(name, rows.texts, rows.numbers, rows.pairs, columns.label, parts)
+        corpus = numbered(
+            name, rows.texts, rows.numbers, rows.pairs, columns.label, parts, rows.groups
+        )
     else:
         sets = rows.sets if _has_many(rows, columns) else [label for (label,) in rows.sets]
-        corpus = build(name, rows.texts, sets, rows.pairs, "", parts)
+        corpus = build(name, rows.texts, sets, rows.pairs, "", parts, rows.groups)
     if columns.order:
         corpus = in_order(corpus, columns.order)
     return replace(corpus, lines=tuple(rows.lines))

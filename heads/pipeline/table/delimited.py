@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heads.errors import DataError, LimitError
-from heads.pipeline.table.dialect import DELIMITERS, choose_delimiter, lines_of, names_columns
+from heads.pipeline.table.dialect import (
+    DELIMITERS,
+    Dialect,
+    choose_dialect,
+    lines_of,
+    names_columns,
+)
+from heads.pipeline.table.names import is_known
 from heads.pipeline.table.sheet import Finding, Table, count, finding, short, where
 from heads.settings import Limits
 
@@ -41,12 +48,15 @@ def read_delimited(text: str, name: str, limits: Limits, header: bool | None = N
         DataError: Quotes or numbers of cells do not fit; names the line.
         LimitError: More rows or columns than this place allows.
     """
-    delimiter, start = choose_delimiter(text)
-    text = "\n" + text[start:] if start else text  # an empty line, so that all keep their numbers
-    notes, findings, dropped = [], [], {}
-    if delimiter != ",":
-        notes.append(f"Cells are parted by {DELIMITERS.get(delimiter, repr(delimiter))}.")
-    grid, odd = _even(_quoted(text, delimiter, name, limits, findings), name)
+    dialect = choose_dialect(text)
+    # Empty lines, so that all that come after keep their numbers.
+    before = sum(1 for _ in lines_of(text[: dialect.start]))
+    text = "\n" * before + text[dialect.start :]
+    findings: list[Finding] = []
+    dropped: dict[str, tuple[int, ...]] = {}
+    grid, odd = _even(_quoted(text, dialect, name, limits, findings), name)
+    if header is not False:
+        grid = _untitled(grid, dialect.title, findings)
     if odd:
         dropped[WRONG_COUNT] = tuple(odd)
         says = f"Left out {count(len(odd), 'row')} with a {WRONG_COUNT}: {where(odd)}."
@@ -69,7 +79,7 @@ def read_delimited(text: str, name: str, limits: Limits, header: bool | None = N
     return Table(
         name=name, columns=columns, rows=grid.rows, lines=grid.lines, has_header=named,
         unnamed=unnamed if named else frozenset(), spelled=True, dropped=dropped,
-        notes=tuple(notes), findings=tuple(findings),
+        notes=_notes(dialect), findings=tuple(findings),
     )  # fmt: skip
 
 
@@ -89,8 +99,43 @@ def _below(grid: _Grid) -> tuple[_Grid, list[int]]:
     return _Grid(rows=[grid.rows[at] for at in kept], lines=[grid.lines[at] for at in kept]), again
 
 
-def _quoted(text: str, delimiter: str, name: str, limits: Limits, findings: list[Finding]) -> _Grid:
+def _notes(dialect: Dialect) -> tuple[str, ...]:
+    """What is unusual about the signs of a file."""
+    sign, found = dialect.delimiter, []
+    if sign != ",":
+        found.append(f"Cells are parted by {DELIMITERS.get(sign, repr(sign))}.")
+    if dialect.quote != '"':
+        found.append("Cells are in single quotes.")
+    return tuple(found)
+
+
+def _untitled(grid: _Grid, title: str, findings: list[Finding]) -> _Grid:
+    """The rows without a title above the names of the columns, which is told of."""
+    if not title and _is_title(grid.rows):
+        title = " ".join(filter(None, map(str.strip, grid.rows[0])))
+        grid = _Grid(rows=grid.rows[1:], lines=grid.lines[1:])
+    if title:
+        says = f"Took '{short(title)}' above the names of the columns for a title, and left it out."
+        findings.append(finding("title", says, [1]))
+    return grid
+
+
+def _is_title(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is one cell and empty ones, above a row of names for all columns."""
+    if len(rows) < 3 or len(rows[0]) < 2 or sum(bool(cell.strip()) for cell in rows[0]) != 1:
+        return False
+    names = [cell.strip() for cell in rows[1]]
+    return all(names) and any(map(is_known, names)) and not any(map(is_known, rows[0]))
+
+
+def _quoted(
+    text: str, dialect: Dialect, name: str, limits: Limits, findings: list[Finding]
+) -> _Grid:
     """Parses with quotes; where they do not add up, as they stand or with their escapes."""
+    delimiter = dialect.delimiter
+    if dialect.quote != '"':
+        text = text.replace("\\'", "''")
+        return _parse(text, delimiter, name, limits, quote=dialect.quote)
     try:
         grid = _parse(text, delimiter, name, limits)
         # A cell that holds a line end and the sign between cells may be two rows in one.
@@ -134,13 +179,14 @@ def _parse(
     limits: Limits,
     *,
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
+    quote: str = '"',
 ) -> _Grid:
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
     # Before 3.11 the parser stops at a zero byte; any control character is removed later.
     source = lines_of(text.replace("\0", "\x01"))
-    reader = csv.reader(source, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(source, delimiter=delimiter, quotechar=quote, quoting=quoting, strict=True)
     try:
         for row in reader:
             if len(row) > 1 or (row and row[0].strip()):

@@ -9,9 +9,10 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
-from heads.pipeline.corpus import NUMBER
+from heads.pipeline.numerals import NUMBER, notation_of
 from heads.pipeline.table.names import is_known
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
@@ -20,6 +21,11 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SAMPLE_ROWS = 400
 _SAMPLE_LINES = 2_000
 _HEADER_ROWS = 2_000
+_TITLE_LINES = 5
+_EVEN = 0.9
+# A line whose cells are all in single quotes, and one that holds such a cell beside a sign.
+_QUOTED = re.compile(r"'(?:[^']|'')*'(?:[,;\t|] ?'(?:[^']|'')*')+")
+_HELD = re.compile(r"^'.*'[,;\t|]|[,;\t|] ?'.*'$")
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -36,23 +42,75 @@ def is_number(cell: str) -> bool:
     return NUMBER.fullmatch(cell) is not None
 
 
-def choose_delimiter(text: str) -> tuple[str, int]:
-    """The sign that parts the cells, and how many letters of the text come before the table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a text is parted into cells.
+
+    Attributes:
+        delimiter: The sign between cells.
+        quote: The sign around a cell that holds it.
+        start: How many letters of the text come before the table.
+        title: What stands there, where it is more than a hint for Excel.
+    """
+
+    delimiter: str
+    quote: str = '"'
+    start: int = 0
+    title: str = ""
+
+
+def choose_dialect(text: str) -> Dialect:
+    """The signs that part and quote the cells, and where the table begins."""
     hint = _HINT.match(text)
     if hint:
-        return hint[1], hint.end()
-    scores = {sign: _evenness(text, sign) for sign in DELIMITERS}
-    return max(scores, key=lambda sign: scores[sign]), 0  # the first of equals
+        return Dialect(delimiter=hint[1], start=hint.end())
+    quote = "'" if _in_single_quotes(text) else '"'
+    sign, score = _best(text, quote)
+    if score >= (_EVEN, True):
+        return Dialect(delimiter=sign, quote=quote)
+    start = 0
+    for line in islice(lines_of(text), _TITLE_LINES):
+        if any(_cells_known(line, one) for one in DELIMITERS):
+            break
+        start += len(line)
+        below = text[start:]
+        other, even = _best(below, quote)
+        # A title is surely one where names that are known follow it, and even rows these.
+        if even >= (_EVEN, True):
+            return Dialect(
+                delimiter=other, quote=quote, start=start, title=" ".join(text[:start].split())
+            )
+    return Dialect(delimiter=sign, quote=quote)
 
 
-def _evenness(text: str, delimiter: str) -> tuple[float, bool]:
+def _best(text: str, quote: str) -> tuple[str, tuple[float, bool]]:
+    """The sign that parts a text best, and how well it does."""
+    scores = {sign: _evenness(text, sign, quote) for sign in DELIMITERS}
+    best = max(scores, key=lambda sign: scores[sign])  # the first of equals
+    return best, scores[best]
+
+
+def _cells_known(line: str, sign: str) -> bool:
+    return any(map(is_known, line.strip().split(sign)))
+
+
+def _in_single_quotes(text: str) -> bool:
+    """Whether all cells of the first line, and cells of nearly all others, are in '."""
+    lines = [line.rstrip("\r\n") for line in islice(lines_of(text), _SAMPLE_ROWS)]
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < 2 or not _QUOTED.fullmatch(filled[0]):
+        return False
+    return sum(bool(_HELD.search(line)) for line in filled) >= _EVEN * len(filled)
+
+
+def _evenness(text: str, delimiter: str, quote: str) -> tuple[float, bool]:
     """The share of rows with as many cells as the first, and whether it holds known names."""
     best = (0.0, False)
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
         lines = islice(lines_of(text[: 64 * 1024 * 16]), _SAMPLE_LINES)
         rows = []
         try:
-            reader = csv.reader(lines, delimiter=delimiter, quoting=quoting)
+            reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, quoting=quoting)
             rows = [row for row in islice(reader, _SAMPLE_ROWS) if row]
         except csv.Error:
             pass  # what was read so far is enough to compare
@@ -87,10 +145,11 @@ def _verdict(cell: str, below: Sequence[str]) -> str:
     """What a cell of the first row is, seen from its column: "data", "name" or "" (either)."""
     if not cell:
         return ""
-    if is_number(cell) or cell in below:
-        return "data"
     filled = [other for other in below if other]
-    if filled and all(map(is_number, filled)):
+    notation = notation_of([cell, *filled])
+    if notation.value(cell) is not None or cell in below:
+        return "data"
+    if filled and all(notation.value(other) is not None for other in filled):
         return "name"
     few = len(Counter(filled)) * 2 <= len(filled)
     return "name" if few else ""

@@ -1,58 +1,33 @@
-"""Which column holds the texts and which the labels: by their names, then by what is in them.
+"""Which column holds the texts and which the labels: by what is in them, then by their names.
 
 What the labels are (one a row, several, a number) is told from their cells.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heads.errors import DataError
-from heads.pipeline.table.dialect import is_number
-from heads.pipeline.table.kinds import cells_of, find_separator, flag_columns, is_measured
-from heads.pipeline.table.names import (
-    ABOUT,
-    LABELS,
-    PAIRS,
-    PARTS,
-    SPLITS,
-    SURELY,
-    TEXTS,
-    plain,
-    words,
+from heads.pipeline.table.cells import LISTS
+from heads.pipeline.table.kinds import (
+    are_lists,
+    cells_of,
+    find_separator,
+    flag_columns,
+    is_measured,
 )
-from heads.pipeline.table.sheet import Columns, Said, Table, short
+from heads.pipeline.table.looks import Look, looks_of
+from heads.pipeline.table.names import ABOUT, PAIRS, PARTS, SPLITS, SURELY, plain, words
+from heads.pipeline.table.scoring import is_named, label_points, ranked, text_points
+from heads.pipeline.table.sheet import Columns, Finding, Said, Table, finding, short
 
-_SAMPLE = 2_000
 _MOST = 5  # four of five columns are most of them
-_NO_LETTERS = re.compile(r"[\W\d_]+")
-# A column of words is taken for the labels rather than one of as many numbers, or somewhat fewer.
-_NUMBERS_COUNT = 5
 _MANY_FLAGS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a sample of a column's cells looks like.
-
-    Attributes:
-        filled: How many cells hold something.
-        length: Letters of a filled cell, on average; a date or a number has hardly any.
-        distinct: How many different ones there are.
-        numbers: Whether all are numbers.
-        fractions: Whether all are numbers and some have a point.
-    """
-
-    filled: int
-    length: float
-    distinct: int
-    numbers: bool
-    fractions: bool
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the cells come again and again, as labels do."""
-        return self.filled > 0 and self.distinct <= max(2, self.filled // 2)
+_NEAR_TEXT = 0.8  # of the points of the best, from which a second column may be the texts as well
+_NEAR_LABEL = 1.5  # points behind the best, within which a second column may be the labels as well
+_LEAST_LABEL = 3.0  # points without which nobody would take a column for the labels
+_EXAMPLE = 30  # characters
+_FIRST = 200  # rows of which some cells are shown
+_HALF = 0.5
 
 
 def guess(table: Table, said: Said | None = None) -> Columns:
@@ -68,7 +43,8 @@ def guess(table: Table, said: Said | None = None) -> Columns:
     if said.label and said.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
-    found, flags = _by_column(table)
+    choice = _choice(table, said)
+    found, flags = choice.columns, choice.flags
     named = {key: getattr(said, key) for key in ("text", "label", "pair", "split")}
     found = replace(found, **{key: name for key, name in named.items() if name})
     is_plain = not (said.label or said.separator or said.number or said.order)
@@ -85,6 +61,8 @@ def _by_cells(table: Table, columns: Columns, said: Said) -> Columns:
     number, separator = said.number, said.separator
     if columns.label in table.columns and not said.order:
         cells = cells_of(table, columns.label)
+        if separator is None and not number and are_lists(cells):
+            separator = LISTS
         if number is None:
             number = not separator and is_measured(cells)
         if separator is None:
@@ -92,33 +70,94 @@ def _by_cells(table: Table, columns: Columns, said: Said) -> Columns:
     return replace(columns, number=bool(number), separator=separator or "", order=said.order)
 
 
-def _by_column(table: Table) -> tuple[Columns, tuple[str, ...]]:
-    """The columns by name and look; and the 0/1 columns that are the labels, if any are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """What columns were taken for what, and how well each would have done.
+
+    Attributes:
+        columns: Those of text, label, second text and split.
+        flags: The 0/1 columns that are the labels, if any are.
+        texts: The points of each column as the texts; none where two names say it.
+        labels: The points of each column as the labels; none where 0/1 columns are.
+    """
+
+    columns: Columns
+    flags: tuple[str, ...]
+    texts: Mapping[str, float]
+    labels: Mapping[str, float]
+
+
+def _choice(table: Table, said: Said) -> _Choice:
     names = [name for name in table.columns if name not in table.unnamed]
-    split = _split(table, names)
-    free = [name for name in names if name != split]
+    split = _split(table, [name for name in names if name != said.group])
+    free = [name for name in names if name not in (split, said.group)]
     if len(free) < 2:
         raise _too_few(table.name, free)
-    seen = {name: _look(table, name) for name in free}
-    text, pair = _pair(free)
-    label = _named(free, LABELS, (text, pair), {name: seen[name].length <= 100 for name in free})
-    sparing = [name for name in free if name != label]
-    if not text:
-        text = _text(sparing, seen)
-    if not pair and not label and not table.has_header:
-        text, pair = _alike(text, sparing, seen)
-    left = [name for name in free if name not in (text, pair)]
+    seen = looks_of(table, free)
+    first, pair = _pair(free, seen)
+    labels = _labels(table, _without(free, first, pair), seen, paired=bool(pair))
+    text, label, texts = _text_and_label(free, seen, labels, first)
+    if not pair and not table.has_header:
+        text, pair = _alike(text, _without(free, label), seen)
+        if pair:  # how alike two texts are is often a fraction
+            labels = _labels(table, _without(free, text, pair), seen, paired=True)
+            label = ranked(labels)[0] if labels else ""
+    left = _without(free, text, pair)
     if not left:
         raise _too_few(table.name, free)
-    flags = _flags(table, left, label)
+    flags = _flags_among(table, left, seen, label)
+    columns = Columns(text=text, label=label, pair=pair, split=split, group=said.group)
+    return _Choice(
+        columns=columns, flags=flags, texts={} if pair else texts, labels={} if flags else labels
+    )
+
+
+def _without(names: Sequence[str], *taken: str) -> list[str]:
+    return [name for name in names if name not in taken]
+
+
+def _labels(
+    table: Table, names: Sequence[str], seen: Mapping[str, Look], *, paired: bool
+) -> dict[str, float]:
+    """The points of columns as the labels."""
+    opinion = any({"review", "reviews"} & set(words(name)) for name in seen)
+    return {
+        name: label_points(name, seen[name], paired=paired, opinion=opinion)
+        for name in names
+        if name not in table.nested or name in table.lists
+    }
+
+
+def _text_and_label(
+    names: Sequence[str], seen: Mapping[str, Look], labels: Mapping[str, float], first: str
+) -> tuple[str, str, dict[str, float]]:
+    """The columns of texts and of labels that together have the most points."""
+    texts = {name: text_points(name, seen[name]) for name in ([first] if first else names)}
+    best = [
+        (texts[text] + labels[label], text, label)
+        for text in ranked(texts)[:3]
+        for label in ranked(labels)[:3]
+        if text != label
+    ]
+    if not best:
+        return first or ranked(texts)[0], "", texts
+    _, text, label = max(best, key=lambda way: way[0])  # the first of equals
+    return text, label, texts
+
+
+def _flags_among(
+    table: Table, left: Sequence[str], seen: Mapping[str, Look], label: str
+) -> tuple[str, ...]:
+    """The 0/1 columns among some, if they are the labels rather than something else."""
+    named = label if is_named(label) and seen[label].distinct > 1 else ""
+    flags = _flags(table, left, named)
     others = [name for name in left if name not in flags]
     worded = any(seen[n].repeats and seen[n].distinct > 2 and not seen[n].numbers for n in others)
-    if flags and worded and not label and len(flags) * _MOST < len(left) * (_MOST - 1):
-        flags, left = (), others  # a few marks beside a column of words
-    label = label or _label(left, seen, paired=bool(pair))
+    if flags and worded and not named and len(flags) * _MOST < len(left) * (_MOST - 1):
+        return ()  # a few marks beside a column of words
     if label not in flags and (len(flags) < _MANY_FLAGS or len(flags) * 2 <= len(left)):
-        flags = ()  # they are only something else about the texts
-    return Columns(text=text, label=label, pair=pair, split=split), flags
+        return ()  # they are only something else about the texts
+    return flags
 
 
 def _flags(table: Table, names: Sequence[str], label: str) -> tuple[str, ...]:
@@ -135,22 +174,6 @@ def _too_few(name: str, columns: Sequence[str]) -> DataError:
     return DataError(what, "Add a column of texts or of labels, parted by commas.", line=1)
 
 
-def _look(table: Table, name: str) -> _Seen:
-    """Looks at rows from the whole table, which may be sorted by class."""
-    at = table.columns.index(name)
-    step = max(1, len(table.rows) // _SAMPLE)
-    cells = [row[at].strip() for row in table.rows[::step]]
-    filled = [cell for cell in cells if cell]
-    numbers = bool(filled) and all(map(is_number, filled))
-    return _Seen(
-        filled=len(filled),
-        length=sum(len(_NO_LETTERS.sub("", cell)) for cell in filled) / max(len(filled), 1),
-        distinct=len(set(filled)),
-        numbers=numbers,
-        fractions=numbers and any("." in cell for cell in filled),
-    )
-
-
 def _split(table: Table, names: Sequence[str]) -> str:
     """A column that is called like a split and says nothing but train, validation and test."""
     for name in names:
@@ -161,65 +184,71 @@ def _split(table: Table, names: Sequence[str]) -> str:
     return ""
 
 
-def _pair(names: Sequence[str]) -> tuple[str, str]:
-    """The two columns of texts, where they are called so."""
+def _pair(names: Sequence[str], seen: Mapping[str, Look]) -> tuple[str, str]:
+    """The two columns of texts, where they are called so and no cell speaks against it."""
     by_plain = {plain(name): name for name in names}
-    for first, second in PAIRS:
-        if first in by_plain and second in by_plain:
-            return by_plain[first], by_plain[second]
+    for keys in PAIRS:
+        found = [by_plain[key] for key in keys if key in by_plain]
+        if len(found) == len(keys) and all(map(_may_be_text, (seen[name] for name in found))):
+            return found[0], found[1]
     return "", ""
 
 
-def _named(
-    names: Sequence[str], known: Sequence[str], taken: Sequence[str], fits: dict[str, bool]
-) -> str:
-    """The column with the clearest name: the whole name first, then a word of it."""
-    free = [name for name in names if name not in taken and fits[name]]
-    for key in known:
-        for name in free:
-            if plain(name) == key:
-                return name
-    for key in known:
-        for name in free:
-            if key in words(name) and not ABOUT & set(words(name)):
-                return name
-    return ""
+def _may_be_text(look: Look) -> bool:
+    return not (look.numbers and look.filled > 1 and look.repeats) and look.dates < _HALF
 
 
-def _text(names: Sequence[str], seen: dict[str, _Seen]) -> str:
-    """The column of the texts: by its name, else the one with the longest different cells."""
-    fits = {name: plain(name) == "text" or not seen[name].numbers for name in names}
-    named = _named(names, TEXTS, (), fits)
-    return named or max(
-        names, key=lambda name: (not seen[name].numbers, seen[name].length * seen[name].distinct)
-    )
-
-
-def _alike(text: str, names: Sequence[str], seen: dict[str, _Seen]) -> tuple[str, str]:
+def _alike(text: str, names: Sequence[str], seen: Mapping[str, Look]) -> tuple[str, str]:
     """A second column of texts about as long and as different as the first, without names."""
     first = seen[text]
     for name in names:
         other = seen[name]
-        same = 0.5 <= other.length / max(first.length, 1) <= 2
-        if name != text and same and not other.repeats and other.length > 15 and not first.repeats:
+        same = 0.5 <= other.letters / max(first.letters, 1) <= 2
+        is_text = not other.repeats and other.letters > 15 and other.sentences > _HALF
+        if name != text and same and is_text and not first.repeats:
             later = names.index(name) > names.index(text)
             return (text, name) if later else (name, text)
     return text, ""
 
 
-def _label(names: Sequence[str], seen: dict[str, _Seen], paired: bool) -> str:
-    """The column whose cells come again, few different ones before many.
+def doubts(table: Table) -> list[Finding]:
+    """Which other columns may be the texts or the labels as well, where two are near."""
+    choice = _choice(table, Said())
+    columns, found = choice.columns, []
+    best, others = choice.texts.get(columns.text, 0.0), ranked(choice.texts)
+    near = [
+        name
+        for name in others
+        if name not in (columns.text, columns.label) and choice.texts[name] > _NEAR_TEXT * best > 0
+    ]
+    if near:
+        found.append(_doubt(table, "text", columns.text, near))
+    best = choice.labels.get(columns.label, 0.0)
+    near = [
+        name
+        for name in ranked(choice.labels)
+        if name not in (columns.label, columns.text)
+        and choice.labels[name] >= max(best - _NEAR_LABEL, _LEAST_LABEL)
+    ]
+    if near:
+        found.append(_doubt(table, "label", columns.label, near))
+    return found
 
-    Beside two texts without names a column of fractions is their similarity.
-    """
-    if paired:
-        similarity = [name for name in names if seen[name].fractions]
-        if similarity:
-            return similarity[0]
 
-    def rank(name: str) -> tuple[bool, bool, int]:
-        column = seen[name]
-        weight = _NUMBERS_COUNT if column.numbers else 1
-        return not column.repeats, column.distinct < 2, weight * column.distinct
+def _doubt(table: Table, role: str, taken: str, near: Sequence[str]) -> Finding:
+    """A warning that names both columns, shows a cell of each, and says how to choose the other."""
+    what = "texts" if role == "text" else "labels"
+    others = " or ".join(_example(table, name) for name in near[:2])
+    says = (
+        f"{_example(table, taken)} was taken for the {what}; {others} may be meant as well. "
+        f'Choose it as the {role} column if so (--{role} "{short(near[0])}").'
+    )
+    return finding(f"which_{role}", says)
 
-    return min(names, key=rank)
+
+def _example(table: Table, name: str) -> str:
+    """A column's name with some of its different cells."""
+    at = table.columns.index(name)
+    cells = dict.fromkeys(filter(None, (row[at].strip() for row in table.rows[:_FIRST])))
+    shown = [short(cell, _EXAMPLE) for cell in list(cells)[:2]]
+    return f"'{short(name)}' ({', '.join(shown)})" if shown else f"'{short(name)}'"

@@ -1,13 +1,11 @@
 """What the cells of a label column say: one label, several, a number, or yes and no."""
 
-import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from heads.pipeline.table.cells import clean_label, unguard_cell
-from heads.pipeline.table.dialect import is_number
+from heads.pipeline.numerals import Notation, notation_of
+from heads.pipeline.table.cells import LISTS, clean_label, members, unguard_cell
 from heads.pipeline.table.sheet import Table
 
 SEPARATORS = "|;,"
@@ -22,7 +20,6 @@ _AGAIN = 0.75  # of the labels in these, the share that stands in other cells to
 _FEW_NUMBERS = 20
 _ODD = 0.02  # of the cells of a 0/1 column
 _NEARLY_ALL = 0.95
-_FRACTION = re.compile(r"\.\d*[1-9]")
 
 
 def cells_of(table: Table, name: str) -> Counter[str]:
@@ -36,37 +33,42 @@ def cells_of(table: Table, name: str) -> Counter[str]:
     return counts
 
 
-def number_of(cell: str) -> float | None:
-    """The number in a cell, if it is a finite one.
-
-    >>> number_of(" -1.5e3"), number_of("1e999"), number_of("1,5")
-    (-1500.0, None, None)
-    """
-    value = float(cell) if is_number(cell) else math.inf
-    return value if math.isfinite(value) else None
+def numbers_of(counts: Counter[str]) -> tuple[Notation, dict[str, float]]:
+    """How the numbers among cells are written, and the number in each that holds one."""
+    notation = notation_of(counts)
+    values = ((cell, notation.value(cell)) for cell in counts)
+    return notation, {cell: value for cell, value in values if value is not None}
 
 
 def is_measured(counts: Counter[str]) -> bool:
     """Whether the cells measure something, such as 0.844422, rather than name classes.
 
-    >>> is_measured(Counter({"4.5": 9, "3.0": 9})), is_measured(Counter({"0.31": 1, "0.7": 1}))
+    >>> is_measured(Counter({"4.5": 9, "3.0": 9})), is_measured(Counter({"0,31": 1, "0,7": 1}))
     (False, True)
     """
-    numbers = {cell: rows for cell, rows in counts.items() if is_number(cell)}
+    _, numbers = numbers_of(counts)
     rows = counts.total()
     return (
-        sum(numbers.values()) >= _NEARLY_ALL * rows
-        and any(map(_FRACTION.search, numbers))
+        sum(counts[cell] for cell in numbers) >= _NEARLY_ALL * rows
+        and any(value != int(value) for value in numbers.values())
         and (len(numbers) > _FEW_NUMBERS or len(numbers) * 2 > rows)
     )
+
+
+def are_lists(counts: Counter[str]) -> bool:
+    """Whether the cells are lists of labels."""
+    return bool(counts) and all(members(cell) is not None for cell in counts)
 
 
 def parted(cell: str, separator: str) -> tuple[str, ...]:
     """The labels in a cell, each once and in the order of the alphabet.
 
-    >>> parted("new| pin |new|", "|"), parted("", "|")
-    (('new', 'pin'), ())
+    >>> parted("new| pin |new|", "|"), parted("", "|"), parted('["b", "a"]', "[]")
+    (('new', 'pin'), (), ('a', 'b'))
     """
+    if separator == LISTS:
+        found = members(cell)
+        return tuple(sorted({*map(clean_label, [cell] if found is None else found)} - {""}))
     return tuple(sorted({part.strip() for part in cell.split(separator)} - {""}))
 
 

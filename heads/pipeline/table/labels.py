@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from heads.errors import DataError, LimitError
-from heads.pipeline.table.dialect import is_number
-from heads.pipeline.table.kinds import SEPARATORS, is_measured
+from heads.pipeline.numerals import plainest
+from heads.pipeline.table.kinds import SEPARATORS, is_measured, numbers_of
 from heads.pipeline.table.rows import Rows
 from heads.pipeline.table.sheet import Finding, count, short
 from heads.settings import Limits
@@ -21,8 +21,10 @@ _TWINS = str.maketrans(
     "аеорсухіјѕԁһԛԝӏАВЕКМНОРСТХІЈЅԌԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧαονριѵɡıǀ",
     "aeopcyxijsdhqwlABEKMHOPCTXIJSGQWABEZHIKMNOPTYXaovpivgil",
 )
-# Marks that turn the direction of writing around or have no width.
+# Marks that turn the direction of writing around or have no width; joiners make other letters.
 _UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+# Whole numbers of which so many are different measure something rather than name classes.
+_MANY_NUMBERS = 10
 
 
 def counted(rows: Rows) -> Counter[str]:
@@ -72,7 +74,9 @@ def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
         raise LimitError(what, "Choose the column that holds the labels, or keep fewer classes.")
     if not many and len(counts) == len(rows.sets) > _FEW_LABELS:
         what = f"Every row of {name} has a label of its own."
-        more = ", or choose to predict the number" if all(map(is_number, counts)) else ""
+        more = (
+            ", or choose to predict the number" if len(numbers_of(counts)[1]) == len(counts) else ""
+        )
         raise DataError(what, f"Choose the column that holds the labels{more}.")
 
 
@@ -88,6 +92,25 @@ def check_numbers(numbers: Sequence[float], name: str) -> None:
     if len(set(numbers)) == 1:
         what = f"All numbers of {name} are {numbers[0]:g}; nothing can be learned from them."
         raise DataError(what, "Add rows with other numbers, or choose another column.")
+
+
+def one_spelling(rows: Rows) -> list[Finding]:
+    """Makes 1 and 1.0 one label, where both are there."""
+    counts = counted(rows)
+    plain: dict[str, list[str]] = defaultdict(list)
+    for label in counts:
+        plain[plainest(label)].append(label)
+    same = {label: one for one, labels in plain.items() if len(labels) > 1 for label in labels}
+    odd = [row for row, labels in enumerate(rows.sets) if any(same.get(n, n) != n for n in labels)]
+    if not odd:
+        return []
+    rows.sets[:] = [tuple(sorted({same.get(n, n) for n in labels})) for labels in rows.sets]
+    one = next(iter(same.values()))
+    says = (
+        f"{_quoted(plain[one])} are one number and were taken for one label, '{one}' "
+        f"({rows.where(odd)})."
+    )
+    return [rows.found("one_spelling", says, odd)]
 
 
 def label_findings(rows: Rows, *, many: bool) -> list[Finding]:
@@ -118,8 +141,8 @@ def label_findings(rows: Rows, *, many: bool) -> list[Finding]:
             f"'{short(unseen[0])}': {rows.where(places)}. Remove the marks."
         )
         found.append(rows.found("invisible", says, places))
-    several = [] if many else _several(counts, first, rows)
-    return found + several + _sizes(counts, first, rows, many=many)
+    more = [] if many else _several(counts, first, rows) + _amounts(counts, rows)
+    return found + more + _sizes(counts, first, rows, many=many)
 
 
 def _alike(labels: Iterable[str], fold: Callable[[str], str]) -> list[list[str]]:
@@ -143,6 +166,8 @@ def _quoted(labels: Sequence[str]) -> str:
 
 def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Finding]:
     """Cells that seem to hold several labels: their parts come again in other cells."""
+    if len(numbers_of(counts)[1]) == len(counts):
+        return []  # a comma in 3,1 parts no labels
     for sign in SEPARATORS:
         joined = [label for label in counts if sign in label.strip(sign)]
         cells: Counter[str] = Counter()
@@ -159,6 +184,28 @@ def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Fi
             )
             return [rows.found("several", says, sorted(first[label] for label in again))]
     return []
+
+
+def _amounts(counts: Counter[str], rows: Rows) -> list[Finding]:
+    """Labels that may measure something: percentages, prices, whole numbers from 0 to 100."""
+    notation, numbers = numbers_of(counts)
+    if len(numbers) < len(counts) or len(numbers) < 3:
+        return []
+    what = {"percent": "percentages", "price": "prices", "": "whole numbers"}[notation.unit]
+    if not notation.unit:
+        values = sorted(numbers.values())
+        low, high = values[0], values[-1]
+        # 0, 1, 2 and so on without a gap are numbers that somebody gave to classes.
+        counted_up = low in (0, 1) and high - low == len(values) - 1 and high != 100
+        whole = all(value == int(value) for value in values)
+        if not whole or counted_up or len(values) <= _MANY_NUMBERS or low < 0 or high > 100:
+            return []
+        what += f" from {low:g} to {high:g}"
+    says = (
+        f"The labels are {what} ({len(counts):,} different), each taken for a class; if they "
+        "measure something, choose to predict the number (--number)."
+    )
+    return [rows.found("amounts", says)]
 
 
 def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: bool) -> list[Finding]:

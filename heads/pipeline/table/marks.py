@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from heads.errors import DataError
 from heads.pipeline.table.cells import clean_label, unguard_cell
-from heads.pipeline.table.kinds import FLAGS, number_of, parted
+from heads.pipeline.table.kinds import FLAGS, cells_of, numbers_of, parted
 from heads.pipeline.table.sheet import Columns, Table, short
 
 NO_LABEL, NO_NUMBER = "no label", "no number"
@@ -21,21 +21,20 @@ def marks(table: Table, columns: Columns) -> Marks:
     if columns.labels:
         return _flags(table, columns.labels)
     at = table.columns.index(columns.label)
+    values = numbers_of(cells_of(table, columns.label))[1] if columns.number else {}
     known: dict[str, tuple[str, ...] | float | str] = {}
 
     def read(row: Sequence[str], _line: int) -> tuple[str, ...] | float | str:
         raw = row[at]
         if raw not in known:
-            known[raw] = _read(clean_label(unguard_cell(raw) if table.spelled else raw), columns)
+            cell = clean_label(unguard_cell(raw) if table.spelled else raw)
+            known[raw] = values.get(cell, NO_NUMBER) if columns.number else _read(cell, columns)
         return known[raw]
 
     return read
 
 
-def _read(cell: str, columns: Columns) -> tuple[str, ...] | float | str:
-    if columns.number:
-        value = number_of(cell)
-        return NO_NUMBER if value is None else value
+def _read(cell: str, columns: Columns) -> tuple[str, ...] | str:
     if columns.separator:
         return parted(cell, columns.separator)
     return (cell,) if cell else NO_LABEL

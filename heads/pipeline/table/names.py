@@ -4,31 +4,37 @@ import re
 
 TEXTS = (
     "text", "texts", "sentence", "sentences", "review", "reviewtext", "reviewbody", "body",
-    "content", "tweet", "tweettext", "utterance", "message", "comment", "commenttext", "sms",
+    "content", "opinion", "narrative", "tweet", "tweettext", "utterance", "message", "comment",
+    "commenttext", "sms", "instruction", "excerpt", "essay",
     "post", "document", "doc", "description", "paragraph", "passage", "snippet", "question",
     "questiontext", "query", "phrase", "statement", "transcript", "article", "abstract",
     "response", "feedback", "situation", "sit", "prompt", "input", "string", "headline", "title",
     "subject", "texta", "sentence1", "premise", "question1",
 )  # fmt: skip
 LABELS = (
-    "labeltext", "labelname", "label", "labels", "goldlabel", "class", "classname", "classlabel",
-    "category", "categories", "sentiment", "intent", "emotion", "topic", "target", "targets",
-    "polarity", "stance", "entailmentjudgment", "entailmentlabel", "isduplicate", "annotation",
-    "tag", "tags", "genre", "y", "type", "rating", "stars", "quality", "score", "output", "answer",
-    "similarity", "relatedness",
+    "labeltext", "labelname", "goldlabel", "label", "labels", "class", "classlabel",
+    "category", "categories", "sentiment", "intent", "emotion", "stance", "topic", "target",
+    "targets", "polarity", "entailmentjudgment", "entailmentlabel", "isduplicate", "annotation",
+    "y", "rating", "stars", "quality", "score", "similarity", "relatedness", "recommended",
+    "verdict", "rate", "status", "classname", "tag", "tags", "genre", "type", "output", "answer",
 )  # fmt: skip
+# Called so, a column may be the label, or something else about the texts.
+WEAK = frozenset((
+    "tag", "tags", "genre", "type", "output", "answer", "status", "product", "department", "party",
+    "points", "severity", "priority", "language", "kind",
+))  # fmt: skip
 # Called so, a column of 0 and 1 is the label, whatever others there are; one called "quality"
 # may as well be one label of several.
 SURELY = (
-    *LABELS[: LABELS.index("category")], "target", "targets", "sentiment", "polarity", "stance",
-    "intent", "emotion", "topic", "isduplicate",
+    *LABELS[: LABELS.index("category")], "classname", "target", "targets", "sentiment",
+    "polarity", "stance", "intent", "emotion", "topic", "isduplicate",
 )  # fmt: skip
 PAIRS = (
     ("texta", "textb"), ("text1", "text2"), ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"), ("premise", "hypothesis"), ("question1", "question2"),
     ("1string", "2string"), ("string1", "string2"), ("sent1", "sent2"), ("s1", "s2"),
     ("query1", "query2"), ("question", "sentence"), ("claim", "evidence"), ("text", "textpair"),
-    ("sentence", "sentencepair"),
+    ("sentence", "sentencepair"), ("question", "passage"), ("headline", "body"),
 )  # fmt: skip
 SPLITS = ("split", "set", "fold", "partition", "subset", "usage")
 # What the cells of such a column say, and what they mean.
@@ -42,7 +48,27 @@ PARTS = {
 ABOUT = frozenset((
     "id", "ids", "count", "counts", "date", "time", "timestamp", "length", "len", "num", "number",
     "index", "url", "link", "user", "username", "author", "lang", "language", "confidence",
-    "source", "votes",
+    "source", "votes", "helpful", "helpfulness", "useful", "thumbs", "reply", "version", "page",
+    "image", "file", "filename", "location", "address", "country", "city", "state", "zip", "phone",
+    "year", "month", "day", "timezone", "coord", "created",
+))  # fmt: skip
+# A word in a name that says that the cells are names, above all of persons.
+PERSONS = frozenset((
+    "name", "user", "username", "reviewer", "author", "authors", "speaker", "customer", "screen",
+    "profile", "by",
+))  # fmt: skip
+# A word in the name of a column that says how good somebody finds something.
+OPINIONS = frozenset((
+    "rating", "ratings", "star", "stars", "score", "recommended", "recommend", "rate", "points",
+))  # fmt: skip
+# What cells say that answer the commonest questions, as `plain` spells it.
+ANSWERS = frozenset((
+    "positive", "negative", "neutral", "pos", "neg", "neu", "mixed", "extremelypositive",
+    "extremelynegative", "verypositive", "verynegative", "irrelevant", "spam", "ham", "entailment",
+    "contradiction", "notentailment", "favor", "against", "fake", "real", "toxic", "offensive",
+    "joy", "sadness", "anger", "fear", "love", "surprise", "disgust", "happy", "sad", "angry",
+    "halftrue", "mostlytrue", "barelytrue", "pantsfire", "pantsonfire", "depression", "anxiety",
+    "normal", "suicide", "nonsuicide",
 ))  # fmt: skip
 
 

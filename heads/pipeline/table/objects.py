@@ -47,20 +47,19 @@ def read_objects(text: str, name: str, limits: Limits) -> Table:
     whole = text.lstrip().startswith("[")
     places: dict[str, int] = {}
     nested: dict[str, int] = {}
+    mixed: set[str] = set()  # fields that hold something else than lists of plain values
     rows: list[list[str]] = []
     lines: list[int] = []
     for line, thing in _in_list(text, name) if whole else _in_lines(text, name):
         if not isinstance(thing, dict):
             raise DataError(f"Line {line} of {name} is not a JSON object.", _SHAPE, line=line)
-        row = [""] * len(places)
         for key, value in thing.items():
-            if key not in places:
-                places[key] = len(places)
-                row.append("")
+            places.setdefault(key, len(places))
             if isinstance(value, (list, dict)):
                 nested.setdefault(key, line)
-            row[places[key]] = _cell(value)
-        rows.append(row)
+            if value is not None and not is_plain_list(value):
+                mixed.add(key)
+        rows.append([_cell(thing.get(key)) for key in places])
         lines.append(line)
         _check_size(len(rows), len(places), name, limits)
     if not rows:
@@ -69,7 +68,7 @@ def read_objects(text: str, name: str, limits: Limits) -> Table:
         row.extend([""] * (len(places) - len(row)))
     return Table(
         name=name, columns=tuple(places), rows=rows, lines=lines, nested=nested,
-        notes=("Read as JSON.",),
+        lists=frozenset(nested) - mixed, notes=("Read as JSON.",),
     )  # fmt: skip
 
 
@@ -88,9 +87,16 @@ def _cell(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if is_plain_list(value):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
         return "[…]"
     return "" if value is None else "{…}"
+
+
+def is_plain_list(value: Any) -> bool:
+    """Whether a value is a list of texts, numbers and the like, and no list of lists."""
+    return isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
 
 
 def _in_lines(text: str, name: str) -> Iterator[tuple[int, Any]]:

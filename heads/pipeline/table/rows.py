@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from heads.errors import DataError, did_you_mean
 from heads.pipeline.corpus import CONTROLS, gate
-from heads.pipeline.table.cells import unguard_cell
+from heads.pipeline.table.cells import LISTS, clean_label, unguard_cell
 from heads.pipeline.table.marks import Marks, marks
 from heads.pipeline.table.names import PARTS
 from heads.pipeline.table.sheet import (
@@ -30,6 +30,7 @@ class Rows:
     Attributes:
         sets: The labels of each row: one, or any number; none where rows have numbers.
         numbers: The number of each row, where it is to be predicted.
+        groups: The group of each row, "" for none, where a column says it.
         dropped: Rows left out: reason -> lines.
         cut: Lines with a text that was cut to the limit.
         controls: Lines with a text from which control characters were removed.
@@ -43,6 +44,7 @@ class Rows:
     sets: list[tuple[str, ...]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     dropped: dict[str, list[int]] = field(default_factory=dict)
     cut: list[int] = field(default_factory=list)
@@ -73,13 +75,14 @@ def check_columns(table: Table, columns: Columns) -> None:
         if name not in table.columns:
             what = f"{table.name} has no column '{short(name)}'."
             raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
-        if name in table.nested:
+        is_list = name == columns.label and columns.separator == LISTS and name in table.lists
+        if name in table.nested and not is_list:
             line = table.nested[name]
             what = f"The column '{short(name)}' holds lists or objects ({table.unit} {line})."
             raise DataError(what, "Choose a column with one text a cell.", line=line, column=name)
     if len(set(columns.used)) < len(columns.used):
         what = "The same column is chosen twice."
-        raise DataError(what, "Choose one column for each of text, label and split.")
+        raise DataError(what, "Choose one column for each of text, label, split and group.")
     if sum(map(bool, (columns.number, columns.labels, columns.separator))) > 1:
         what = "A separator, 0/1 columns and a number say different things of the labels."
         raise DataError(what, "Choose one of them.")
@@ -101,6 +104,7 @@ def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
     places = [table.columns.index(name) for name in wanted]
     others = [table.columns.index(name) for name in columns.used if name not in wanted]
     split_at = table.columns.index(columns.split) if columns.split else -1
+    group_at = table.columns.index(columns.group) if columns.group else -1
     spill, read = _spill(table, places[-1], others), marks(table, columns)
     for line, row in zip(table.lines, table.rows, strict=True):
         cells = [row[at] for at in places]
@@ -115,6 +119,8 @@ def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
         found.texts.append(texts[0])
         found.pairs.extend(texts[1:])
         found.lines.append(line)
+        if group_at >= 0:
+            found.groups.append(clean_label(row[group_at]))
         if split_at >= 0:
             found.parts.append(_part(row[split_at], line, table, columns.split))
     return found

@@ -16,10 +16,12 @@ class Columns:
         label: The column of the labels.
         pair: The column of the second texts.
         split: The column that says which rows are for training and which for testing.
-        separator: Labels in one cell are split at it; "" means one label a cell.
+        separator: Labels in one cell are split at it; "[]" means that cells are lists of them,
+            "" one label a cell.
         labels: Columns of 0 and 1, one for each label; `label` is "" then.
         number: Whether the label is a number that is to be predicted.
         order: The classes from low to high, where they have an order.
+        group: The column that says which rows belong together, such as their author.
     """
 
     text: str
@@ -30,11 +32,12 @@ class Columns:
     labels: tuple[str, ...] = ()
     number: bool = False
     order: tuple[str, ...] = ()
+    group: str = ""
 
     @property
     def used(self) -> tuple[str, ...]:
         """The names of the columns that are read."""
-        names = (self.text, self.pair, self.label, *self.labels, self.split)
+        names = (self.text, self.pair, self.label, *self.labels, self.split, self.group)
         return tuple(name for name in names if name)
 
 
@@ -47,10 +50,12 @@ class Said:
         label: The column of the labels.
         pair: The column of the second texts.
         split: The column of train, validation and test.
-        separator: The sign between labels, "" for none; None where nothing was said.
+        separator: The sign between labels, "[]" for lists, "" for none; None where nothing was
+            said.
         labels: The columns of 0 and 1.
         number: Whether the label is a number to predict; None where nothing was said.
         order: The classes from low to high.
+        group: The column of what belongs together.
     """
 
     text: str = ""
@@ -61,6 +66,7 @@ class Said:
     labels: tuple[str, ...] = ()
     number: bool | None = None
     order: tuple[str, ...] = ()
+    group: str = ""
 
     def __bool__(self) -> bool:
         return self != Said()
@@ -93,6 +99,7 @@ class Table:
         has_header: Whether the file names its columns.
         unnamed: The columns without a name in a file that names the others.
         nested: Columns with a cell that is a list or an object, and the first line of one.
+        lists: Those of them whose cells are all lists of plain values, kept as JSON.
         spelled: Whether cells were typed as text, where a spreadsheet's `'` may stand.
         dropped: Rows that are left out already: reason -> lines.
         notes: Plain sentences on how it was read.
@@ -107,6 +114,7 @@ class Table:
     has_header: bool = True
     unnamed: frozenset[str] = frozenset()
     nested: Mapping[str, int] = field(default_factory=dict)
+    lists: frozenset[str] = frozenset()
     spelled: bool = False
     dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

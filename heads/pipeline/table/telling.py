@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from heads.pipeline.corpus import Corpus
+from heads.pipeline.corpus import Corpus, groups_of
+from heads.pipeline.groups import LARGEST
+from heads.pipeline.table.cells import LISTS
 from heads.pipeline.table.kinds import find_separator
 from heads.pipeline.table.rows import Rows
 from heads.pipeline.table.sheet import Columns, Finding, count, finding, short
@@ -21,6 +23,7 @@ def told(corpus: Corpus, columns: Columns) -> str:
         return count(len(corpus.classes), "class", "classes") + ", in order" * corpus.ordered
     each = sum(map(len, corpus.targets)) / len(corpus)
     how = f"parted by '{columns.separator}'" if columns.separator else "a 0/1 column each"
+    how = "in lists" if columns.separator == LISTS else how
     return f"{count(len(corpus.classes), 'label')}, {each:.1f} a row, {how}"
 
 
@@ -29,7 +32,7 @@ def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool
     found = []
     if guessed and corpus.kind != "one":
         found.append(_guessed(rows, corpus, columns))
-    if columns.separator and all(len(labels) < 2 for labels in rows.sets):
+    if columns.separator not in ("", LISTS) and all(len(labels) < 2 for labels in rows.sets):
         says = f"No cell holds '{columns.separator}', so no row has several labels."
         other = find_separator(label for labels in rows.sets for label in labels)
         hint = f" '{other}' seems to stand between them." if other else ""
@@ -60,11 +63,35 @@ def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
         )
         return rows.found("columns", says, without)
     held = sum(len(labels) > 1 for labels in rows.sets)
+    how = "as a list" if columns.separator == LISTS else f"parted by '{columns.separator}'"
     says = (
-        f"{count(held, 'row holds', 'rows hold')} several labels, parted by "
-        f"'{columns.separator}'.{none} If each cell is one class, choose one label a row."
+        f"{count(held, 'row holds', 'rows hold')} several labels, {how}.{none} "
+        "If each cell is one class, choose one label a row."
     )
     return rows.found("separator", says, without)
+
+
+def group_findings(rows: Rows, corpus: Corpus, columns: Columns) -> list[Finding]:
+    """What holds rows together that no split parts, where one should know of it."""
+    found = []
+    if columns.group:
+        sizes = Counter(group for group in corpus.groups if group)
+        most, held = sizes.most_common(1)[0] if sizes else ("", 0)
+        without = [row for row, group in enumerate(rows.groups) if not group]
+        says = f"'{short(columns.group)}' makes {count(len(sizes), 'group')}, which no split parts"
+        if without:
+            have = count(len(without), "row has none and is", "rows have none and are")
+            says += f"; {have} held together with others by equal texts only"
+        if held > LARGEST * len(corpus):
+            says += (
+                f"; '{short(most)}' alone has {100 * held / len(corpus):.0f} % of the rows, "
+                "which all stand on one side"
+            )
+        found.append(rows.found("groups", f"{says}.", without))
+    # Where the data say what is scored, nothing is drawn.
+    if "test" not in corpus.parts and (says := groups_of(corpus).says):
+        found.append(finding("chained", says))
+    return found
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
-from heads.pipeline.corpus import folded
+from heads.pipeline.groups import shared
+from heads.pipeline.letters import folded
 from heads.pipeline.table.rows import Rows
 from heads.pipeline.table.sheet import Finding, count, short
 
@@ -70,14 +71,24 @@ def _across(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
         scored = [row for row in group if rows.parts[row] != "train"]
         if scored and len(scored) < len(group):
             leaked += scored
+    half = shared(rows.texts, rows.pairs, rows.parts) if rows.pairs else []
+    found = []
+    if len(half) > len(leaked):
+        scored = sum(part != "train" for part in rows.parts)
+        says = (
+            f"{_percent(len(half), scored)} of the rows for validation or testing share one of "
+            f"their texts with a training row: {rows.where(half)}. Scores may be too good for "
+            "texts that are new."
+        )
+        found.append(rows.found("shared_texts", says, half))
     if not leaked:
-        return []
+        return found
     leaked.sort()
     says = (
         f"{count(len(leaked), 'text')} for validation or testing also among the training rows: "
         f"{rows.where(leaked)}. Remove them, or scores are too good."
     )
-    return [rows.found("split_overlap", says, leaked)]
+    return [rows.found("split_overlap", says, leaked), *found]
 
 
 def _near(keys: Sequence[str], rows: Rows) -> list[Finding]:

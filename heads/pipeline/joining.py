@@ -1,0 +1,207 @@
+"""Rows to learn from and rows for scoring as one corpus, and what is done where they do not fit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heads.errors import DataError
+from heads.pipeline.corpus import Corpus, groups_of
+from heads.pipeline.groups import FEWEST, shared
+from heads.pipeline.letters import folded
+from heads.pipeline.numerals import plainest
+
+# Of the rows for scoring, the share of classes never seen beyond which they are of another task.
+# Below it most rows can be answered and are worth scoring (ATIS has 0.6 %, a set with questions out
+# of scope 10 to 20 %); above it most cannot, which nobody means.
+MOST_UNSEEN = 0.5
+_SHOWN = 3
+
+
+def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
+    """Two files as one corpus, whose rows know where they stand, and what one should know of it.
+
+    Rows that the first file itself marks for testing are left out: the second file is the test.
+
+    Args:
+        unseen: What becomes of test rows of a class that the first file does not have, see `met`.
+
+    Raises:
+        DataError: One has second texts and the other not, or most of the test has other classes.
+    """
+    if bool(train.pairs) != bool(test.pairs):
+        raise DataError(f"Only one of {train.name} and {test.name} has second texts.", "Mend one.")
+    # A test whose every row happens to have one label is read as such.
+    if train.kind != test.kind and not (train.many and test.kind == "one"):
+        what = f"The labels of {train.name} and of {test.name} are not of one kind."
+        hint = "Name the same columns for both, and the same separator."
+        raise DataError(what, hint)
+    parts = train.parts or ("train",) * len(train)
+    kept = [row for row, part in enumerate(parts) if part != "test"]
+    classes, moved, notes = _classes(train, test)
+    numbers = (*(train.numbers[row] for row in kept), *test.numbers) if train.numbers else ()
+    corpus = replace(
+        train,
+        texts=(*(train.texts[row] for row in kept), *test.texts),
+        pairs=(*(train.pairs[row] for row in kept), *test.pairs) if train.pairs else (),
+        classes=classes,
+        targets=(*(train.targets[row] for row in kept), *moved),
+        numbers=numbers,
+        lines=(*(train.lines[row] for row in kept), *test.lines) if train.lines else (),
+        parts=(*(parts[row] for row in kept), *["test"] * len(test)),
+        groups=_groups(train, test, kept),
+        fingerprint=train.fingerprint + test.fingerprint,
+    )
+    if len(kept) < len(train):
+        left = len(train) - len(kept)
+        notes.append(f"{left:,} rows that {train.name} marks for testing are left out.")
+    notes += _between(train, test, corpus)
+    corpus, more = met(corpus, unseen)
+    # An order is of the classes that were learned; others have no place in it.
+    ordered = train.ordered and corpus.classes == train.classes
+    return replace(corpus, ordered=ordered), notes + more
+
+
+def _classes(
+    train: Corpus, test: Corpus
+) -> tuple[tuple[str, ...], list[tuple[int, ...]], list[str]]:
+    """The classes of both, the test's targets among them, and which names were taken for one."""
+    if train.kind == "number":
+        return train.classes, [()] * len(test), []
+    plain = {plainest(name): name for name in train.classes}
+    same = {
+        name: plain[plainest(name)]
+        for name in test.classes
+        if name not in train.classes and plainest(name) in plain
+    }
+    others = sorted(set(test.classes) - set(train.classes) - set(same))
+    classes = (*train.classes, *others)
+    number = {name: place for place, name in enumerate(classes)}
+    place = [number[same.get(name, name)] for name in test.classes]
+    notes = []
+    if same:
+        one, other = next(iter(same.items()))
+        notes.append(f"'{one}' of {test.name} was taken for '{other}' of {train.name}.")
+    moved = [tuple(sorted({place[one] for one in targets})) for targets in test.targets]
+    return classes, moved, notes
+
+
+def _groups(train: Corpus, test: Corpus, kept: Sequence[int]) -> tuple[str, ...]:
+    """The groups of both; rows of a file that names none are groups of their own."""
+    if not train.groups and not test.groups:
+        return ()
+    first = [train.groups[row] for row in kept] if train.groups else [""] * len(kept)
+    return (*first, *(test.groups or [""] * len(test)))
+
+
+def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
+    """Settles what becomes of rows for scoring of a class that no row to learn from has.
+
+    Args:
+        unseen: "aside": they are left out, and counted; "wrong": they are scored, and since no head
+            has ever met their class, none gets them right.
+
+    Returns:
+        The corpus, and a sentence where there are such rows.
+
+    Raises:
+        DataError: More than half of the rows for scoring are such: they are of another task.
+    """
+    scored = [row for row, part in enumerate(corpus.parts) if part == "test"]
+    if not scored or corpus.kind == "number":
+        return corpus, []
+    known = {
+        one
+        for part, targets in zip(corpus.parts, corpus.targets, strict=True)
+        if part != "test"
+        for one in targets
+    }
+    odd = [row for row in scored if not known.issuperset(corpus.targets[row])]
+    if not odd:
+        return corpus, []
+    new = sorted({one for row in odd for one in corpus.targets[row]} - known)
+    names = ", ".join(f"'{corpus.classes[one][:60]}'" for one in new[:_SHOWN])
+    names += f" and {len(new) - _SHOWN:,} more" if len(new) > _SHOWN else ""
+    have = "has" if len(odd) == 1 else "have"
+    told = f"{len(odd):,} of the {len(scored):,} rows for scoring {have} a class"
+    told += f" that no row to learn from has ({names})"
+    if len(odd) > MOST_UNSEEN * len(scored):
+        cases = {name.casefold() for at, name in enumerate(corpus.classes) if at in known}
+        spelled = all(corpus.classes[one].casefold() in cases for one in new)
+        hint = "Label both alike: they differ by case." if spelled else "Label both alike."
+        raise DataError(f"{told}: the two are different tasks.", hint)
+    if unseen == "wrong":
+        return corpus, [f"{told}; they are scored, and no head can get them right."]
+    left = set(odd)
+    kept = [row for row in range(len(corpus)) if row not in left]
+    return _only(corpus, kept, known), [
+        f"{told}; they are set aside and not scored (--unseen wrong scores them as wrong)."
+    ]
+
+
+def _only(corpus: Corpus, rows: Sequence[int], classes: set[int]) -> Corpus:
+    """Some rows of a corpus, and some of its classes, which must be all that these rows have."""
+    kept = [at for at in range(len(corpus.classes)) if at in classes]
+    number = {at: place for place, at in enumerate(kept)}
+
+    def some(column: Sequence) -> tuple:
+        return tuple(column[row] for row in rows) if column else ()
+
+    return replace(
+        corpus,
+        texts=some(corpus.texts),
+        pairs=some(corpus.pairs),
+        classes=tuple(corpus.classes[at] for at in kept),
+        targets=tuple(tuple(number[one] for one in corpus.targets[row]) for row in rows),
+        lines=some(corpus.lines),
+        parts=some(corpus.parts),
+        groups=some(corpus.groups),
+        fingerprint=f"{corpus.fingerprint}:{len(rows)}",
+    )
+
+
+def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
+    """What rows of the test share with rows to learn from."""
+    notes = []
+    seconds = corpus.pairs or [""] * len(corpus)
+    keys = [folded(*sorted(pair)) for pair in zip(corpus.texts, seconds, strict=True)]
+    learned = len(corpus) - len(test)
+    known = set(keys[:learned])
+    both = sum(key in known for key in keys[learned:])
+    if both:
+        notes.append(
+            f"{both:,} of the {len(test):,} texts of the test file stand in {train.name} as well: "
+            "remove them, or scores are too good."
+        )
+    parts = ["train"] * learned + ["test"] * len(test)
+    half = len(shared(corpus.texts, corpus.pairs, parts)) if corpus.pairs else 0
+    if half > both:
+        notes.append(
+            f"{100 * half / len(test):.0f} % of the rows of the test file share one of their texts "
+            f"with a row of {train.name}: scores may be too good for texts that are new."
+        )
+    groups = set(corpus.groups[:learned]) - {""}
+    known_groups = sum(group in groups for group in corpus.groups[learned:])
+    if known_groups:
+        notes.append(
+            f"{known_groups:,} of the {len(test):,} rows of the test file are of a group that "
+            f"{train.name} has as well: scores say nothing of groups that are new."
+        )
+    return notes
+
+
+def check_groups(corpus: Corpus, column: str) -> None:
+    """Refuses groups that are too few to part.
+
+    Raises:
+        DataError: There are fewer than are needed to learn from, to choose on and to score.
+    """
+    if not corpus.groups:
+        return
+    found = groups_of(corpus).numbers
+    given = "test" in corpus.parts
+    left = {n for at, n in enumerate(found) if not (given and corpus.parts[at] == "test")}
+    least = 2 if given else FEWEST
+    if len(left) < least:
+        groups = "1 group" if len(left) == 1 else f"{len(left)} groups"
+        says = f"The column '{column[:60]}' leaves {groups} of rows that can be parted"
+        what = f"{says}; at least {least} are needed, since no group is both learned and scored."
+        raise DataError(what, "Choose a finer column, or none.")

@@ -1,0 +1,34 @@
+"""What of a text is to be seen: letters without width, and when two texts are the same."""
+
+import re
+
+# Soft hyphens, marks and joiners of no width, fillers, blank patterns, variation selectors, tags.
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+def is_blank(text: str) -> bool:
+    r"""Whether nothing of a text is to be seen.
+
+    >>> is_blank("\u200b \ufeff"), is_blank("\u00ad."), is_blank("")
+    (True, False, True)
+    """
+    return not (text if text.isascii() else INVISIBLE.sub("", text)).strip()
+
+
+def folded(text: str, pair: str = "") -> str:
+    r"""What two rows share that repeat each other: without case, spaces and signs of no width.
+
+    >>> folded("Not  bad.\n") == folded("not b\u200bad. ")
+    True
+    """
+    return fold(text) + "\n" + fold(pair)
+
+
+def fold(text: str) -> str:
+    """The same of one text."""
+    if not text.isascii():
+        text = INVISIBLE.sub("", text)
+    return " ".join(text.casefold().split())

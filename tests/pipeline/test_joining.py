@@ -1,0 +1,191 @@
+"""Test rows that do not quite fit the others: of classes never met, in other spellings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heads.errors import DataError
+from heads.pipeline.contest import read as read_again
+from heads.pipeline.contest import train_grid
+from heads.pipeline.corpus import Corpus, build, numbered
+from heads.pipeline.grid import descent
+from heads.pipeline.joining import joined, met
+from heads.pipeline.runs.asked import Asked, load
+from heads.pipeline.runs.folder import RunFolder
+from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.pipeline.table import Columns, Data, read
+from heads.settings import Contest, Limits
+
+LIMITS = Limits()
+
+
+def corpus_of(name: str, labels: list, **given) -> Corpus:
+    return build(name, [f"{name} {row}" for row in range(len(labels))], labels, **given)
+
+
+TRAIN = corpus_of("train", ["flight", "fare", "city"] * 10)
+
+
+def told(corpus: Corpus) -> list[str]:
+    return [corpus.classes[target] for (target,) in corpus.targets]
+
+
+def test_test_rows_of_a_class_never_met_are_set_aside_and_counted() -> None:
+    test = corpus_of("test", ["flight", "fare"] * 100 + ["day_name", "flight+fare", "day_name"])
+    corpus, notes = joined(TRAIN, test)
+    assert corpus.classes == TRAIN.classes
+    assert corpus.parts == ("train",) * 30 + ("test",) * 200
+    assert told(corpus) == ["flight", "fare", "city"] * 10 + ["flight", "fare"] * 100
+    assert len(corpus.texts) == len(corpus.targets) == 230
+    assert "test 202" not in corpus.texts
+    (says,) = notes
+    assert says.startswith(
+        "3 of the 203 rows for scoring have a class that no row to learn from has ('day_name', "
+        "'flight+fare'); they are set aside"
+    )
+    assert "--unseen wrong" in says
+
+
+def test_or_they_are_scored_as_wrong() -> None:
+    test = corpus_of("test", ["flight", "fare"] * 10 + ["day_name"])
+    corpus, notes = joined(TRAIN, test, "wrong")
+    assert corpus.classes == (*TRAIN.classes, "day_name")
+    assert told(corpus)[-1] == "day_name"
+    assert len(corpus) == 51
+    assert "scored, and no head can get them right" in notes[0]
+
+
+@pytest.mark.parametrize(("odd", "fits"), [(10, True), (11, False), (20, False)])
+def test_a_test_of_another_task_is_refused_in_a_sentence(odd: int, fits: bool) -> None:
+    test = corpus_of("test", ["rain"] * odd + ["flight", "fare"] * ((20 - odd) // 2 + 1))
+    total = len(test)
+    if odd * 2 <= total:
+        assert fits
+        assert len(joined(TRAIN, test)[0]) == 30 + total - odd
+        return
+    assert not fits
+    with pytest.raises(
+        DataError, match=f"{odd} of the {total} rows for scoring have a class"
+    ) as no:
+        joined(TRAIN, test)
+    assert "different tasks" in str(no.value)
+    assert no.value.hint == "Label both alike."
+
+
+def test_labels_that_differ_by_case_are_named_as_such() -> None:
+    with pytest.raises(DataError, match="they differ by case"):
+        joined(TRAIN, corpus_of("test", ["Flight", "Fare"] * 5))
+
+
+def test_one_and_one_point_nought_are_one_class_in_both_files() -> None:
+    stars = corpus_of("train", ["1", "2", "3"] * 5)
+    corpus, notes = joined(stars, corpus_of("test", ["1.0", "3.0", "2.0", "1.0"]))
+    assert (corpus.classes, corpus.ordered) == (("1", "2", "3"), True)
+    assert told(corpus)[15:] == ["1", "3", "2", "1"]
+    assert notes == ["'1.0' of test was taken for '1' of train."]
+    corpus, _ = joined(stars, corpus_of("test", ["1", "4", "2", "3"]))
+    assert (corpus.classes, corpus.ordered, len(corpus)) == (("1", "2", "3"), True, 18)
+
+
+def test_several_labels_and_numbers_are_joined_too() -> None:
+    train = corpus_of("train", ["a|b", "b|c", "c", "a"] * 5)
+    test = corpus_of("test", ["a", "b|new", "c", "b"])
+    corpus, notes = joined(train, test)
+    assert (len(corpus), corpus.classes) == (23, ("a", "b", "c"))
+    assert "1 of the 4 rows for scoring has a class" in notes[0]
+    kept, _ = joined(train, test, "wrong")
+    assert kept.targets[21] == (1, 3)
+    one = numbered("n", ["x", "y"], [1.0, 2.0])
+    assert joined(one, numbered("m", ["z"], [9.0]))[0].numbers == (1.0, 2.0, 9.0)
+
+
+def test_a_split_column_is_treated_alike() -> None:
+    labels = ["a", "b"] * 10 + ["a", "b", "a", "new"]
+    corpus = corpus_of("n", labels, parts=["train"] * 20 + ["test"] * 4)
+    left, notes = met(corpus)
+    assert (len(left), left.classes, len(notes)) == (23, ("a", "b"), 1)
+    assert left.fingerprint != corpus.fingerprint
+    assert met(corpus, "wrong")[0] is corpus
+    assert met(TRAIN) == (TRAIN, [])
+
+
+def test_what_a_test_shares_with_rows_to_learn_from_is_said() -> None:
+    def pairs(name: str, second: str, group: str) -> Corpus:
+        texts = [f"{name} premise {row}" for row in range(10)]
+        seconds = [f"{second} {row}" for row in range(10)]
+        return build(name, texts, ["x", "y"] * 5, seconds, groups=[group] * 10)
+
+    _, notes = joined(pairs("one", "same", "g"), pairs("two", "same", "g"))
+    assert any(note.startswith("100 % of the rows of the test file share one") for note in notes)
+    assert any(
+        note.startswith("10 of the 10 rows of the test file are of a group") for note in notes
+    )
+    assert joined(pairs("one", "this", "g"), pairs("two", "that", "h"))[1] == []
+
+
+# Whole runs
+
+RECIPES = ("mean+linear", "mean+roberta", "mean+centroid", "mean+cosine", "mean+ridge", "mean+knn")
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: Callable[..., Path]) -> Callable:
+    """What training some heads on a tiny base model comes to, and the run as it is kept."""
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(descent, "STEPS", 30)
+
+    def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, Asked]:
+        contest = Contest(seeds=2, precision="exact", curve=False, **settings)
+        out = tmp_path / f"run{len(settings)}"
+        found = train_grid(
+            data, test=test, recipes=RECIPES, model=str(tiny()), contest=contest, out=out
+        )
+        return found, load(RunFolder(path=out))
+
+    return train
+
+
+WORDS = {"flight": "a red fox runs", "fare": "the old stone", "city": "cold rain at night"}
+
+
+def saved(folder: Path, name: str, labels: list[str]) -> Data:
+    lines = [
+        f"{WORDS.get(label, 'again')} {at},{label},a{at // 6}" for at, label in enumerate(labels)
+    ]
+    path = folder / f"{name}.csv"
+    path.write_text("text,label,author\n" + "\n".join(lines), "utf-8")
+    return read(path, LIMITS, Columns(text="text", label="label", group="author"))
+
+
+@pytest.mark.parametrize("unseen", ["aside", "wrong"])
+def test_a_run_scores_a_test_with_a_class_never_met(tmp_path, trained, unseen: str) -> None:
+    train = saved(tmp_path, "train", [*WORDS] * 20)
+    test = saved(tmp_path, "test", [*WORDS] * 5 + ["day_name"] * 5)
+    found, asked = trained(train, test, unseen=unseen)
+    assert len(found.cells) >= len(RECIPES)
+    most = 1.0 if unseen == "aside" else 15 / 20
+    for cell in found.cells:
+        assert 0 <= cell.measures.score <= most + 1e-9, cell.name
+    assert len(asked.splits.test[0]) == (15 if unseen == "aside" else 20)
+    assert any("5 of the 20 rows for scoring" in note for note in asked.account["between"])
+
+
+def test_a_run_keeps_its_groups_and_never_parts_them(tmp_path, trained) -> None:
+    data = saved(tmp_path, "train", [*WORDS] * 30)
+    _, asked = trained(data)
+    assert asked.corpus.groups == data.corpus.groups
+    authors = data.corpus.groups
+    for learned, scored in zip(asked.splits.train, asked.splits.test, strict=True):
+        here = {authors[row] for row in scored.tolist()}
+        assert here
+        assert not here & {authors[row] for row in learned.tolist()}
+    again = read_again(tmp_path / "train.csv", group="author")
+    assert again.corpus.groups == authors
+    assert (again.columns.text, again.columns.label) == ("text", "label")
+    with pytest.raises(DataError, match="read already"):
+        train_grid(data, group="label")
+    few = replace(data, corpus=replace(data.corpus, groups=("ann", "bob") * 45))
+    with pytest.raises(DataError, match="leaves 2 groups"):
+        trained(few, held_out=0.3)
