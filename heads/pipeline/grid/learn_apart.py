@@ -97,7 +97,10 @@ class _Copies:
         start: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._steps, self._lesson = 0, lesson
-        self._copies = [_Copy(make, lesson, *own) for own in zip(choices, rows, seeds, strict=True)]
+        self._copies = [
+            _Copy(make, lesson, choice, own, seed, start)
+            for choice, own, seed in zip(choices, rows, seeds, strict=True)
+        ]
 
     def learn(self, until: int) -> None:
         count = until - self._steps

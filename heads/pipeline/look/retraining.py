@@ -23,7 +23,7 @@ from heads.errors import HeadsError
 from heads.parts.menu import resolve
 from heads.parts.order import WITHOUT
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, split
+from heads.pipeline.corpus import Corpus, groups_of, split
 from heads.pipeline.grid.jobs import Played, unit_job
 from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.units import units
@@ -31,7 +31,7 @@ from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.nearest import vectors_of
 from heads.pipeline.look.worth import Worth, worth_of
 from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import Outcome, Task, answers_of, same_text
+from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as question
@@ -160,7 +160,7 @@ def _task(corpus: Corpus) -> Task:
     return Task(
         targets=goals if corpus.many else one,
         classes=corpus.classes,
-        groups=same_text(corpus.texts, corpus.pairs),
+        groups=groups_of(corpus).tensor,
         kind=corpus.kind,
         ordered=corpus.ordered,
     )
