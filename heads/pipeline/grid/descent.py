@@ -143,11 +143,10 @@ class Descent:
         Raises:
             Stopped: Somebody asked for it.
         """
-        groups = list(zip(self._optimizer.param_groups, self._choices, strict=True))
         while self.steps < until:
             self._lesson.check()
-            for group, choice in groups if self.steps <= WARM else ():
-                group["lr"] = choice.learning_rate * min(1.0, (self.steps + 1) / WARM)
+            for group in self._optimizer.param_groups:
+                group["lr"] = group["peak"] * min(1.0, (self.steps + 1) / WARM)
             batch = torch.stack([order.next() for order in self._orders])  # (k, b)
             _step(self.stack, self._lesson, self._pupils, batch)
             self._optimizer.step()
@@ -216,11 +215,14 @@ def gradient(logits: Tensor, lesson: Lesson, rows: Tensor) -> Tensor:
 
 
 def _optimizer(stack: Stack, choices: Sequence[Choice]) -> torch.optim.Optimizer:
-    """A group a copy, in their order, since each may have its own step size and decay."""
+    """A group for all copies with the same step size and decay; `peak` is the step size."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for tensors, choice in zip(stack.copies, choices, strict=True):
+        groups.setdefault((choice.learning_rate, choice.weight_decay), []).extend(tensors)
     return torch.optim.AdamW(
         [
-            {"params": tensors, "lr": choice.learning_rate, "weight_decay": choice.weight_decay}
-            for tensors, choice in zip(stack.copies, choices, strict=True)
+            {"params": tensors, "lr": rate, "weight_decay": decay, "peak": rate}
+            for (rate, decay), tensors in groups.items()
         ],
         betas=BETAS,
         fused=True,

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
@@ -80,7 +80,8 @@ class Apart:
             choices = [choice_of(one.chosen)]
             copies = _Copies(self.make, lesson, choices, [own], [seed], one.state)
             copies.learn(steps_after(one, math.ceil(len(own) / BATCH)))
-            learned.append(Learned(logits=copies.answers(0, others), state=copies.state(0)))
+            state = copies.state(0)
+            learned.append(Learned(logits=copies.answers(state, others), state=state))
         return learned
 
 
@@ -101,25 +102,25 @@ class _Copies:
             _Copy(make, lesson, choice, own, seed, start)
             for choice, own, seed in zip(choices, rows, seeds, strict=True)
         ]
+        self._asked = copy.deepcopy(self._copies[0].module).eval()
 
     def learn(self, until: int) -> None:
         count = until - self._steps
-        batches = [[copy.next() for _ in range(count)] for copy in self._copies]
+        batches = [[one.next() for _ in range(count)] for one in self._copies]
         for number, rows, states in _read(self._lesson, batches):
             self._copies[number].learn(rows, states)
         self._steps = until
 
-    def answers(self, number: int, rows: Tensor) -> Tensor:
-        """The logits of some rows, (n, c)."""
-        module, found = self._copies[number].averaged(), []
-        with torch.no_grad():
-            for _, _, states in _read(self._lesson, [_batches(self._lesson, rows)]):
-                found.append(module(states))
-        return torch.cat(found)[_by_length(self._lesson, rows).argsort()]
-
     def state(self, number: int) -> dict[str, Tensor]:
-        state = self._copies[number].averaged().state_dict()
-        return {name: tensor.detach().clone() for name, tensor in state.items()}
+        return self._copies[number].averaged()
+
+    @torch.no_grad()
+    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        """The logits of some rows, (n, c)."""
+        self._asked.load_state_dict(state)
+        batches = [_batches(self._lesson, rows)]
+        found = [self._asked(states) for _, _, states in _read(self._lesson, batches)]
+        return torch.cat(found)[_by_length(self._lesson, rows).argsort()]
 
     def keep(self, numbers: Sequence[int]) -> None:
         self._copies = [self._copies[number] for number in numbers]
@@ -139,20 +140,19 @@ class _Copy:
     ) -> None:
         self._lesson, self._choice, self._dice = lesson, choice, Dice(seed)
         with self._dice.rolling():
-            self._module = make()
+            self.module = make()
         if start is None:
-            descent.at_base_rates(self._module, lesson, rows)
+            descent.at_base_rates(self.module, lesson, rows)
         else:
-            self._module.load_state_dict(start)
+            self.module.load_state_dict(start)
         self._optimizer = torch.optim.AdamW(
-            self._module.parameters(),
+            self.module.parameters(),
             weight_decay=choice.weight_decay,
             betas=descent.BETAS,
             fused=True,
         )
-        self._asked = copy.deepcopy(self._module)
         self._average = Average(
-            parameters_to_vector(self._module.parameters()), PARTS if start is None else 1
+            parameters_to_vector(self.module.parameters()), PARTS if start is None else 1
         )
         self._batches, self._order, self._done = _batches(lesson, rows), list[int](), 0
 
@@ -166,7 +166,7 @@ class _Copy:
     def learn(self, rows: Tensor, states: States) -> None:
         """A step by the weighted mean loss of some rows."""
         with self._dice.rolling():
-            logits = self._module.train()(states)
+            logits = self.module.train()(states)
         losses = self._lesson.objective.rows(logits, self._lesson.targets[rows])
         self._optimizer.zero_grad()
         (losses * self._lesson.weights[rows]).mean().backward()
@@ -174,12 +174,15 @@ class _Copy:
         pace = self._choice.learning_rate * min(1.0, self._done / WARM)
         self._optimizer.param_groups[0]["lr"] = pace
         self._optimizer.step()
-        self._average.take(parameters_to_vector(self._module.parameters()))
+        self._average.take(parameters_to_vector(self.module.parameters()))
 
-    def averaged(self) -> nn.Module:
-        """The copy with its averaged weights, to ask."""
-        vector_to_parameters(self._average.numbers.clone(), self._asked.parameters())
-        return self._asked.eval()
+    def averaged(self) -> dict[str, Tensor]:
+        """The tensors of the copy, those that are learned averaged."""
+        state = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+        named = list(self.module.named_parameters())
+        parts = self._average.numbers.split([one.numel() for _, one in named])
+        shaped = ((name, part.view_as(one)) for (name, one), part in zip(named, parts, strict=True))
+        return state | {name: part.clone() for name, part in shaped}
 
 
 def _batches(lesson: Lesson, rows: Tensor) -> Batches:

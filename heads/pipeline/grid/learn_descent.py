@@ -102,8 +102,9 @@ class Stacked:
                 copies.learn(step)
                 for place, number in enumerate(live):
                     if ends[number] == step:
-                        logits = copies.answers(place, asked[number])
-                        learned[number] = Learned(logits=logits, state=copies.state(place))
+                        state = copies.state(place)
+                        logits = copies.answers(state, asked[number])
+                        learned[number] = Learned(logits=logits, state=state)
                 left = [place for place, number in enumerate(live) if ends[number] > step]
                 if 0 < len(left) < len(live):
                     copies.keep(left)
@@ -125,7 +126,7 @@ class _Copies:
         starts: Sequence[Mapping[str, Tensor] | None] = (),
     ) -> None:
         self._first, self._lesson = learner.first, lesson
-        self._chains, self._bases, pupils = list[nn.Sequential](), list[Basis | None](), []
+        self._bases, chains, pupils = list[Basis | None](), list[nn.Sequential](), []
         starts = starts or [None] * len(rows)
         for seed, own, choice, start in zip(seeds, rows, choices, starts, strict=True):
             with Dice(seed).rolling():
@@ -145,10 +146,11 @@ class _Copies:
             if learner.first and axes and (learner.pretrained or start is not None):
                 chain.load_state_dict(axes.unfolded(chain.state_dict(), learner.first.layer))
             seen = lesson.of(own).to(lesson.products) if vectors is None else vectors
-            self._chains.append(chain)
+            chains.append(chain)
             self._bases.append(axes)
             pupils.append(descent.Pupil(rows=own, vectors=seen))
-        stack = Stack(self._chains, seeds, lesson.products)
+        self._chain = chains[0]  # to ask
+        stack = Stack(chains, seeds, lesson.products)
         # What begins at an average is near where it ends: all its steps count alike.
         parts = descent.PARTS if starts[0] is None else 1
         self._course = descent.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
@@ -156,11 +158,10 @@ class _Copies:
     def learn(self, until: int) -> None:
         self._course.learn(until)
 
-    def answers(self, number: int, rows: Tensor) -> Tensor:
+    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         """The logits of some rows, (n, c), of vectors as they are, in 32 bits."""
-        chain = self._chains[number]
-        chain.load_state_dict(self.state(number))
-        return answered(chain, self._lesson, rows)
+        self._chain.load_state_dict(state)
+        return answered(self._chain, self._lesson, rows)
 
     def state(self, number: int) -> dict[str, Tensor]:
         state, axes = self._course.state(number), self._bases[number]
@@ -168,7 +169,6 @@ class _Copies:
 
     def keep(self, numbers: Sequence[int]) -> None:
         self._course.keep(numbers)
-        self._chains = [self._chains[number] for number in numbers]
         self._bases = [self._bases[number] for number in numbers]
 
 

@@ -38,12 +38,12 @@ class Copies(Protocol):
         """Goes on until so many steps are taken in all."""
         ...
 
-    def answers(self, number: int, rows: Tensor) -> Tensor:
-        """What the averaged weights of one of them make of some rows, (n, c)."""
-        ...
-
     def state(self, number: int) -> dict[str, Tensor]:
         """The averaged tensors of one of them, as the head is kept."""
+        ...
+
+    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        """What the head with such tensors makes of some rows, (n, c)."""
         ...
 
     def keep(self, numbers: Sequence[int]) -> None:
@@ -78,7 +78,7 @@ class Trial:
     def look(self, step: int, copies: Copies, number: int, lesson: Lesson) -> Tried:
         """Notes what a copy answers after so many steps."""
         state = copies.state(number)
-        logits = copies.answers(number, self.development)
+        logits = copies.answers(state, self.development)
         targets = lesson.targets[self.development]
         self.factor = factor_of(logits, targets, lesson.objective, self.factor)
         scaled = logits * self.factor
