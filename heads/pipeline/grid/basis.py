@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-WIDEST = 1024  # beyond, the principal axes take longer to find than they save
+WIDEST = 2048  # beyond, principal axes take longer to find than they save: they are not tried
 MOST_ROWS = 4096  # from which they are found
 KEPT_BYTES = 256 * 2**20
 
@@ -73,7 +73,7 @@ def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = T
     Axes are not shortened until all vary alike: that learns as fast, and blows noise up.
 
     Args:
-        turned: Whether to the principal axes; those of very wide vectors are left where they are.
+        turned: Whether to the principal axes; of vectors wider than `WIDEST` they are not found.
         standardise: Whether numbers get deviation 1 first; else axes are only turned.
         centred: Whether the mean becomes 0, which a layer without a bias could not undo.
     """

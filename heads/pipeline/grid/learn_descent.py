@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
-from heads.pipeline.grid.basis import Basis
+from heads.pipeline.grid.basis import WIDEST, Basis
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import First, Found, Learned, Maker, Tried
 from heads.pipeline.grid.lesson import Lesson
@@ -55,7 +55,7 @@ class Stacked:
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
     ) -> Generator[Tried, None, list[Found]]:
-        table = TRIED if self.first and not self.pretrained else AS_IT_IS
+        table = self._table(lesson.vectors.shape[1])
         found, together = list[Found](), max(1, SIDE_BY_SIDE // len(table))
         for start in range(0, len(seeds), together):
             numbers = range(start, min(start + together, len(seeds)))
@@ -75,6 +75,12 @@ class Stacked:
             copies = _Copies(self, lesson, [choice for _, choice in tried], rows, own_seeds, batch)
             found += yield from searched(copies, trials, lesson)
         return found
+
+    def _table(self, width: int) -> list[Choice]:
+        """What is tried; axes that no layer takes up, or that are too many to find, are not."""
+        table = TRIED if self.first and not self.pretrained else AS_IT_IS
+        turned = self.first is not None and width <= WIDEST
+        return [one for one in table if turned or not one.principal_axes]
 
     def learn(
         self,

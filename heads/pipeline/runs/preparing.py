@@ -6,6 +6,8 @@ from typing import Any
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
+from heads.pipeline.grid.basis import WIDEST
+from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.estimates import estimate
@@ -55,7 +57,7 @@ def featured(
     read = Read(joint=joint, alone=alone, siamese=siamese)
     facts = run.read("facts.json")
     if facts is None:  # a resumed run finds the texts read already
-        run.write("facts.json", _facts(asked, read, backbone))
+        run.write("facts.json", _facts(asked, read, cells, backbone))
     elif read.seconds and facts.get("reading", {}).get("engine") != read.way["engine"]:
         told = f"{facts['reading'].get('says', '')} After a break: {read.way['says']}"  # elsewhere
         own = {"engine": read.way["engine"], "says": told.strip()}
@@ -63,14 +65,27 @@ def featured(
     return read
 
 
-def _facts(asked: Asked, read: Read, backbone: Backbone) -> dict[str, Any]:
+def _facts(asked: Asked, read: Read, cells: Sequence[Unit], backbone: Backbone) -> dict[str, Any]:
     """What reading let one know, and in what heads are going to learn, as plain values."""
     return {
         "forward_seconds": read.seconds,
-        "notes": [one.says for one in token_findings(*read.counts(), asked.corpus, backbone)],
+        "notes": [
+            *(one.says for one in token_findings(*read.counts(), asked.corpus, backbone)),
+            *_too_wide(read, cells),
+        ],
         "reading": read.way,
         "training": str(products(asked.contest.precision)).removeprefix("torch."),
     }
+
+
+def _too_wide(read: Read, cells: Sequence[Unit]) -> list[str]:
+    """Says which readings are too wide for one of the settings that other heads are tried with."""
+    stacked = [cell.reading for cell in cells if isinstance(cell.learner, Stacked)]
+    wide = [one for one in dict.fromkeys(stacked) if read.vectors(one)[0].shape[1] > WIDEST]
+    if not wide:
+        return []
+    told = f"{', '.join(wide)} {'is' if len(wide) == 1 else 'are'} wider than {WIDEST:,} numbers"
+    return [f"{told}: dense layers on it were not tried along its principal axes, as others were."]
 
 
 def _read(
