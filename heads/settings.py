@@ -22,6 +22,7 @@ def _setting(
 
 
 PRECISIONS = ("auto", "exact", "fast")
+SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
 
 
@@ -72,6 +73,20 @@ class Contest:
         "settings and when to stop.",
         low=0.05,
         high=0.5,
+    )
+    learning_rate: float = _setting(
+        0.0, "Of dense layers, for AdamW; 0: searched, with the weight decay.", low=0.0, high=1.0
+    )
+    steps: int = _setting(
+        0,
+        "That dense layers learn, exactly; 0: until the development loss stops falling.",
+        low=0,
+        high=1_000_000,
+    )
+    standardise: str = _setting(
+        SEARCHED,
+        "Whether heads see every number of a vector with mean 0 and deviation 1.",
+        among=(SEARCHED, "yes", "no"),
     )
     per_class: int = _setting(
         0,

@@ -8,7 +8,7 @@ of others. Each copy draws its own order of batches; copies of equal rows and se
 import copy
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import torch
@@ -20,7 +20,7 @@ from heads.pipeline.grid import descent
 from heads.pipeline.grid.descent import PARTS, WARM, Average, Choice
 from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.search import Trial, choice_of, searched, steps_after
+from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.states import States
 
@@ -53,7 +53,10 @@ class Apart:
     ) -> Generator[Tried, None, list[Found]]:
         found = list[Found]()
         for number, seed in enumerate(seeds):
-            rows, table = splits.fitted(number), TRIED
+            rows, table = (
+                splits.fitted(number),
+                given(TRIED, replace(lesson.fixed, standardise=None)),
+            )
             trials = [
                 Trial(
                     seed=number,
@@ -79,7 +82,7 @@ class Apart:
         for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
             choices = [choice_of(one.chosen)]
             copies = _Copies(self.make, lesson, choices, [own], [seed], one.state)
-            copies.learn(steps_after(one, math.ceil(len(own) / BATCH)))
+            copies.learn(steps_after(one, math.ceil(len(own) / BATCH), lesson.fixed))
             state = copies.state(0)
             learned.append(Learned(logits=copies.answers(state, others), state=state))
         return learned

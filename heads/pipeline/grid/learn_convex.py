@@ -58,22 +58,23 @@ class Convex:
         return found
 
     def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
-        fixed = dict(self.order.recipe.options).get("C")
+        fixed, standardise = dict(self.order.recipe.options).get("C"), lesson.fixed.standardise
+        first = standardise is not False
         known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
         strengths = [float(fixed)] if fixed else list(known)
         tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
-        yield from self._try(lesson, tries, [_with(C) for C in strengths])
+        yield from self._try(lesson, tries, [_with(C, first) for C in strengths])
         # As scikit-learn's users widen a grid by hand: on while the best is at its edge.
         while not fixed and (C := tries.edge(lesson, strengths)):
             strengths.append(C)
-            yield from self._try(lesson, tries, [_with(C)], tries.best(lesson))
+            yield from self._try(lesson, tries, [_with(C, first)], tries.best(lesson))
         begin = tries.best(lesson)
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
             C = float(begin.settings["C"])
-            around = [_with(round(C * step, 9)) for step in NEIGHBOURS]
+            around = [_with(round(C * step, 9), first) for step in NEIGHBOURS]
             yield from self._try(lesson, tries, around, begin)
-        if "C" not in self.order.head.options:
+        if "C" not in self.order.head.options and standardise is None:
             begin = tries.best(lesson)
             as_it_is = {**begin.settings, "standardise": False}
             yield from self._try(lesson, tries, [as_it_is], begin)
@@ -174,8 +175,8 @@ def _begun(state: State, layer: str, problems: int) -> tuple[Tensor, Tensor]:
     return weight.expand(problems, -1, -1), bias.expand(problems, -1)
 
 
-def _with(C: float) -> Chosen:
-    return {"standardise": True, "C": C}
+def _with(C: float, standardise: bool) -> Chosen:
+    return {"standardise": standardise, "C": C}
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -1,7 +1,7 @@
 """Layers that a stack can compute: many copies at once, step by step under AdamW."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -13,7 +13,7 @@ from heads.pipeline.grid.basis import WIDEST, Basis
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import First, Found, Learned, Maker, Tried
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.search import Trial, choice_of, searched, steps_after
+from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 
@@ -55,7 +55,7 @@ class Stacked:
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
     ) -> Generator[Tried, None, list[Found]]:
-        table = self._table(lesson.vectors.shape[1])
+        table = self._table(lesson)
         found, together = list[Found](), max(1, SIDE_BY_SIDE // len(table))
         for start in range(0, len(seeds), together):
             numbers = range(start, min(start + together, len(seeds)))
@@ -76,11 +76,13 @@ class Stacked:
             found += yield from searched(copies, trials, lesson)
         return found
 
-    def _table(self, width: int) -> list[Choice]:
+    def _table(self, lesson: Lesson) -> list[Choice]:
         """What is tried; axes that no layer takes up, or that are too many to find, are not."""
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
-        turned = self.first is not None and width <= WIDEST
-        return [one for one in table if turned or not one.principal_axes]
+        turned = self.first is not None and lesson.vectors.shape[1] <= WIDEST
+        left = [one for one in table if turned or not one.principal_axes]
+        standardise = lesson.fixed.standardise if self.first else None
+        return given(left, replace(lesson.fixed, standardise=standardise))
 
     def learn(
         self,
@@ -94,7 +96,7 @@ class Stacked:
         batch = descent.batch_of(max(map(len, rows)))
         for start in range(0, len(rows), SIDE_BY_SIDE):
             live = list(range(start, min(start + SIDE_BY_SIDE, len(rows))))
-            ends = {n: steps_after(found[n], len(rows[n]) / batch) for n in live}
+            ends = {n: steps_after(found[n], len(rows[n]) / batch, lesson.fixed) for n in live}
             copies = _Copies(
                 self,
                 lesson,

@@ -9,10 +9,35 @@ from torch import Tensor
 from heads.pipeline.grid.basis import Basis, Kept, basis
 from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates
+from heads.settings import Contest
 
 
 class Stopped(Exception):
     """Somebody asked the work to end; what is finished has been handed over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """Settings that the run gives to every head, so that none searches them.
+
+    Attributes:
+        learning_rate: Of AdamW; 0 where it is searched.
+        steps: That heads learn; 0 where they learn until they have converged.
+        standardise: Whether the input is standardised; None where that is searched.
+    """
+
+    learning_rate: float = 0.0
+    steps: int = 0
+    standardise: bool | None = None
+
+    @classmethod
+    def of(cls, contest: Contest) -> "Fixed":
+        """What a run asks for."""
+        return cls(
+            learning_rate=contest.learning_rate,
+            steps=contest.steps,
+            standardise={"yes": True, "no": False}.get(contest.standardise),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,6 +55,7 @@ class Lesson:
         states: The states of all tokens, where the reading is learned.
         products: What matrix products are computed in, in learning; what is learned and the
             answers to what is asked are in 32 bits.
+        fixed: Settings that are not searched.
         kept: What several heads of the reading ask for.
     """
 
@@ -42,6 +68,7 @@ class Lesson:
     stop: threading.Event
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
+    fixed: Fixed = Fixed()
     kept: Kept = field(default_factory=Kept)
 
     @property

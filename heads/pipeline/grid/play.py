@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from heads.errors import HeadsError
-from heads.pipeline.grid.lesson import Lesson, Stopped, class_weights
+from heads.pipeline.grid.lesson import Fixed, Lesson, Stopped, class_weights
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.objective import Objective
@@ -71,6 +71,7 @@ class Board:
             stop=stop,
             states=None if reading else self.states,
             products=self.products,
+            fixed=Fixed.of(self.contest),
         )
 
 

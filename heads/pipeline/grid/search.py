@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import Chosen, Found, Tried, judged, surest
-from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.lesson import Fixed, Lesson
 from heads.pipeline.objective import Objective
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
@@ -64,6 +64,7 @@ class Trial:
         best: What it came to at its lowest loss, with the logits (m, c) and the tensors there.
         losses: (m,), the loss of each row at the last look.
         factor: One over the temperature of the last look.
+        is_out: Whether it was let go.
     """
 
     seed: int
@@ -74,6 +75,7 @@ class Trial:
     best: tuple[Tried, Tensor, Mapping[str, Tensor]] | None = None
     losses: Tensor = field(default_factory=lambda: torch.empty(0))
     factor: float = 1.0
+    is_out: bool = False
 
     def look(self, step: int, copies: Copies, number: int, lesson: Lesson) -> Tried:
         """Notes what a copy answers after so many steps."""
@@ -87,7 +89,8 @@ class Trial:
         point = judged(plain(choice), step, scaled, lesson, self.development)
         point = replace(point, seed=self.seed)
         self.looks.append((step, point.loss))
-        if self.best is None or point.loss <= self.best[0].loss:
+        fixed = lesson.fixed.steps > 0
+        if self.best is None or fixed or point.loss <= self.best[0].loss:
             self.best = (point, logits, state)
         return point
 
@@ -128,7 +131,8 @@ def searched(
     """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed."""
     live = list(trials)
     passes = min(trial.pass_steps for trial in trials)
-    steps = list(looks(passes, min(CAP, max(DECIDED, round(CAP_PASSES * passes)))))
+    cap = lesson.fixed.steps or min(CAP, max(DECIDED, round(CAP_PASSES * passes)))
+    steps = list(looks(passes, cap))
     settled = SETTLED * steps[0]
     for step in steps:
         copies.learn(step)
@@ -136,14 +140,14 @@ def searched(
         for number, trial in enumerate(live):
             points.append(trial.look(step, copies, number, lesson))
             yield points[-1]
-        if step >= settled:
+        if step >= settled and step < cap:
             left = _left(live, points, step, lesson)
             if not left:
                 break
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    capped = {id(trial) for trial in live if trial.is_falling()}
+    capped = set() if lesson.fixed.steps else {id(one) for one in live if one.is_falling()}
     seeds = dict.fromkeys(trial.seed for trial in trials)
     return [_chosen([one for one in trials if one.seed == seed], capped, lesson) for seed in seeds]
 
@@ -156,10 +160,13 @@ def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Les
         lead = min(own, key=lambda number: points[number].loss)
         if step >= DECIDED:
             top = surest([points[number] for number in own], lesson)
-            own = [number for number in own if points[number] is top]
+            on = [number for number in own if points[number] is top]
         else:
-            own = [number for number in own if not _is_behind(live[number], live[lead])]
-        found += [number for number in own if not live[number].has_converged()]
+            on = [number for number in own if not _is_behind(live[number], live[lead])]
+        for number in set(own) - set(on):
+            live[number].is_out = True
+        is_fixed = lesson.fixed.steps > 0
+        found += [number for number in on if is_fixed or not live[number].has_converged()]
     return found
 
 
@@ -170,13 +177,15 @@ def _is_behind(one: Trial, lead: Trial) -> bool:
 
 def _chosen(trials: Sequence[Trial], capped: set[int], lesson: Lesson) -> Found:
     """The best settings of one seed, each at its lowest loss."""
-    best = [trial.best for trial in trials if trial.best is not None]
+    best = [trial.best for trial in trials if trial.best is not None and not trial.is_out]
     top = surest([point for point, _, _ in best], lesson)
     trial = next(one for one in trials if one.best is not None and one.best[0] is top)
     assert trial.best is not None
     _, held, state = trial.best
     settings = dict(top.settings) | {"converged": id(trial) not in capped}
-    return Found(chosen=settings, point=replace(top, settings=settings), held=held, state=state)
+    point = replace(top, settings=settings)
+    begin = None if lesson.fixed.steps else state  # so many steps, from the beginning
+    return Found(chosen=settings, point=point, held=held, state=begin)
 
 
 def plain(choice: Choice) -> Chosen:
@@ -190,7 +199,20 @@ def choice_of(chosen: Chosen) -> Choice:
     return Choice(**values)
 
 
-def steps_after(found: Found, pass_steps: float) -> int:
+def given(table: Sequence[Choice], fixed: Fixed) -> list[Choice]:
+    """Of settings to try, those that are left where a run fixes some of them."""
+    found = list[Choice]()
+    for one in table:
+        if fixed.learning_rate:
+            one = replace(one, learning_rate=fixed.learning_rate)
+        if fixed.standardise is not None:
+            one = replace(one, standardise=fixed.standardise)
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def steps_after(found: Found, pass_steps: float, fixed: Fixed) -> int:
     """How many steps a head takes on all rows of its seed.
 
     Where it goes on from the head of the search, which knows all but the development rows, half
@@ -200,7 +222,10 @@ def steps_after(found: Found, pass_steps: float) -> int:
     Args:
         found: What the search came to.
         pass_steps: How many steps one pass over those rows takes.
+        fixed: What the run does not let it search.
     """
+    if fixed.steps:
+        return fixed.steps
     share = 1.0 if found.state is None else AGAIN
     return max(FIRST[0], round(share * choice_of(found.chosen).epochs * pass_steps))
 
