@@ -52,11 +52,9 @@ class Apart:
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
     ) -> Generator[Tried, None, list[Found]]:
         found = list[Found]()
+        table = given(TRIED, replace(lesson.fixed, standardise=None))
         for number, seed in enumerate(seeds):
-            rows, table = (
-                splits.fitted(number),
-                given(TRIED, replace(lesson.fixed, standardise=None)),
-            )
+            rows = splits.fitted(number)
             trials = [
                 Trial(
                     seed=number,

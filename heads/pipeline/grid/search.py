@@ -10,6 +10,7 @@ Legend: m development rows, c outputs.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isnan
 from typing import Any, Protocol
 
 import torch
@@ -88,9 +89,10 @@ class Trial:
         choice = replace(self.choice, epochs=round(step / self.pass_steps, 3))
         point = judged(plain(choice), step, scaled, lesson, self.development)
         point = replace(point, seed=self.seed)
-        self.looks.append((step, point.loss))
-        fixed = lesson.fixed.steps > 0
-        if self.best is None or fixed or point.loss <= self.best[0].loss:
+        loss = inf if isnan(point.loss) else point.loss  # too large steps end in no number
+        lowest = min((loss for _, loss in self.looks), default=inf)
+        self.looks.append((step, loss))
+        if self.best is None or lesson.fixed.steps or loss <= lowest:
             self.best = (point, logits, state)
         return point
 
@@ -157,7 +159,7 @@ def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Les
     found = []
     for seed in dict.fromkeys(trial.seed for trial in live):
         own = [number for number, trial in enumerate(live) if trial.seed == seed]
-        lead = min(own, key=lambda number: points[number].loss)
+        lead = min(own, key=lambda number: live[number].looks[-1][1])
         if step >= DECIDED:
             top = surest([points[number] for number in own], lesson)
             on = [number for number in own if points[number] is top]
