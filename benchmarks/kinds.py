@@ -112,7 +112,7 @@ def _peer(board: Leaderboard) -> Iterator[str]:
     assert isinstance(found, Features)
     vectors = found.matrix("mean")[found.index].numpy()
     train, test = splits.train[0].numpy(), splits.test[0].numpy()
-    held = splits.development.numpy()
+    held = splits.development[0].numpy()
     learned = np.setdiff1d(train, held)
 
     def fitted(rows: np.ndarray, C: float) -> tuple[StandardScaler, OneVsRestClassifier]:

@@ -1,0 +1,191 @@
+"""Whether verdicts survive a repetition: `python -m benchmarks.repetition FOLDER…`.
+
+Parts, each from texts to verdict by the product's own functions, on data with a test set:
+
+- `same`: four copies of one recipe (hidden layers of 253, 255, 256 and 257 numbers) are compared on
+  rows drawn anew again and again. None differs from another, so every "differs" is false; and the
+  interval of a cell should hold what the recipe comes to on average over all draws.
+- `steps`: dense heads once more with four times the steps that they took.
+
+A row of a table for every data set and size goes to standard output as it is done.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+import heads
+from heads.parts.menu import resolve
+from heads.parts.models import BUNDLED
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.extraction import extract
+from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
+from heads.pipeline.grid.learner import Found
+from heads.pipeline.grid.play import Board, Job, play
+from heads.pipeline.grid.splits import split
+from heads.pipeline.grid.teach import teaching
+from heads.pipeline.grid.units import Unit, recipes_of, units
+from heads.pipeline.loading import load
+from heads.pipeline.measure.measures import score_interval
+from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.pipeline.measure.paired import compare
+from heads.pipeline.precision import products
+from heads.pipeline.vectors import Features, Read
+from heads.settings import Contest, limits
+
+COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
+TESTED = 500  # rows that are scored in each draw
+TIMES = 4  # as many steps
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """A data set, read once.
+
+    Attributes:
+        name: Its folder's.
+        features: Of the rows to learn from and then of those of the test.
+        targets: (n,), their classes.
+        classes: The names of those.
+        learned: How many rows there are to learn from.
+    """
+
+    name: str
+    features: Features
+    targets: Tensor
+    classes: tuple[str, ...]
+    learned: int
+
+
+def main() -> None:
+    """Measures the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, nargs="+", help="folders with train.csv and test.csv")
+    parser.add_argument("--parts", default="same,steps")
+    parser.add_argument("--rows", type=int, nargs="*", default=[500, 1_000, 3_000])
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=0, help="0: 3 of the same, 5 of more steps")
+    asked = parser.parse_args()
+    backbone = load(BUNDLED, limits=limits())
+    dense = [name for name in recipes_of("small", backbone) if not name.endswith("+linear")]
+    if "same" in asked.parts:
+        print("| data | rows | draws | against the reference | against the best | coverage |")
+        print("|---|---|---|---|---|---|")
+    for folder in asked.data:
+        data = _read(folder, backbone, [*COPIES, *dense])
+        for rows in asked.rows if "same" in asked.parts else ():
+            print(same(data, backbone, rows, asked.draws, asked.seeds or 3), flush=True)
+        if "steps" in asked.parts:
+            for line in steps(data, backbone, dense, asked.seeds or 5):
+                print(line, flush=True)
+
+
+def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
+    learned, scored = (heads.read(folder / f"{part}.csv").corpus for part in ("train", "test"))
+    number = {name: place for place, name in enumerate(learned.classes)}
+    targets = [one for (one,) in learned.targets]
+    targets += [number[scored.classes[one]] for (one,) in scored.targets]
+    orders = list({order.reading: order for order in map(resolve, recipes)}.values())
+    events = extract(orders, (*learned.texts, *scored.texts), (), backbone, "auto")
+    features = next(event for event in events if isinstance(event, Features))
+    return Data(
+        name=folder.name,
+        features=features,
+        targets=torch.tensor(targets),
+        classes=learned.classes,
+        learned=len(learned),
+    )
+
+
+def _board(data: Data, rows: Tensor, learned: int, contest: Contest) -> Board:
+    """Some rows of the data, the first of which are to be learned from."""
+    features = replace(data.features, index=data.features.index[rows])
+    targets, groups = data.targets[rows], features.index.unique(return_inverse=True)[1]
+    parts = ["train"] * learned + ["test"] * (len(rows) - learned)
+    return Board(
+        read=Read(joint=features, alone=None, siamese={}),
+        task=Task(targets=targets, classes=data.classes, groups=groups),
+        splits=split(targets, groups, parts, contest),
+        contest=contest,
+        products=products("auto"),
+    )
+
+
+def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> str:
+    """How often copies of one recipe are told apart, and how often an interval holds its mean."""
+    begun, false, found = time.perf_counter(), [0, 0], list[tuple[float, float, float]]()
+    cells = units(COPIES, backbone, len(data.classes), limits())
+    for draw in range(draws):
+        dice = torch.Generator().manual_seed(draw)
+        drawn = torch.randperm(len(data.targets), generator=dice)[: rows + TESTED]
+        board = _board(data, drawn, rows, Contest(seeds=seeds, seed=1_000 * draw))
+        outcomes = [one.outcome for one in _played([unit_job(c, board) for c in cells], board)]
+        outcomes.sort(key=lambda one: one.name)
+        compared = compare(outcomes, board.task, reference=outcomes[0].name, seed=draw)
+        for place, family in enumerate((compared.to_reference, compared.to_best)):
+            false[place] += any(one.differs for one in family)
+        found += [(_score(one, board.task), *score_interval(one, board.task)) for one in outcomes]
+        print(f"{data.name} {rows}: {draw + 1} draws, {false} false", file=sys.stderr, flush=True)
+    mean = fmean(score for score, _, _ in found)
+    held = fmean(low <= mean <= high for _, low, high in found)
+    told = f"{time.perf_counter() - begun:.0f} s"
+    print(f"{data.name} {rows}: {told}", file=sys.stderr, flush=True)
+    shares = " | ".join(f"{100 * count / draws:.0f} %" for count in false)
+    return f"| {data.name} | {rows:,} | {draws} | {shares} | {100 * held:.1f} % |"
+
+
+def _played(jobs: Sequence[Job], board: Board) -> Iterator[Played]:
+    workers = max(1, torch.get_num_threads())
+    return (event for event in play(jobs, board, workers) if isinstance(event, Played))
+
+
+def _score(outcome: Outcome, task: Task) -> float:
+    pairs = zip(outcome.logits, outcome.rows, strict=True)
+    return fmean(
+        float((logits.argmax(dim=1) == task.targets[rows]).double().mean())
+        for logits, rows in pairs
+    )
+
+
+def steps(data: Data, backbone: Backbone, recipes: Sequence[str], seeds: int) -> Iterator[str]:
+    """What four times the steps change: a row a recipe, in points of accuracy."""
+    rows = torch.arange(len(data.targets))
+    board = _board(data, rows, data.learned, Contest(seeds=seeds))
+    cells = {cell.name: cell for cell in units(recipes, backbone, len(data.classes), limits())}
+    jobs = [search_job(cell, board) for cell in cells.values()]
+    workers = max(1, torch.get_num_threads())
+    searched = [one for one in play(jobs, board, workers) if isinstance(one, Searched)]
+    for one in searched:
+        more = [_with_more_steps(found) for found in one.found]
+        scores = [_learned(cells[one.name], board, found) for found in (list(one.found), more)]
+        told = " | ".join(f"{100 * score:.2f}" for score in scores)
+        yield f"| {data.name} | `{one.name}` | {told} | {100 * (scores[1] - scores[0]):+.2f} |"
+
+
+def _with_more_steps(found: Found) -> Found:
+    """The same settings from the beginning, for more steps."""
+    epochs = TIMES * float(found.chosen["epochs"])
+    return replace(found, chosen={**found.chosen, "epochs": epochs}, state=None)
+
+
+def _learned(cell: Unit, board: Board, found: Sequence[Found]) -> float:
+    """The accuracy of the heads of all seeds, on average."""
+    lesson = board.lesson(cell.reading, threading.Event())
+    taught = teaching(cell, lesson, board.splits, board.contest)
+    learned = taught.learn(found, board.splits.train, board.splits.test, seeds_of(board))
+    return fmean(
+        float((one.logits.argmax(dim=1) == board.task.targets[rows]).double().mean())
+        for one, rows in zip(learned, board.splits.test, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    main()
