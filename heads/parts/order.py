@@ -12,11 +12,18 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS = "late", "pair", "loss"
-JOINT, SOFTMAX = "joint", "softmax"
-OVR, ORDINAL = "ovr", "ordinal"  # losses besides
+NORMALISE, STANDARDISE = "normalise", "standardise"
+JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
+OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
 # Two ways in besides: the usual pairing, and all of them.
 SIAMESE, FEATURES = "siamese", "features"
-OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX}
+OF_THE_RECIPE: Mapping[str, Value] = {
+    LATE: False,
+    PAIR: JOINT,
+    LOSS: SOFTMAX,
+    NORMALISE: False,
+    STANDARDISE: AUTO,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +38,10 @@ class Order:
         pair: How two texts that are read by themselves are put together; "" where they are
             read as one sequence.
         loss: What the head is asked to learn where labels are one class a text: "softmax",
-            "ovr" or "ordinal".
+            "ovr", "ordinal" or "hinge".
+        normalise: Whether the pooled vector is scaled to length 1.
+        standardise: Whether the head learns from standardised vectors, which its first layer
+            takes up afterwards; None where that is left to the one who trains it.
     """
 
     recipe: Recipe
@@ -44,11 +54,13 @@ class Order:
     head_options: Mapping[str, Value]
     pair: str = ""
     loss: str = SOFTMAX
+    normalise: bool = False
+    standardise: bool | None = None
 
     @property
     def reading(self) -> str:
         """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
-        own = {*self.pooling.options, PAIR}
+        own = {*self.pooling.options, PAIR, NORMALISE}
         kept = [(name, value) for name, value in self.recipe.options if name in own]
         return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
 
@@ -61,6 +73,12 @@ class Order:
     def joined(self, u: "Tensor", v: "Tensor") -> "Tensor":
         """The pooled vectors of two texts (n, w) as what the head gets of them (n, W)."""
         return pairing[self.pair](u, v)
+
+    @property
+    def margin(self) -> float:
+        """By how much the logit of a text's own class is lowered while the head learns."""
+        options = self.head_options
+        return float(options.get("margin", 0.0)) * float(options.get("scale", 1.0))
 
     def goals(self, goals: "Tensor") -> "Tensor":
         """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
@@ -99,9 +117,13 @@ class Order:
         told = (
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
+            "The pooled vector is scaled to length 1." * self.normalise,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),
             "The head is applied to every token, and the logits are pooled." * self.late,
+            "It learns from standardised vectors, and its first layer takes that up."
+            * bool(self.standardise),
+            "It learns from the vectors as they are." * (self.standardise is False),
             loss[self.loss].says * (self.loss != SOFTMAX),
         )
         return tuple(filter(None, told))

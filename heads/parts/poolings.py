@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from heads.parts.registry import pooling
 
+TINY = 1e-4  # of the largest number: below, a root has no gradient to speak of
+LEAST = 1e-30  # so that no power of it vanishes
+
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
@@ -168,6 +171,28 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
 
 
 @pooling
+def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
+    """A mean in which large values count more, by the power {power}: between average and maximum.
+
+    States have both signs, which are kept. The power 1 is the average; the larger it is, the
+    nearer it comes to the value that lies farthest from 0.
+
+    Formula: hⱼ = s |m|^(1/p), m = Σ sign(hᵢⱼ) |hᵢⱼ|^p / t, s the sign of m, p = {power}
+    Source: GeM (Radenović et al. 2018, arXiv 1711.02512), equation 3, for values above 0.
+    """
+    real = states.masked_fill(mask[..., None] == 0, 0.0)
+    # In units of each dimension's largest number, which no power makes too large or too small.
+    unit = real.detach().abs().amax(dim=1, keepdim=True).clamp_min(LEAST)  # (n, 1, d)
+    shares = ((real / unit).abs().clamp_min(TINY) ** power).clamp_min(LEAST)  # (n, t, d)
+    shares = shares * (mask[..., None] != 0)
+    found = (real.sign() * shares).sum(dim=1) / mask.sum(dim=1, keepdim=True)  # (n, d)
+    size = found.abs().clamp_min(TINY**power).clamp_min(LEAST) ** (1 / power)
+    vectors = unit.squeeze(1) * found.sign() * size
+    reads = (shares / shares.sum(dim=1, keepdim=True)).mean(dim=-1)
+    return Pooled(vectors, reads)
+
+
+@pooling
 def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
     """The first {length} tokens one after the other, padded with zeros and cut to that length.
 
@@ -198,3 +223,29 @@ class attention(nn.Module):
     def forward(self, mask: Tensor, states: Tensor) -> Tensor:
         scores = self.query @ states.transpose(1, 2) / states.shape[-1] ** 0.5  # (n, k, t)
         return scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(dim=-1)
+
+
+@pooling
+class multi_query(nn.Module):
+    """Learned queries weigh the tokens, and each reads its own part of learned values.
+
+    The values are as wide as a state in all, whatever the number of queries. The states are their
+    own keys: a matrix before them would only be another query.
+
+    Formula: h = [Σ aᵢ⁽¹⁾ vᵢ⁽¹⁾; …; Σ aᵢ⁽ᵐ⁾ vᵢ⁽ᵐ⁾], a⁽ᵏ⁾ = softmax(q⁽ᵏ⁾ · hᵢ / √d), v⁽ᵏ⁾ = V⁽ᵏ⁾ hᵢ
+    Source: efficient probing (Psomas et al. 2025, arXiv 2506.10178), and its published code,
+        which has 32 queries for images.
+    """
+
+    def __init__(self, width: int, *, queries: int = 8) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(queries, width) * 0.02)
+        self.value = nn.Parameter(torch.empty(queries, -(-width // queries), width))
+        nn.init.uniform_(self.value, -(width**-0.5), width**-0.5)  # as a linear layer begins
+
+    def forward(self, mask: Tensor, states: Tensor) -> Pooled:
+        scores = self.query @ states.transpose(1, 2) / states.shape[-1] ** 0.5  # (n, m, t)
+        weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(dim=-1)
+        read = weights @ states  # (n, m, d): to weigh first and then to take the values is cheaper
+        vectors = (read[:, :, None] @ self.value.mT).flatten(1)
+        return Pooled(vectors, weights.mean(dim=1))

@@ -68,7 +68,10 @@ class Reader(nn.Module):
         return frozenset(found)
 
     def forward(self, states: States) -> Pooled:
-        return pooled(*self._answer(states))
+        found = pooled(*self._answer(states))
+        if not self.order.normalise:
+            return found
+        return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
 
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""

@@ -13,15 +13,18 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.errors import DataError
-from heads.parts.losses import ovr, squared
+from heads.parts.losses import squared
+from heads.parts.order import HINGE, OVR, Order
+from heads.parts.registry import loss as losses
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, Kind, split
 from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.notation import last_linear
-from heads.pipeline.objective import OVR, Span, check_order, goals_of
+from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs
+from heads.pipeline.standard import Standard
 from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -209,7 +212,12 @@ def _fit_goals(
         if order.head.solve:
             _solve(module, vectors, goals, kind)
             return
-        batches = [(vectors, goals)]
+        standard = Standard.of(vectors) if order.standardise else None
+        batches = [(standard.seen(vectors) if standard else vectors, goals)]
+        if standard and module.pretrained:
+            standard.unfold(module.head)
+    else:
+        standard = None
     optimizer = torch.optim.AdamW(
         module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
     )
@@ -220,10 +228,12 @@ def _fit_goals(
             for given, goal in _shuffled(batches, training.batch_size):
                 optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
                 optimizer.zero_grad()
-                _loss(_logits(module.train(), given), goal, kind, order.loss).backward()
+                _loss(_logits(module.train(), given), goal, kind, order).backward()
                 optimizer.step()
                 done += len(goal)
         yield done / total
+    if standard:
+        standard.fold(module.head)
 
 
 def _solve(module: Assembly, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
@@ -248,13 +258,14 @@ def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Te
             yield given[rows], goals[rows]
 
 
-def _loss(logits: Tensor, goals: Tensor, kind: Kind, loss: str) -> Tensor:
+def _loss(logits: Tensor, goals: Tensor, kind: Kind, order: Order) -> Tensor:
     """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
     goals = goals.expand_as(logits)
     if kind == "number":
         return squared(logits, goals).mean()
-    if loss == OVR:
-        return ovr(logits, goals).mean()
+    if order.loss in (OVR, HINGE):
+        return losses[order.loss](logits, goals).mean()
     if kind == "many":
         return binary_cross_entropy_with_logits(logits, goals)
-    return cross_entropy(logits.flatten(0, -2), goals.flatten(0, -2))
+    seen = logits - order.margin * goals if order.margin else logits
+    return cross_entropy(seen.flatten(0, -2), goals.flatten(0, -2))

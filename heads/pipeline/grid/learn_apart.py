@@ -135,7 +135,8 @@ class _Copy:
         """A step by the weighted loss of some rows; its size falls to 0 over so many epochs."""
         with self._dice.rolling():
             logits = self.module.train()(states)
-        losses = self._lesson.objective.rows(logits, self._lesson.targets[rows])
+        objective, targets = self._lesson.objective, self._lesson.targets[rows]
+        losses = objective.rows(objective.learned(logits, targets), targets)
         self._optimizer.zero_grad()
         (losses * self._lesson.weights[rows]).mean().backward()
         left = 1 - self._done / (epochs * len(self._batches))

@@ -37,16 +37,17 @@ class Convex:
         fixed = dict(self.order.recipe.options).get("C")
         known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
         strengths = (float(fixed),) if fixed else known
-        options = [{"standardise": True, "C": C} for C in strengths]
+        own = self.order.standardise is not False
+        options = [{"standardise": own, "C": C} for C in strengths]
         tried, states = list[Tried](), list[State]()
         yield from self._try(lesson, splits, options, tried, states)
         found = surest(tried, lesson)
         begin, C = states[tried.index(found)], float(found.settings["C"])
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
-            around = [{"standardise": True, "C": round(C * step, 6)} for step in NEIGHBOURS]
+            around = [{"standardise": own, "C": round(C * step, 6)} for step in NEIGHBOURS]
             yield from self._try(lesson, splits, around, tried, states, begin)
-        if "C" not in self.order.head.options:
+        if "C" not in self.order.head.options and self.order.standardise is None:
             found = surest(tried, lesson)
             begin, as_it_is = states[tried.index(found)], {**found.settings, "standardise": False}
             yield from self._try(lesson, splits, [as_it_is], tried, states, begin)
@@ -108,7 +109,7 @@ class Convex:
         standardise = bool(options[0]["standardise"])
         axes, seen = lesson.seen(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
-        unit = 0.5 if lesson.classes == 2 and not lesson.objective.by_class else 1.0
+        unit = 0.5 if lesson.classes == 2 and not lesson.objective.each_by_itself else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
             unit /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
         problems = convex.Problems(

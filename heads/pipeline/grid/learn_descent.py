@@ -60,15 +60,19 @@ class Descent:
         make: A new head, its weights drawn.
         first: The layer that takes up a change of its input's axes; None, if no layer can.
         pretrained: Whether the head begins with weights that know their input as it is.
+        standardise: Whether its input is standardised, where the recipe says so.
     """
 
     make: Maker
     first: First | None
     pretrained: bool
+    standardise: bool | None = None
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.search), descent.SEEN_IN_SEARCH)
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
+        if self.standardise is not None:
+            table = dict.fromkeys(replace(one, standardise=self.standardise) for one in table)
         epochs = math.ceil(schedule.epochs)
         choices = [replace(choice, planned=epochs) for choice in table]
         rows, seeds = [splits.search] * len(choices), [0] * len(choices)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from heads.parts.blocks import Normalise, Repeat, Scale
+from heads.parts.blocks import Normalise, Repeat, Scale, Traced
 from heads.pipeline.grid.passes import Copies, Drop, Layer, Norm, Plain, Product
+from heads.pipeline.grid.tracing import Tracing
 
 
 class Stack:
@@ -44,7 +45,7 @@ class Stack:
         self._layers = [
             _layer(name, layer, tensors, slopes, dice) for name, layer in leaves(chains[0])
         ]
-        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm))
+        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm | Tracing))
         self._first = next(own, len(self._layers))
         gradients = self._views(self.numbers.grad)
         self.copies = [
@@ -106,6 +107,9 @@ def _layer(
     if isinstance(layer, nn.LayerNorm):
         given = (tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
         return Norm(layer.eps, *given)
+    if isinstance(layer, Traced):
+        own = [f"{name}.{key}" for key, _ in layer.named_parameters()]
+        return Tracing(layer, [tensors[one] for one in own], [slopes[one] for one in own])
     if isinstance(layer, nn.Dropout) and layer.p:
         return Drop(layer.p, dice)
     return Copies(layer.samples) if isinstance(layer, Repeat) else Plain(layer)
@@ -127,6 +131,8 @@ def can_stack(chain: nn.Sequential) -> bool:
 
 def _is_known(layer: nn.Module) -> bool:
     known = (nn.Linear, nn.LayerNorm, nn.Dropout, Repeat, Normalise, Scale, nn.Identity)
+    if isinstance(layer, Traced):
+        return True
     if type(layer) in known:
         return not isinstance(layer, nn.LayerNorm) or layer.elementwise_affine
     home = type(layer).__module__

@@ -117,7 +117,7 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     read = f"{made}({arguments(order.pooling.asks)}{options})"
     answer = reader._answer(classifier.backbone.states(classifier.backbone.encode([SENTENCE])))[0]
     if not isinstance(answer, Tensor):
-        return [*lines, *_ended(f"{read}.vectors", module.is_siamese)]
+        return [*lines, *_ended(f"{read}.vectors", order.normalise, module.is_siamese)]
     cast = "" if answer.dtype == torch.float32 else ".to(states.dtype)"
     shape, weights = (
         ("(n, t)", "weights[:, None]") if answer.dim() == 2 else ("(n, k, t)", "weights")
@@ -126,11 +126,13 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     if order.late:
         lines.append("logits = self.head(states)  # (n, t, c), of every token")
         return [*lines, f"return ({weights} @ logits).squeeze(1)"]
-    return [*lines, *_ended(f"({weights} @ states).flatten(1)", module.is_siamese)]
+    read = f"({weights} @ states).flatten(1)"
+    return [*lines, *_ended(read, order.normalise, module.is_siamese)]
 
 
-def _ended(vectors: str, apart: bool) -> list[str]:
+def _ended(vectors: str, normalise: bool, apart: bool) -> list[str]:
     """The end of what the head does with one text: its vector, or logits."""
+    vectors = f"nn.functional.normalize({vectors}, dim=-1)" if normalise else vectors
     if apart:
         return [f"return {vectors}  # (n, w)"]
     return [f"vectors = {vectors}  # (n, w)", "return self.head(vectors)"]
