@@ -33,6 +33,7 @@ from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
+LARGEST_POWER = 100.0
 UP_TO_1 = ("shrinkage", "margin")
 
 
@@ -166,6 +167,8 @@ def _fits(name: str, value: Value, default: Value) -> tuple[bool, str]:
         return value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
     if name.endswith("dropout"):
         return 0 <= value < 1, "at least 0 and below 1"
+    if name == "power":
+        return 1 <= value <= LARGEST_POWER, "from 1 to 100"
     if name in UP_TO_1:
         return 0 <= value <= 1, "from 0 to 1"
     return 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"

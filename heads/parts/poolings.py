@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from heads.parts.registry import pooling
 
-TINY = 1e-4  # of the largest number: below, a root has no gradient to speak of
-LEAST = 1e-30  # so that no power of it vanishes
+LEAST = 1e-30  # what is divided by, and what a root is drawn of, is at least that much
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +173,22 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
 def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
     """A mean in which large values count more, by the power {power}: between average and maximum.
 
-    States have both signs, which are kept. The power 1 is the average; the larger it is, the
-    nearer it comes to the value that lies farthest from 0.
+    Values above and below 0 each have a mean of their own, and the one is taken from the other:
+    the power 1 is the average, and the largest power the maximum plus the minimum.
 
-    Formula: hⱼ = s |m|^(1/p), m = Σ sign(hᵢⱼ) |hᵢⱼ|^p / t, s the sign of m, p = {power}
+    Formula: hⱼ = M(hᵢⱼ) − M(−hᵢⱼ), M(x) = (Σ max(0, xᵢ)^p / t)^(1/p), p = {power}
     Source: GeM (Radenović et al. 2018, arXiv 1711.02512), equation 3, for values above 0.
     """
     real = states.masked_fill(mask[..., None] == 0, 0.0)
-    # In units of each dimension's largest number, which no power makes too large or too small.
-    unit = real.detach().abs().amax(dim=1, keepdim=True).clamp_min(LEAST)  # (n, 1, d)
-    shares = ((real / unit).abs().clamp_min(TINY) ** power).clamp_min(LEAST)  # (n, t, d)
-    shares = shares * (mask[..., None] != 0)
-    found = (real.sign() * shares).sum(dim=1) / mask.sum(dim=1, keepdim=True)  # (n, d)
-    size = found.abs().clamp_min(TINY**power).clamp_min(LEAST) ** (1 / power)
-    vectors = unit.squeeze(1) * found.sign() * size
-    reads = (shares / shares.sum(dim=1, keepdim=True)).mean(dim=-1)
-    return Pooled(vectors, reads)
+    sides = torch.stack([real, -real]).clamp_min(0)  # (2, n, t, d)
+    # In units of the largest number, which no power makes too large or too small.
+    unit = sides.detach().amax(dim=2, keepdim=True).clamp_min(LEAST)  # (2, n, 1, d)
+    powers = (sides / unit) ** power
+    tokens = mask.sum(dim=1)[:, None]
+    means = unit.squeeze(2) * (powers.sum(dim=2) / tokens).clamp_min(LEAST) ** (1 / power)
+    shares = powers / powers.sum(dim=2, keepdim=True).clamp_min(LEAST) * means[:, :, None]
+    reads = shares.sum(dim=(0, 3)) / shares.sum(dim=(0, 2, 3))[:, None].clamp_min(LEAST)
+    return Pooled(means[0] - means[1], reads)
 
 
 @pooling

@@ -214,6 +214,7 @@ def test_scaling_is_an_option_of_the_recipe(text: str, says: str) -> None:
         ("mean+linear?standardise=1", "It must be true or false"),
         ("mean+linear?normalise=yes", "It must be true or false"),
         ("mean+lda?shrinkage=1.1", "It must be from 0 to 1"),
+        ("gem+linear?power=0.5", "It must be from 1 to 100"),
         ("mean+cosine_margin?margin=2", "It must be from 0 to 1"),
     ],
 )
