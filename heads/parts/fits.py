@@ -7,8 +7,18 @@ from torch import nn
 
 from heads.errors import RecipeError
 from heads.parts.blocks import Repeat
-from heads.parts.order import AUTO, HINGE, JOINT, LATE, LOSS, NORMALISE, SOFTMAX, STANDARDISE
-from heads.parts.registry import Head
+from heads.parts.order import (
+    AUTO,
+    HINGE,
+    JOINT,
+    LATE,
+    LOSS,
+    NORMALISE,
+    PROMPT,
+    SOFTMAX,
+    STANDARDISE,
+)
+from heads.parts.registry import Head, Pooling
 from heads.recipe import Recipe, Value
 
 
@@ -37,7 +47,7 @@ def check_pair(recipe: Recipe, pair: str, step_by_step: bool) -> None:
 
 def check_loss(given: Mapping[str, Value], top: Head) -> None:
     """Whether a head can learn by the loss that the recipe names."""
-    if given.get(LOSS, SOFTMAX) != SOFTMAX and (top.ordered or "margin" in top.options):
+    if given.get(LOSS, SOFTMAX) != SOFTMAX and (top.ordered or top.margined):
         why = "gives probabilities of its own" if top.ordered else "has its margin in the softmax"
         what = f"{top.name} {why}, so it has no loss to choose."
         raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear.")
@@ -70,3 +80,10 @@ def check_scaling(
     if not isinstance(first, nn.Linear) or first.bias is None:
         what = f"{top.name} does not begin with a linear layer with a bias that could take it up."
         raise RecipeError(what, f"{hint[:-1]}, or write linear.")
+
+
+def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
+    """Whether a prompt can be written behind the texts that a recipe reads."""
+    if PROMPT in reader.options and otherwise:
+        what = f"{recipe}: {reader.name} reads one vector a text, of texts with a prompt behind."
+        raise RecipeError(what, "Leave out pair=, late=true and layers that are learned.")

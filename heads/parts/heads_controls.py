@@ -66,7 +66,7 @@ def residual(width: int, classes: int, *, hidden: int = 256, dropout: float = 0.
     )
 
 
-@head(single_label=True)
+@head(single_label=True, margined=True)
 def cosine_margin(
     width: int, classes: int, *, scale: float = 20.0, margin: float = 0.2
 ) -> nn.Sequential:

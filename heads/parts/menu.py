@@ -16,7 +16,7 @@ from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
-from heads.parts.fits import check_learning, check_loss, check_pair, check_scaling
+from heads.parts.fits import check_learning, check_loss, check_pair, check_prompt, check_scaling
 from heads.parts.order import (
     AUTO,
     JOINT,
@@ -70,6 +70,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
     check_pair(recipe, pair, step_by_step)
     check_loss(given, top)
     check_scaling(recipe, given, top, step_by_step)
+    check_prompt(recipe, reader, pair != JOINT or step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             top.make(8, 2, **{name: given[name] for name in top.options if name in given})

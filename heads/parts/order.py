@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS = "late", "pair", "loss"
 NORMALISE, STANDARDISE = "normalise", "standardise"
+PROMPT = "prompt"  # of a pooling
 JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
 OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
 # Two ways in besides: the usual pairing, and all of them.
@@ -75,10 +76,16 @@ class Order:
         return pairing[self.pair](u, v)
 
     @property
+    def prompt(self) -> str:
+        """What is written behind every text, with _ for a space; "" where nothing is."""
+        return str(self.pooling_options.get(PROMPT, ""))
+
+    @property
     def margin(self) -> float:
         """By how much the logit of a text's own class is lowered while the head learns."""
-        options = self.head_options
-        return float(options.get("margin", 0.0)) * float(options.get("scale", 1.0))
+        if not self.head.margined:
+            return 0.0
+        return float(self.head_options["margin"]) * float(self.head_options["scale"])
 
     def goals(self, goals: "Tensor") -> "Tensor":
         """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""

@@ -66,6 +66,22 @@ def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
 
 
 @pooling
+def mask_token(mask: Tensor, content: Tensor, states: Tensor, *, prompt: str = "It_was") -> Tensor:
+    """The [MASK] token of a prompt behind the text: what the base model would fill in there.
+
+    The option `prompt` is what stands before it, with _ for a space: the text, "It was", [MASK]
+    and a full stop. Nothing else of the prompt counts as content, so [MASK] is the last that does.
+
+    Formula: h = hₘ, m the place of [MASK] in "x₁ … xₙ It was [MASK]."
+    Source: prompt-based learning: PET (Schick and Schütze 2021, arXiv 2001.07676); the prompt is
+        that of LM-BFF (Gao et al. 2021, arXiv 2012.15723) for sentiment; the state in place of a
+        word of the vocabulary is PromptBERT's (Jiang et al. 2022, arXiv 2201.04337).
+    """
+    words = mask * content
+    return last(torch.where(words.any(dim=1, keepdim=True), words, mask), states)
+
+
+@pooling
 def mean(mask: Tensor, states: Tensor) -> Tensor:
     """The average of all real tokens, special tokens included.
 

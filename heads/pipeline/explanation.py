@@ -214,7 +214,7 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 def _reads(
     backbone: Backbone, reader: Reader, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    apart = bool(reader.order.pair and pair)
+    apart, backbone = bool(reader.order.pair and pair), backbone.prompted(reader.order.prompt)
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
         encoded = backbone.encode(texts, [pair] if pair and not apart else [])

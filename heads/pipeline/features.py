@@ -42,6 +42,8 @@ class Reader(nn.Module):
         if order.layers and "decoder" in order.layers.asks and not backbone.decoder_width:
             what = f"{backbone.id} has no decoder beside an encoder."
             raise RecipeError(what, f"Write {order.pooling.name}+{order.head.name} instead.")
+        if order.prompt:
+            backbone.prompted(order.prompt)  # says so where it has no mask token
         self.order = order
         self.layers = _made(order.layers, backbone.layers + 1)
         nothing = _nothing(backbone)

@@ -77,10 +77,12 @@ def train(
     rows, held = _parts(corpus, training)
     seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
     together = [number for number, module in enumerate(modules) if not module.is_siamese]
-    parts = (rows, held) if together else ()
-    for done, (part, states, goals) in enumerate(_read(parts, corpus, backbone, training)):
+    for done, (prompt, part, states, goals) in enumerate(
+        _read_together([modules[n] for n in together], (rows, held), corpus, backbone, training)
+    ):
         for number in together:
-            seen[number][part].append(_input(modules[number], states, goals))
+            if modules[number].reader.order.prompt == prompt:
+                seen[number][part].append(_input(modules[number], states, goals))
         says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
         share = min(1.0, (done + 1) * training.batch_size / len(corpus))
         yield Progress(says=says, share=share / 2)
@@ -136,6 +138,19 @@ def _scored(
     if head.numbers:
         return replace(head, scores=fit_of_numbers(logits[:, 0], goals[:, 0]))
     return replace(head, scores=score(logits, goals, head.squash))
+
+
+def _read_together(
+    modules: Sequence[Assembly],
+    parts: Sequence[list[int]],
+    corpus: Corpus,
+    backbone: Backbone,
+    training: Training,
+) -> Iterator[tuple[str, int, States, Tensor]]:
+    """What modules read of whole rows, once with every prompt that one of them has behind texts."""
+    for prompt in dict.fromkeys(module.reader.order.prompt for module in modules):
+        for given in _read(parts, corpus, backbone.prompted(prompt), training):
+            yield (prompt, *given)
 
 
 def _read(

@@ -217,6 +217,7 @@ def test_all_weights_of_a_learned_reading_are_trained(read: Read, reading: str) 
 NAIVE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": lambda states, _: states[0],
     "last": lambda states, _: states[-1],
+    "mask_token": lambda states, words: states[words if words.any() else ~words][-1],
     "mean": lambda states, _: states.mean(dim=0),
     "mean_content": lambda states, words: states[words if words.any() else ~words].mean(dim=0),
     "max": lambda states, _: states.amax(dim=0),

@@ -223,6 +223,22 @@ def test_scaling_that_makes_no_sense_is_refused(text: str, why: str) -> None:
         resolve(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["mask_token+linear?late=true", "mask_token@mix+linear", "mask_token+linear?pair=uv"],
+)
+def test_a_prompt_stands_behind_whole_texts_only(text: str) -> None:
+    with pytest.raises(RecipeError, match="texts with a prompt behind"):
+        resolve(text)
+
+
+def test_a_prompt_is_a_reading_of_its_own() -> None:
+    assert resolve("mask_token+linear").prompt == "It_was"
+    order = resolve("mask_token+linear?prompt=The_topic_is")
+    assert (order.prompt, order.reading) == ("The_topic_is", "mask_token?prompt=The_topic_is")
+    assert resolve("mean+linear").prompt == ""
+
+
 def test_a_margin_is_measured_in_logits() -> None:
     assert resolve("mean+cosine_margin?margin=0.1&scale=30").margin == pytest.approx(3)
     assert resolve("mean+cosine_margin?margin=0").margin == 0

@@ -16,7 +16,7 @@ from torch import Tensor
 from heads import __version__
 from heads.errors import RecipeError
 from heads.parts.bases import base_of
-from heads.pipeline.backbone import TOKENS_A_BATCH
+from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
 from heads.pipeline.card import base_name, formulas
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
@@ -163,13 +163,26 @@ def _loader(classifier: Classifier, base: str) -> str:
         most=TOKENS_A_BATCH,
         same=template.SAME if backbone.reads_padding else "",
         **passing(classifier, "" if backbone.separates else template.JOINED),
-        tokens=backbone.tokens,
+        tokens=backbone.tokens - len(backbone.prompt),
+        prompt=_prompt(backbone),
         special=template.SPECIAL if content else "",
         names=_tuple(kept),
         stubborn=stubborn if backbone.stubborn else "",
         fillings=_block(fillings, 3),
         read=_block(read_lines(classifier), 2),
         letters=limits_here().text_characters,
+    )
+
+
+def _prompt(backbone: Backbone) -> str:
+    """How the prompt is written behind every text; nothing where there is none."""
+    if not backbone.prompt:
+        return ""
+    token = backbone.tokenizer.mask_token_id
+    return template.PROMPT.substitute(
+        size=len(backbone.prompt),
+        numbers=", ".join(map(str, backbone.prompt)),
+        marks=", ".join(str(int(number != token)) for number in backbone.prompt),
     )
 
 
