@@ -33,8 +33,12 @@ from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
-LARGEST_POWER = 100.0
-UP_TO_1 = ("shrinkage", "margin")
+# What numbers a part's option may be, where that is not the range of its kind.
+RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
+    ("gem", "power"): (1, 100),
+    ("lda", "shrinkage"): (0, 1),
+    ("cosine_margin", "margin"): (0, 1),
+}
 
 
 def resolve(recipe: Recipe | str) -> Order:
@@ -141,14 +145,18 @@ def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) 
     if name not in known:
         what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
         raise RecipeError(what, did_you_mean(name, known))
-    return _checked(name, value, known[name])
+    own = (RANGES.get((part, name)) for part in (recipe.pooling, recipe.head))
+    return _checked(name, value, known[name], next(filter(None, own), None))
 
 
-def _checked(name: str, value: Value, default: Value) -> Value:
+def _checked(name: str, value: Value, default: Value, between: tuple[float, float] | None) -> Value:
     """The value in the type of the default, if it lies in the range of its kind."""
     if type(value) is type(default) and value == default:
         return value
     fits, wanted = _fits(name, value, default)
+    if between and not isinstance(value, bool | str):
+        fits = between[0] <= value <= between[1]
+        wanted = f"from {between[0]:g} to {between[1]:g}"
     if not fits:
         raise RecipeError(
             f"The option {name}={str(value)[:40]} does not fit.", f"It must be {wanted}."
@@ -168,10 +176,6 @@ def _fits(name: str, value: Value, default: Value) -> tuple[bool, str]:
         return value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
     if name.endswith("dropout"):
         return 0 <= value < 1, "at least 0 and below 1"
-    if name == "power":
-        return 1 <= value <= LARGEST_POWER, "from 1 to 100"
-    if name in UP_TO_1:
-        return 0 <= value <= 1, "from 0 to 1"
     return 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"
 
 

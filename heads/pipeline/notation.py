@@ -95,19 +95,30 @@ def _matrices(layer: nn.Module) -> int:
 
 def _around(line: str, layer: nn.Module, indices: Sequence[str]) -> str:
     """A line of mathematics with one more layer around it, its weights numbered so."""
+    inner = f"({line})" if _is_sum(line) else line
     if isinstance(layer, nn.Linear):
-        return f"W{indices[0]} {line}" + (f" + b{indices[0]}" if layer.bias is not None else "")
+        return f"W{indices[0]} {inner}" + (f" + b{indices[0]}" if layer.bias is not None else "")
     if isinstance(layer, Residual):
         one, two = indices
-        return f"({line} + W{two} relu(W{one} {line} + b{one}) + b{two})"
+        return f"{line} + W{two} relu(W{one} {inner} + b{one}) + b{two}"
     if isinstance(layer, Directions):
-        return f"(W{indices[0]}/‖W{indices[0]}‖) {line}"
+        return f"(W{indices[0]}/‖W{indices[0]}‖) {inner}"
     given = {
-        Scale: f"{getattr(layer, 'factor', 1):g} · {line}",
-        Normalise: f"{line}/‖{line}‖",
+        Scale: f"{getattr(layer, 'factor', 1):g} · {inner}",
+        Normalise: f"{inner}/‖{line}‖",
         Cuts: f"ln(σ(θₖ − f) − σ(θₖ₋₁ − f)), f = {line}",
         Repeat: line,
     }
     return given.get(
         type(layer), f"{WORDS.get(type(layer), ('', type(layer).__name__))[1]}({line})"
     )
+
+
+def _is_sum(line: str) -> bool:
+    """Whether a line of mathematics is a sum outside all brackets.
+
+    >>> _is_sum("W h + b"), _is_sum("tanh(W h + b)")
+    (True, False)
+    """
+    outside = [line[:place].count("(") == line[:place].count(")") for place in range(len(line))]
+    return any(is_out and line[place : place + 3] == " + " for place, is_out in enumerate(outside))
