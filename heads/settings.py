@@ -98,7 +98,7 @@ class Contest:
     class_weights: bool = _setting(
         False,
         "Rows of rare classes count more, so that all classes count alike; not in "
-        "ridge, centroid, cosine and knn.",
+        "ridge, lda, centroid, cosine and knn.",
     )
     focal: float = _setting(
         0.0,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from heads.settings import Contest
 
 PAIRS = "how two texts enter: joint, siamese, features or a pairing by name, parted by commas"
-LOSSES = "what one class a row is learned by: softmax, ovr, ordinal, parted by commas"
+LOSSES = "what one class a row is learned by: softmax, ovr, ordinal, hinge, parted by commas"
 
 
 def add_way(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from heads.errors import RecipeError, did_you_mean
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "gelu": nn.GELU,
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "none": nn.Identity,
+}
+LEAD = 1e-3  # of a vote, by which a tie is broken
 INITIAL_STD = 0.02  # `initializer_range` of nearly every family whose head stands here
 
 
@@ -87,7 +93,7 @@ def left_out(whole: nn.Sequential, layer: str, width: int) -> nn.Sequential:
 
 
 def activated(name: str) -> nn.Module:
-    """The activation of that name: `gelu`, `relu`, `tanh`, or any that Transformers knows.
+    """The activation of that name: `gelu`, `relu`, `tanh`, `none`, or any of Transformers'.
 
     Raises:
         RecipeError: Nobody knows it.
@@ -140,10 +146,98 @@ class Scale(nn.Module):
         return f"factor={self.factor:g}"
 
 
+class Traced(nn.Module):
+    """A layer whose `compute` takes its tensors as arguments, in the order of their names here.
+
+    It computes one layer from (n, w), and k copies at once from (k, n, w) where every tensor has
+    the copies in front: so a stack of copies needs to know nothing else of it.
+    """
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.compute(values, *self.parameters())
+
+    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
+        """What leaves the layer, given what enters it and its tensors."""
+        raise NotImplementedError
+
+
+class Directions(Traced):
+    """A linear layer without a bias whose weights are scaled to length 1: (n, w) to (n, c)."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.width, self.classes = width, classes
+        self.weight = nn.Parameter(torch.randn(classes, width) * INITIAL_STD)
+
+    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
+        (weight,) = tensors
+        return values @ nn.functional.normalize(weight, dim=-1).mT
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}, classes={self.classes}"
+
+
+class Residual(Traced):
+    """What enters it, and two layers of it added: x + W₂ relu(W₁ x + b₁) + b₂, (n, w) to (n, w).
+
+    Attributes:
+        hidden: How many numbers lie between the two layers.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.width, self.hidden = width, hidden
+        self.weight_in = nn.Parameter(torch.randn(hidden, width) * INITIAL_STD)
+        self.bias_in = nn.Parameter(torch.zeros(hidden))
+        self.weight_out = nn.Parameter(torch.randn(width, hidden) * INITIAL_STD)
+        self.bias_out = nn.Parameter(torch.zeros(width))
+
+    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
+        weight_in, bias_in, weight_out, bias_out = tensors
+        inner = (values @ weight_in.mT + bias_in.unsqueeze(-2)).relu()
+        return values + inner @ weight_out.mT + bias_out.unsqueeze(-2)
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}, hidden={self.hidden}"
+
+
+class Cuts(Traced):
+    """One number cut into ordered classes: (n, 1) to the logarithms of (n, c) probabilities.
+
+    P(class ≤ k) = sigmoid(θₖ − f), θ₁ < θ₂ < … What is learned is θ₁ and, of every further one,
+    the logarithm of its distance from the one before: so they keep their order.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        steps = torch.zeros(classes - 1)
+        steps[:1] = 1 - classes / 2  # one apart, with 0 in their middle
+        self.steps = nn.Parameter(steps)
+
+    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
+        (steps,) = tensors
+        if values.shape[-1] != 1:
+            raise RuntimeError(f"{values.shape[-1]} numbers cannot be cut into ordered classes.")
+        if steps.shape[-1] == 0:  # of one class there is no doubt
+            return torch.zeros_like(values)
+        gaps = steps[..., 1:].clamp(-10, 10).exp()
+        cuts = torch.cat([steps[..., :1], gaps], dim=-1).cumsum(dim=-1).unsqueeze(-2)
+        below = nn.functional.logsigmoid(cuts - values)  # ln P(class ≤ k)
+        above = nn.functional.logsigmoid(values - cuts)  # ln P(class > k)
+        # σ(a) − σ(b) = σ(a) σ(−b) (1 − exp(b − a)), of which no part vanishes.
+        between = below[..., 1:] + above[..., :-1] + (1 - (-gaps).exp()).log().unsqueeze(-2)
+        return torch.cat([below[..., :1], between, above[..., -1:]], dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"classes={self.classes}"
+
+
 class Neighbours(nn.Module):
     """Votes of the k most similar training vectors, as log shares: (n, w) to (n, c).
 
-    Each class gets one vote beforehand spread over all classes, so that no share is 0.
+    Each class gets one vote beforehand spread over all classes, so that no share is 0. Of several
+    classes with the most votes, that of the nearest vector leads by a thousandth of a vote.
 
     Attributes:
         points: (rows, w), the training vectors scaled to length 1.
@@ -163,9 +257,21 @@ class Neighbours(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         similarity = nn.functional.normalize(vectors, dim=-1) @ self.points.T  # (n, rows)
         nearest = similarity.topk(min(self.k, len(self.points)), dim=-1).indices  # (n, k)
-        counts = self.votes[nearest].sum(dim=1)  # (n, c)
+        votes = self.votes[nearest]  # (n, k, c)
+        counts = votes.sum(dim=1)  # (n, c)
         shares = (counts + 1 / counts.shape[-1]) / (nearest.shape[-1] + 1)
+        if nearest.shape[-1] > 1:  # one alone cannot be tied
+            shares = shares + self._lead(votes, counts) * (LEAD / (nearest.shape[-1] + 1))
         return shares.log()
+
+    @staticmethod
+    def _lead(votes: Tensor, counts: Tensor) -> Tensor:
+        """(n, c), 1 at the class of the nearest vector among several with the most votes."""
+        most = counts == counts.amax(dim=-1, keepdim=True)
+        places = torch.arange(votes.shape[1], 0, -1).to(votes)  # the nearest has the largest
+        first = (votes * places[:, None]).amax(dim=1) * most
+        is_tied = most.sum(dim=-1, keepdim=True) > 1
+        return ((first == first.amax(dim=-1, keepdim=True)) & is_tied).to(votes)
 
     def extra_repr(self) -> str:
         return f"k={self.k}, width={self.points.shape[1]}, classes={self.votes.shape[1]}"

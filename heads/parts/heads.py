@@ -54,16 +54,16 @@ def roberta(width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0) 
 
 
 @head
-def distilbert(width: int, classes: int, *, dropout: float = 0.2) -> nn.Sequential:
+def distilbert(width: int, classes: int, *, dropout: float = 0.2, hidden: int = 0) -> nn.Sequential:
     """Dense, ReLU, dropout, linear.
 
     Source: Transformers' DistilBertForSequenceClassification.
     """
     return chain(
-        ("pre_classifier", nn.Linear(width, width)),
+        ("pre_classifier", nn.Linear(width, hidden or width)),
         ("relu", nn.ReLU()),
         ("dropout", nn.Dropout(dropout)),
-        ("classifier", nn.Linear(width, classes)),
+        ("classifier", nn.Linear(hidden or width, classes)),
     )
 
 
@@ -75,6 +75,7 @@ def xlnet(
     activation: str = "tanh",
     dropout: float = 0.1,
     first_dropout: float = 0.0,
+    hidden: int = 0,
 ) -> nn.Sequential:
     """Dense, tanh, dropout, linear: a summary of the last token, all of it new.
 
@@ -82,10 +83,10 @@ def xlnet(
     """
     return chain(
         ("sequence_summary.first_dropout", nn.Dropout(first_dropout)),
-        ("sequence_summary.summary", nn.Linear(width, width)),
+        ("sequence_summary.summary", nn.Linear(width, hidden or width)),
         ("sequence_summary.activation", activated(activation)),
         ("sequence_summary.last_dropout", nn.Dropout(dropout)),
-        ("logits_proj", nn.Linear(width, classes)),
+        ("logits_proj", nn.Linear(hidden or width, classes)),
     )
 
 
@@ -100,7 +101,12 @@ def gpt2(width: int, classes: int) -> nn.Sequential:
 
 @head(prefix="classifier.")
 def electra(
-    width: int, classes: int, *, activation: str = "gelu", dropout: float = 0.1
+    width: int,
+    classes: int,
+    *,
+    activation: str = "gelu",
+    dropout: float = 0.1,
+    hidden: int = 0,
 ) -> nn.Sequential:
     """Dropout, dense, GELU, dropout, linear: RoBERTa's head with another activation.
 
@@ -108,10 +114,10 @@ def electra(
     """
     return chain(
         ("drop_in", nn.Dropout(dropout)),
-        ("dense", nn.Linear(width, width)),
+        ("dense", nn.Linear(width, hidden or width)),
         ("activation", activated(activation)),
         ("drop_out", nn.Dropout(dropout)),
-        ("out_proj", nn.Linear(width, classes)),
+        ("out_proj", nn.Linear(hidden or width, classes)),
     )
 
 
@@ -123,6 +129,7 @@ def deberta(
     activation: str = "gelu",
     pooler_dropout: float = 0.0,
     dropout: float = 0.1,
+    hidden: int = 0,
 ) -> nn.Sequential:
     """Dense, GELU, dropout, linear: ELECTRA's head whose first dropout is off by default.
 
@@ -130,10 +137,10 @@ def deberta(
     """
     return chain(
         ("pooler.dropout", nn.Dropout(pooler_dropout)),
-        ("pooler.dense", nn.Linear(width, width)),
+        ("pooler.dense", nn.Linear(width, hidden or width)),
         ("pooler.activation", activated(activation)),
         ("dropout", nn.Dropout(dropout)),
-        ("classifier", nn.Linear(width, classes)),
+        ("classifier", nn.Linear(hidden or width, classes)),
     )
 
 
@@ -148,22 +155,23 @@ def modernbert(
     out_bias: bool = True,
     dropout: float = 0.0,
     eps: float = 1e-5,
+    hidden: int = 0,
 ) -> nn.Sequential:
     """Dense without bias, GELU, layer norm, linear; dropout is off by default.
 
     Source: Transformers' ModernBertForSequenceClassification and ModernBertPredictionHead.
     """
     return chain(
-        ("head.dense", nn.Linear(width, width, bias=bias)),
+        ("head.dense", nn.Linear(width, hidden or width, bias=bias)),
         ("head.act", activated(activation)),
-        ("head.norm", nn.LayerNorm(width, eps=eps, bias=norm_bias)),
+        ("head.norm", nn.LayerNorm(hidden or width, eps=eps, bias=norm_bias)),
         ("drop", nn.Dropout(dropout)),
-        ("classifier", nn.Linear(width, classes, bias=out_bias)),
+        ("classifier", nn.Linear(hidden or width, classes, bias=out_bias)),
     )
 
 
 @head
-def eurobert(width: int, classes: int) -> nn.Sequential:
+def eurobert(width: int, classes: int, *, dropout: float = 0.0, hidden: int = 0) -> nn.Sequential:
     """Dense, GELU, linear, without any dropout.
 
     EuroBERT's default applies it to every token and averages the logits: mean+eurobert?late=true.
@@ -172,9 +180,10 @@ def eurobert(width: int, classes: int) -> nn.Sequential:
     Source: Transformers' EuroBertForSequenceClassification.
     """
     return chain(
-        ("dense", nn.Linear(width, width)),
+        ("dense", nn.Linear(width, hidden or width)),
         ("activation", nn.GELU()),
-        ("classifier", nn.Linear(width, classes)),
+        ("dropout", nn.Dropout(dropout)),
+        ("classifier", nn.Linear(hidden or width, classes)),
     )
 
 

@@ -34,6 +34,19 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
     return chain(("classifier", nn.Linear(width, classes)))
 
 
+@head(solve=solvers.lda)
+def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
+    """Linear discriminant analysis: a Gaussian a class, all of one shrunk shape, in closed form.
+
+    The option `shrinkage` is how far the shape is drawn towards a ball, up to 1; 0 is as far as
+    Ledoit and Wolf's formula asks for.
+
+    Source: Fisher 1936; Ledoit and Wolf 2004 (A well-conditioned estimator for large-dimensional
+        covariance matrices); scikit-learn's LinearDiscriminantAnalysis.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
 @head(solve=solvers.centroid)
 def centroid(width: int, classes: int) -> nn.Sequential:
     """The nearest class mean: nothing is learned beyond one average a class.
@@ -61,6 +74,8 @@ def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
 @head(solve=solvers.neighbours, single_label=True)
 def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
     """A vote of the {k} most similar training texts.
+
+    Where several classes have the most votes, the most similar text of theirs decides.
 
     Source: k-nearest neighbours (Cover and Hart 1967), on cosine similarity.
     """

@@ -40,6 +40,19 @@ def mean4(hidden: Sequence[Tensor]) -> Tensor:
 
 
 @layers
+def first_last(hidden: Sequence[Tensor]) -> Tensor:
+    """The average of the first and the last layer.
+
+    The first is the one above the embeddings; some implementations take these in its place.
+
+    Formula: hᵢ = ½ (hᵢ⁽¹⁾ + hᵢ⁽ˡ⁾), l the last layer
+    Source: BERT-whitening (Su et al. 2021, arXiv 2103.15316), whose first-last-avg is the mean of
+        these: mean@first_last.
+    """
+    return (hidden[min(1, len(hidden) - 1)] + hidden[-1]) / 2
+
+
+@layers
 def max4(hidden: Sequence[Tensor]) -> Tensor:
     """The largest value of each dimension over the last four layers.
 

@@ -57,6 +57,26 @@ def ordinal(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     return softmax(logits, goals, focal=focal)
 
 
+@loss
+def hinge(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+    """The linear SVM's: every class against the rest, and what is right by a margin costs nothing.
+
+    It knows no probabilities: those shown are the softmax of its logits, over a temperature where
+    one was found. It has no focal form.
+
+    Formula: Σ max(0, 1 − yₖ zₖ)², yₖ = 2qₖ − 1
+    Source: one-versus-rest support vector machines with squared hinge (Rifkin and Klautau 2004);
+        scikit-learn's LinearSVC, whose bias is penalised where ours is not.
+    """
+    return (1 - (2 * goals - 1) * logits).clamp_min(0).square().sum(dim=-1)
+
+
+def hinge_slope(logits: Tensor, goals: Tensor) -> Tensor:
+    """The gradient of `hinge` by the logits, (…, c)."""
+    signs = 2 * goals - 1
+    return -2 * signs * (1 - signs * logits).clamp_min(0)
+
+
 def near(targets: Tensor, classes: int) -> Tensor:
     """The goals of `ordinal`: numbers of classes (…) to shares (…, c)."""
     places = torch.arange(classes)

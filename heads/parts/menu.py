@@ -10,19 +10,23 @@ import torch
 
 from heads.errors import RecipeError, did_you_mean
 from heads.parts import heads as _heads  # noqa: F401  fills the shelf
+from heads.parts import heads_controls as _heads_controls  # noqa: F401  fills the shelf
 from heads.parts import heads_solved as _heads_solved  # noqa: F401  fills the shelf
 from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
 from heads.parts.blocks import layers_of
+from heads.parts.fits import check_learning, check_loss, check_pair, check_prompt, check_scaling
 from heads.parts.order import (
+    AUTO,
     JOINT,
     LATE,
     LOSS,
+    NORMALISE,
     OF_THE_RECIPE,
     PAIR,
-    SOFTMAX,
+    STANDARDISE,
     WITHOUT,
     Order,
 )
@@ -31,6 +35,12 @@ from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
+# What numbers a part's option may be, where that is not the range of its kind.
+RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
+    ("gem", "power"): (1, 100),
+    ("lda", "shrinkage"): (0, 1),
+    ("cosine_margin", "margin"): (0, 1),
+}
 
 
 def resolve(recipe: Recipe | str) -> Order:
@@ -62,9 +72,11 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
     given = {name: _known(name, value, recipe, known) for name, value in given.items()}
     late, pair = bool(given.get(LATE)), _of_shelf(PAIR, given, pairing)
     step_by_step = late or reader.learned or (part is not None and part.learned)
-    _check_learning(recipe, step_by_step, top)
-    _check_pair(recipe, pair, step_by_step)
-    _check_loss(given, top)
+    check_learning(recipe, step_by_step, top)
+    check_pair(recipe, pair, step_by_step)
+    check_loss(given, top)
+    check_scaling(recipe, given, top, step_by_step)
+    check_prompt(recipe, reader, pair != JOINT or step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             whole = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
@@ -88,6 +100,8 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
         pair="" if pair == JOINT else pair,
         loss=_of_shelf(LOSS, given, loss),
         without=str(given.get(WITHOUT, "")),
+        normalise=bool(given.get(NORMALISE)),
+        standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
     )
 
 
@@ -132,33 +146,6 @@ def _layers_of(recipe: Recipe, reader: Pooling) -> tuple[Pooling | None, int]:
     return layers[name], -1
 
 
-def _check_learning(recipe: Recipe, step_by_step: bool, top: Head) -> None:
-    if step_by_step and top.solve:
-        reading = recipe.pooling + (f"@{recipe.layers}" if recipe.layers else "")
-        late = " late" if dict(recipe.options).get(LATE) else ""
-        raise RecipeError(
-            f"{reading}{late} is learned step by step, and {top.name} is solved at once: "
-            "the two cannot be trained together.",
-            f"Write {reading}+linear, or another pooling before {top.name}.",
-        )
-
-
-def _check_pair(recipe: Recipe, pair: str, step_by_step: bool) -> None:
-    if pair != JOINT and step_by_step:
-        late = " late" if dict(recipe.options).get(LATE) else ""
-        raise RecipeError(
-            f"{recipe.pooling}{late} is learned from the states of all tokens, which a siamese "
-            "pair does not have in one sequence.",
-            f"Write mean+{recipe.head}?pair={pair}, or take pair={pair} away.",
-        )
-
-
-def _check_loss(given: Mapping[str, Value], top: Head) -> None:
-    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and top.name != "logistic":
-        what = f"{top.name} is solved at once, so it has no loss to choose."
-        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
-
-
 def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
     """The full name of the layer that a head is to do without: all of it, or its last part."""
     if top.solve:
@@ -180,29 +167,38 @@ def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) 
     if name not in known:
         what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
         raise RecipeError(what, did_you_mean(name, known))
-    return _checked(name, value, known[name])
+    own = (RANGES.get((part, name)) for part in (recipe.pooling, recipe.head))
+    return _checked(name, value, known[name], next(filter(None, own), None))
 
 
-def _checked(name: str, value: Value, default: Value) -> Value:
+def _checked(name: str, value: Value, default: Value, between: tuple[float, float] | None) -> Value:
     """The value in the type of the default, if it lies in the range of its kind."""
     if type(value) is type(default) and value == default:
         return value
-    if isinstance(default, bool | str):
-        fits, wanted = isinstance(value, type(default)), "true or false"
-        wanted = "a word" if isinstance(default, str) else wanted
-    elif isinstance(value, bool | str) or not math.isfinite(value):
-        fits, wanted = False, "a number"
-    elif isinstance(default, int):
-        fits, wanted = value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
-    elif name.endswith("dropout"):
-        fits, wanted = 0 <= value < 1, "at least 0 and below 1"
-    else:
-        fits, wanted = 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"
+    fits, wanted = _fits(name, value, default)
+    if between and not isinstance(value, bool | str):
+        fits = between[0] <= value <= between[1]
+        wanted = f"from {between[0]:g} to {between[1]:g}"
     if not fits:
         raise RecipeError(
             f"The option {name}={str(value)[:40]} does not fit.", f"It must be {wanted}."
         )
-    return type(default)(value)
+    return value if name == STANDARDISE else type(default)(value)
+
+
+def _fits(name: str, value: Value, default: Value) -> tuple[bool, str]:
+    """Whether a value is one for an option of that default, and what it must be."""
+    if isinstance(default, bool) or name == STANDARDISE:
+        return isinstance(value, bool), "true or false"
+    if isinstance(default, str):
+        return isinstance(value, str), "a word"
+    if isinstance(value, bool | str) or not math.isfinite(value):
+        return False, "a number"
+    if isinstance(default, int):
+        return value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
+    if name.endswith("dropout"):
+        return 0 <= value < 1, "at least 0 and below 1"
+    return 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"
 
 
 def parts() -> dict[str, list[dict[str, object]]]:

@@ -12,11 +12,20 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
-JOINT, SOFTMAX = "joint", "softmax"
-OVR, ORDINAL = "ovr", "ordinal"  # losses besides
+NORMALISE, STANDARDISE = "normalise", "standardise"
+PROMPT = "prompt"  # of a pooling
+JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
+OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
 # Two ways in besides: the usual pairing, and all of them.
 SIAMESE, FEATURES = "siamese", "features"
-OF_THE_RECIPE: Mapping[str, Value] = {LATE: False, PAIR: JOINT, LOSS: SOFTMAX, WITHOUT: ""}
+OF_THE_RECIPE: Mapping[str, Value] = {
+    LATE: False,
+    PAIR: JOINT,
+    LOSS: SOFTMAX,
+    WITHOUT: "",
+    NORMALISE: False,
+    STANDARDISE: AUTO,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +40,11 @@ class Order:
         pair: How two texts that are read by themselves are put together; "" where they are
             read as one sequence.
         loss: What the head is asked to learn where labels are one class a text: "softmax",
-            "ovr" or "ordinal".
+            "ovr", "ordinal" or "hinge".
         without: The layer of the head that is left out, by its full name; "" for none.
+        normalise: Whether the pooled vector is scaled to length 1.
+        standardise: Whether the head learns from standardised vectors, which its first layer
+            takes up afterwards; None where that is left to the one who trains it.
     """
 
     recipe: Recipe
@@ -46,11 +58,13 @@ class Order:
     pair: str = ""
     loss: str = SOFTMAX
     without: str = ""
+    normalise: bool = False
+    standardise: bool | None = None
 
     @property
     def reading(self) -> str:
         """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
-        own = {*self.pooling.options, PAIR}
+        own = {*self.pooling.options, PAIR, NORMALISE}
         kept = [(name, value) for name, value in self.recipe.options if name in own]
         return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
 
@@ -63,6 +77,18 @@ class Order:
     def joined(self, u: "Tensor", v: "Tensor") -> "Tensor":
         """The pooled vectors of two texts (n, w) as what the head gets of them (n, W)."""
         return pairing[self.pair](u, v)
+
+    @property
+    def prompt(self) -> str:
+        """What is written behind every text, with _ for a space; "" where nothing is."""
+        return str(self.pooling_options.get(PROMPT, ""))
+
+    @property
+    def margin(self) -> float:
+        """By how much the logit of a text's own class is lowered while the head learns."""
+        if not self.head.margined:
+            return 0.0
+        return float(self.head_options["margin"]) * float(self.head_options["scale"])
 
     def goals(self, goals: "Tensor") -> "Tensor":
         """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
@@ -108,10 +134,14 @@ class Order:
         told = (
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
+            "The pooled vector is scaled to length 1." * self.normalise,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),
             f"Its layer {self.without} is left out." * bool(self.without),
             "The head is applied to every token, and the logits are pooled." * self.late,
+            "It learns from standardised vectors, and its first layer takes that up."
+            * bool(self.standardise),
+            "It learns from the vectors as they are." * (self.standardise is False),
             loss[self.loss].says * (self.loss != SOFTMAX),
         )
         return tuple(filter(None, told))

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from heads.parts.registry import pooling
 
+LEAST = 1e-30  # what is divided by, and what a root is drawn of, is at least that much
+
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
@@ -61,6 +63,22 @@ def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
     """
     ends = mask * eos
     return last(torch.where(ends.any(dim=1, keepdim=True), ends, mask), states)
+
+
+@pooling
+def mask_token(mask: Tensor, content: Tensor, states: Tensor, *, prompt: str = "It_was") -> Tensor:
+    """The [MASK] token of a prompt behind the text: what the base model would fill in there.
+
+    The option `prompt` is what stands before it, with _ for a space: the text, "It was", [MASK]
+    and a full stop. Nothing else of the prompt counts as content, so [MASK] is the last that does.
+
+    Formula: h = hₘ, m the place of [MASK] in "x₁ … xₙ It was [MASK]."
+    Source: prompt-based learning: PET (Schick and Schütze 2021, arXiv 2001.07676); the prompt is
+        that of LM-BFF (Gao et al. 2021, arXiv 2012.15723) for sentiment; the state in place of a
+        word of the vocabulary is PromptBERT's (Jiang et al. 2022, arXiv 2201.04337).
+    """
+    words = mask * content
+    return last(torch.where(words.any(dim=1, keepdim=True), words, mask), states)
 
 
 @pooling
@@ -170,6 +188,28 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
 
 
 @pooling
+def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
+    """A mean in which large values count more, by the power {power}: between average and maximum.
+
+    Values above and below 0 each have a mean of their own, and the one is taken from the other:
+    the power 1 is the average, and the largest power the maximum plus the minimum.
+
+    Formula: hⱼ = M(hᵢⱼ) − M(−hᵢⱼ), M(x) = (Σ max(0, xᵢ)^p / t)^(1/p), p = {power}
+    Source: GeM (Radenović et al. 2018, arXiv 1711.02512), equation 3, for values above 0.
+    """
+    real = states.masked_fill(mask[..., None] == 0, 0.0)
+    sides = torch.stack([real, -real]).clamp_min(0)  # (2, n, t, d)
+    # In units of the largest number, which no power makes too large or too small.
+    unit = sides.detach().amax(dim=2, keepdim=True).clamp_min(LEAST)  # (2, n, 1, d)
+    powers = (sides / unit) ** power
+    tokens = mask.sum(dim=1)[:, None]
+    means = unit.squeeze(2) * (powers.sum(dim=2) / tokens).clamp_min(LEAST) ** (1 / power)
+    shares = powers / powers.sum(dim=2, keepdim=True).clamp_min(LEAST) * means[:, :, None]
+    reads = shares.sum(dim=(0, 3)) / shares.sum(dim=(0, 2, 3))[:, None].clamp_min(LEAST)
+    return Pooled(means[0] - means[1], reads)
+
+
+@pooling
 def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
     """The first {length} tokens one after the other, padded with zeros and cut to that length.
 
@@ -201,3 +241,29 @@ class attention(nn.Module):
     def forward(self, mask: Tensor, states: Tensor) -> Tensor:
         scores = self.query @ states.transpose(1, 2) / states.shape[-1] ** 0.5  # (n, k, t)
         return scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(dim=-1)
+
+
+@pooling
+class multi_query(nn.Module):
+    """Learned queries weigh the tokens, and each reads its own part of learned values.
+
+    The values are as wide as a state in all, whatever the number of queries. The states are their
+    own keys: a matrix before them would only be another query.
+
+    Formula: h = [Σ aᵢ⁽¹⁾ vᵢ⁽¹⁾; …; Σ aᵢ⁽ᵐ⁾ vᵢ⁽ᵐ⁾], a⁽ᵏ⁾ = softmax(q⁽ᵏ⁾ · hᵢ / √d), v⁽ᵏ⁾ = V⁽ᵏ⁾ hᵢ
+    Source: efficient probing (Psomas et al. 2025, arXiv 2506.10178), and its published code,
+        which has 32 queries for images.
+    """
+
+    def __init__(self, width: int, *, queries: int = 8) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(queries, width) * 0.02)
+        self.value = nn.Parameter(torch.empty(queries, -(-width // queries), width))
+        nn.init.uniform_(self.value, -(width**-0.5), width**-0.5)  # as a linear layer begins
+
+    def forward(self, mask: Tensor, states: Tensor) -> Pooled:
+        scores = self.query @ states.transpose(1, 2) / states.shape[-1] ** 0.5  # (n, m, t)
+        weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(dim=-1)
+        read = weights @ states  # (n, m, d): to weigh first and then to take the values is cheaper
+        vectors = (read[:, :, None] @ self.value.mT).flatten(1)
+        return Pooled(vectors, weights.mean(dim=1))

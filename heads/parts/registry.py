@@ -68,12 +68,17 @@ class Head(Part):
             therefore pretrained where the base model has it.
         solve: Sets the chain's tensors to their optimum at once; gradient descent if None.
         single_label: Whether it can only answer with one label a text.
+        ordered: Whether it is for classes that have an order.
+        margined: Whether, while it learns, the logit of a row's own class is lowered by its
+            option `margin` times its option `scale`.
     """
 
     prefix: str = ""
     from_base: str = ""
     solve: Callable[..., None] | None = None
     single_label: bool = False
+    ordered: bool = False
+    margined: bool = False
 
 
 P = TypeVar("P", bound=Part)

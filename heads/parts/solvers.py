@@ -94,6 +94,51 @@ def ridge(
     _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
 
 
+def lda(
+    chain: nn.Sequential,
+    vectors: Tensor,
+    targets: Tensor,
+    *,
+    many: bool = False,
+    shrinkage: float,
+) -> None:
+    """Sets each class to its log density under a Gaussian, less what is the same for all classes.
+
+    The Gaussians have the classes' means and one covariance, that within classes of standardised
+    vectors, drawn towards a multiple of the identity of the same trace. For `many` there are two
+    of them for every class, with the label and without it.
+
+    Args:
+        shrinkage: The share of the identity; 0 is Ledoit and Wolf's.
+    """
+    rows, centre, spread = _standard(vectors)
+    goals = targets.double()
+    problems = [torch.stack([1 - one, one], dim=1) for one in goals.T] if many else [goals]
+    found = [_discriminants(rows, own, shrinkage) for own in problems]
+    weight = torch.cat([one[1:] - one[:1] for one, _ in found]) if many else found[0][0]
+    bias = torch.cat([one[1:] - one[:1] for _, one in found]) if many else found[0][1]
+    _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+
+
+def _discriminants(rows: Tensor, goals: Tensor, shrinkage: float) -> tuple[Tensor, Tensor]:
+    """Weights (c, w) and biases (c,) of one row's class, given by goals (n, c)."""
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    means, counts = _class_means(rows, goals), goals.sum(dim=0)
+    within = rows - goals @ means
+    share = shrinkage or float(ledoit_wolf_shrinkage(within.numpy(), assume_centered=True))
+    covariance = within.T @ within / len(within)
+    size = covariance.diagonal().mean()
+    # Of rows that are all their class's mean nothing is left to divide by.
+    size = size if size > 1e-12 else torch.ones_like(size)
+    identity = torch.eye(len(covariance), dtype=covariance.dtype)
+    shrunk = (1 - share) * covariance + max(share, 1e-6) * size * identity
+    weight = torch.linalg.solve(shrunk, means.T).T
+    # A class without a row is taken for half a row, which leaves its logarithm finite.
+    prior = (counts.clamp_min(0.5) / len(rows)).log()
+    return weight, prior - (weight * means).sum(dim=1) / 2
+
+
 def _class_means(vectors: Tensor, targets: Tensor) -> Tensor:
     return targets.T @ vectors / targets.sum(dim=0).clamp_min(1)[:, None]  # (c, w)
 

@@ -215,7 +215,8 @@ def assemble(
     if kind == "many" and order.head.single_label:
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
-    if kind == "number" and order.head.solve and order.head.name not in NUMBERED:
+    only_classes = order.head.solve or order.head.single_label
+    if kind == "number" and only_classes and order.head.name not in NUMBERED:
         what = f"{order.head.name} answers with classes, and these labels are numbers."
         raise RecipeError(what, "Choose another head, for example linear or mlp.")
     if kind != "one" and order.loss != SOFTMAX:

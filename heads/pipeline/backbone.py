@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.errors import ModelError
+from heads.errors import ModelError, RecipeError
 from heads.parts.bases import base_of
 from heads.parts.forms import Side
 from heads.pipeline.device import HERE, tokens_at_once
@@ -56,6 +56,7 @@ class Backbone:
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
         block: What a pass without padding computes from; None where the family has another
             block, or where such a pass did not give what Transformers gives.
+        prompt: The tokens that are written behind every text, [MASK] among them.
     """
 
     id: str
@@ -79,11 +80,47 @@ class Backbone:
     model: Any
     tokenizer: Any
     block: Block | None = None
+    prompt: tuple[int, ...] = ()
 
     @property
     def device(self) -> torch.device:
         """Where the model lies."""
         return next(self.model.parameters()).device
+
+    def prompted(self, prompt: str) -> "Backbone":
+        """The same base model, which writes a prompt, [MASK] and a full stop behind every text.
+
+        Args:
+            prompt: With _ for a space; "" for none.
+
+        Raises:
+            RecipeError: Its tokenizer has no mask token.
+        """
+        if not prompt:
+            return replace(self, prompt=()) if self.prompt else self
+        token = self.tokenizer.mask_token_id
+        if token is None or token >= vocabulary_of(self.model) > 0:
+            what = f"{self.id} has no mask token, so it cannot be asked to fill one in."
+            raise RecipeError(what, "Take another pooling, for example mean or last.")
+        with _encoding:
+            before, after = (
+                self.tokenizer(words, add_special_tokens=False)["input_ids"]
+                for words in (f" {prompt.replace('_', ' ').strip()}", ".")
+            )
+        return replace(self, prompt=(*before, token, *after))
+
+    def _with_prompt(self, text: Encoded) -> Encoded:
+        """A text with the prompt behind its last word; of it only [MASK] counts as content."""
+        words = [place for place, special in enumerate(text.special) if not special]
+        end, size = max(words, default=0) + 1, len(self.prompt)
+        added = {name: row[end - 1 : end] * size for name, row in text.inputs.items()}
+        added["input_ids"] = [*self.prompt]
+        marks = [int(number != self.tokenizer.mask_token_id) for number in self.prompt]
+        return Encoded(
+            inputs={n: [*row[:end], *added[n], *row[end:]] for n, row in text.inputs.items()},
+            special=[*text.special[:end], *marks, *text.special[end:]],
+            whole_length=text.whole_length + size,
+        )
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
@@ -93,8 +130,9 @@ class Backbone:
         settings = {"return_special_tokens_mask": True, "padding": False, "verbose": False}
         with _encoding:
             whole = cut = self.tokenizer(*given, **settings)
-            if max(map(len, whole["input_ids"])) > self.tokens:
-                cut = self.tokenizer(*given, **settings, truncation=True, max_length=self.tokens)
+            most = self.tokens - len(self.prompt)
+            if max(map(len, whole["input_ids"])) > most:
+                cut = self.tokenizer(*given, **settings, truncation=True, max_length=most)
         taken = _arguments(type(self.model))
         names = [name for name in ("input_ids", "token_type_ids") if name in cut and name in taken]
         columns = [cut[name] for name in names]  # looking one up for every text takes its time
@@ -110,7 +148,7 @@ class Backbone:
         most = vocabulary_of(self.model)
         for row, text in enumerate(encoded):
             self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
-        return encoded
+        return [self._with_prompt(text) for text in encoded] if self.prompt else encoded
 
     def _check(self, text: Encoded, sides: Sequence[int | None], most: int) -> None:
         """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""

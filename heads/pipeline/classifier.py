@@ -24,12 +24,16 @@ class Classifier:
     """A base model with a trained head on it.
 
     Attributes:
-        backbone: The base model.
+        backbone: The base model, which writes the recipe's prompt behind texts, if it has one.
         head: The trained head, with its recipe, its classes and what is known of its training.
     """
 
     backbone: Backbone
     head: TrainedHead
+
+    def __post_init__(self) -> None:
+        prompt = self.head.module.reader.order.prompt
+        object.__setattr__(self, "backbone", self.backbone.prompted(prompt))
 
     @property
     def recipe(self) -> Recipe:

@@ -10,7 +10,7 @@ from torch import nn
 
 from heads.errors import RecipeError
 from heads.parts.menu import resolve
-from heads.parts.order import LOSS, PAIR, Order
+from heads.parts.order import LOSS, NORMALISE, PAIR, STANDARDISE, Order
 from heads.parts.registry import head as heads_shelf
 from heads.parts.registry import loss, pairing
 from heads.pipeline.assembly import begun_with
@@ -58,9 +58,19 @@ def reading_difference(first: Order, second: Order) -> Iterator[str]:
             yield f"{order.recipe} reads two texts each by itself and joins them: {joins}"
     if first.loss != second.loss:
         yield from (f"{order.recipe}: {loss[order.loss].says}" for order in (first, second))
+    yield from (*_scaling(first, second), *_scaling(second, first))
     if first.late != second.late:
         order = first if first.late else second
         yield f"{order.recipe} applies its head to every token and pools the logits."
+
+
+def _scaling(order: Order, other: Order) -> Iterator[str]:
+    """How the vectors of one are scaled, where those of the other are not scaled so."""
+    if order.normalise and not other.normalise:
+        yield f"{order.recipe} scales its pooled vector to length 1."
+    if order.standardise is not None and order.standardise != other.standardise:
+        seen = "standardised vectors" if order.standardise else "the vectors as they are"
+        yield f"{order.recipe} learns from {seen}."
 
 
 def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
@@ -70,6 +80,8 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
         and (first.pair, first.loss) == (second.pair, second.loss)
+        and (first.normalise, first.standardise) == (second.normalise, second.standardise)
+        and first.margin == second.margin
         and first.head.solve is second.head.solve
         and (not first.head.solve or first.head_options == second.head_options)
         and _layers(first, backbone) == _layers(second, backbone)
@@ -81,7 +93,7 @@ def twins(order: Order, backbone: Backbone) -> Iterator[str]:
     for name, part in heads_shelf.items():
         if name == order.head.name or (order.learns_to_read and part.solve):
             continue
-        kept = {*order.pooling_options, PAIR, LOSS}
+        kept = {*order.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}
         options = [(n, v) for n, v in order.recipe.options if n in kept]
         other = Recipe(
             pooling=order.pooling.name,

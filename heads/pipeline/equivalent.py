@@ -92,7 +92,7 @@ def _configs(form: Form, config: Any, order: Order) -> Iterator[Any]:
             for option, value in options.items():
                 for key in form.options.get(option, ())[:1]:
                     if key.startswith(OF_THE_HEAD):
-                        _set(changed, key, value)
+                        _set(changed, key, "linear" if value == "none" else value)
             yield changed
 
 
@@ -123,6 +123,8 @@ def _matched(
 def _reads_alike(ours: Order, theirs: Order) -> bool:
     """Whether two recipes read the same; `late` makes no difference to one token's weight."""
     if (ours.pooling, ours.layers, ours.layer) != (theirs.pooling, theirs.layers, theirs.layer):
+        return False
+    if ours.normalise != theirs.normalise:
         return False
     picks_one = ours.pooling.name in ("cls", "last", "eos")
     return picks_one or ours.late == theirs.late

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heads.parts.bases import base_of
 from heads.parts.menu import loss, pairing, resolve
-from heads.parts.order import SOFTMAX, Order
+from heads.parts.order import NORMALISE, SOFTMAX, Order
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.catalogue import equals
@@ -134,6 +134,8 @@ def _formulas(order: Order, chain: nn.Sequential) -> Iterator[str]:
     """A line each for the layers, the pooling, two texts put together, the head and its loss."""
     for part in filter(None, (order.layers, order.pooling)):
         yield part.told(part.formula, order.pooling_options)
+    if order.normalise:
+        yield "h ← h / ‖h‖"
     if order.pair:
         yield f"h = {pairing[order.pair].formula}, where u and v are the h of the two texts"
     yield f"logits = {formula(chain)}"
@@ -174,6 +176,8 @@ def _reading_steps(facts: Provenance, reader: Reader) -> Iterator[Step]:
     step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
     asks_pooler = "pooler" in order.pooling.asks
     yield replace(step, tensors=tuple(facts.of_pooler())) if asks_pooler else step
+    if order.normalise:
+        yield _reading_step(NORMALISE, "scaling to length 1", (reader.width,), None)
     if order.pair:
         does = f"Each text is read by itself. {pairing[order.pair].says}"
         yield _reading_step(order.pair, does, (order.widened(reader.width),), None)
@@ -210,7 +214,7 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 def _reads(
     backbone: Backbone, reader: Reader, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    apart = bool(reader.order.pair and pair)
+    apart, backbone = bool(reader.order.pair and pair), backbone.prompted(reader.order.prompt)
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
         encoded = backbone.encode(texts, [pair] if pair and not apart else [])

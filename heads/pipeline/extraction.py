@@ -10,6 +10,7 @@ Legend: n rows, u different texts, w width of a reading.
 import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -68,6 +69,44 @@ def extract(
     Raises:
         RecipeError: A reading does not fit the base model.
     """
+    found: Features | None = None
+    groups = _by_prompt(orders)
+    for done, (prompt, own) in enumerate(groups.items()):
+        for event in _extracted(own, texts, pairs, backbone.prompted(prompt), precision):
+            if isinstance(event, Features):
+                found = _joined(found, event) if found else event
+            else:
+                yield Progress(says=event.says, share=(done + event.share) / len(groups))
+    assert found is not None
+    yield found
+
+
+def _by_prompt(orders: Sequence[Order]) -> dict[str, list[Order]]:
+    """Recipes by the prompt behind the texts that they read; those without one first, if any."""
+    found: dict[str, list[Order]] = {}
+    for order in sorted(orders, key=lambda one: bool(one.prompt)):
+        found.setdefault(order.prompt, []).append(order)
+    return found or {"": []}
+
+
+def _joined(one: Features, other: Features) -> Features:
+    """What was read of texts without a prompt and with one; counts are of the first."""
+    return replace(
+        one,
+        parts={**one.parts, **other.parts},
+        seconds=one.seconds + other.seconds,
+        fresh=max(one.fresh, other.fresh),
+    )
+
+
+def _extracted(
+    orders: Sequence[Order],
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    backbone: Backbone,
+    precision: str,
+) -> Iterator[Progress | Features]:
+    """The same for recipes that read the same texts, with one prompt behind them or with none."""
     readers = {order.reading: Reader(order, backbone) for order in orders}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
@@ -100,11 +139,12 @@ def unread(
 ) -> list[tuple[str, str]]:
     """The different texts, each with its second or "", that are not kept for all readings yet."""
     rows = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
-    readers = [Reader(order, backbone) for order in orders]
     found = []
-    for chunk in _chunks(rows, bool(pairs), backbone, way):
-        if not all(is_kept(chunk.place(reader.order)) for reader in readers):
-            found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
+    for prompt, own in _by_prompt(orders).items():
+        readers = [Reader(order, backbone) for order in own]
+        for chunk in _chunks(rows, bool(pairs), backbone.prompted(prompt), way):
+            if not all(is_kept(chunk.place(reader.order)) for reader in readers):
+                found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
     return found
 
 
@@ -134,6 +174,7 @@ def _chunks(
     unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Way
 ) -> list[Chunk]:
     told = way.name, way.precision
+    told = (*told, *backbone.prompt)
     facts = (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
     most = max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
     chunks = []

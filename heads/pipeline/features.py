@@ -42,6 +42,8 @@ class Reader(nn.Module):
         if order.layers and "decoder" in order.layers.asks and not backbone.decoder_width:
             what = f"{backbone.id} has no decoder beside an encoder."
             raise RecipeError(what, f"Write {order.pooling.name}+{order.head.name} instead.")
+        if order.prompt:
+            backbone.prompted(order.prompt)  # says so where it has no mask token
         self.order = order
         self.layers = _made(order.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
@@ -68,7 +70,10 @@ class Reader(nn.Module):
         return frozenset(found)
 
     def forward(self, states: States) -> Pooled:
-        return pooled(*self._answer(states))
+        found = pooled(*self._answer(states))
+        if not self.order.normalise:
+            return found
+        return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
 
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""

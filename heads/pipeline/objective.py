@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from heads.errors import DataError, LimitError
-from heads.parts.losses import near, squared
-from heads.parts.order import ORDINAL, OVR, SOFTMAX, Order
+from heads.parts.losses import hinge_slope, near, squared
+from heads.parts.order import HINGE, ORDINAL, OVR, SOFTMAX, Order
 from heads.parts.registry import loss as losses
 from heads.pipeline.corpus import Corpus, Kind
 
@@ -25,10 +25,11 @@ class Objective:
     Attributes:
         kind: one class a row, any number of labels, or a number.
         outputs: c.
-        loss: Of one class a row: softmax, ovr or ordinal. Elsewhere the labels decide.
+        loss: Of one class a row: softmax, ovr, ordinal or hinge. Elsewhere the labels decide.
         focal: γ of the focal loss; 0 for all rows alike.
         smoothing: ε, how far goals of 0 and 1 are drawn together.
         balance: (2, c), how much each no and each yes counts; None where all count alike.
+        margin: By how much the logit of a row's own class is lowered while a head learns.
     """
 
     kind: Kind
@@ -37,11 +38,15 @@ class Objective:
     focal: float = 0.0
     smoothing: float = 0.0
     balance: Tensor | None = None
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind == "number" and (self.focal or self.smoothing):
             what = "Focal loss and label smoothing are for classes, and these labels are numbers."
             raise LimitError(what, "Leave them out.")
+        if self.loss == HINGE and (self.focal or self.smoothing):
+            what = f"loss={HINGE} knows no probabilities, so it is not focal and not smoothed."
+            raise LimitError(what, f"Leave these out, or {HINGE}.")
 
     @property
     def by_class(self) -> bool:
@@ -51,8 +56,19 @@ class Objective:
     @property
     def is_plain(self) -> bool:
         """Whether it is the cross-entropy with one true class, which torch has ready."""
-        hard = not (self.focal or self.smoothing)
+        hard = not (self.focal or self.smoothing or self.margin)
         return self.kind == "one" and self.loss == SOFTMAX and hard
+
+    @property
+    def each_by_itself(self) -> bool:
+        """Whether every class is a problem of its own: a sigmoid's or an SVM's."""
+        return self.by_class or self.loss == HINGE
+
+    def learned(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The logits as the loss sees them while a head learns: less the margin, if there is."""
+        if not self.margin:
+            return logits
+        return logits - self.margin * one_hot(targets, self.outputs)
 
     def rows(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each row, (…); logits may have more dimensions in front."""
@@ -94,10 +110,11 @@ class Objective:
     def slopes(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row (…), and its gradient by the logits (…, c)."""
         if not (self.focal or self.balance is not None):
-            return self.rows(logits, targets), self.slope(logits, targets)
+            seen = self.learned(logits, targets)
+            return self.rows(seen, targets), self.slope(logits, targets)
         with torch.enable_grad():
             point = logits.detach().requires_grad_()
-            found = self.rows(point, targets)
+            found = self.rows(self.learned(point, targets), targets)
             (slope,) = torch.autograd.grad(found.sum(), point)
         return found.detach(), slope
 
@@ -105,10 +122,13 @@ class Objective:
         """That gradient alone (…, c), which most losses do not need to be computed for."""
         if self.focal or self.balance is not None:
             return self.slopes(logits, targets)[1]
+        goals, logits = self.goals(targets), self.learned(logits, targets)
         if self.kind == "number":
-            return logits - self.goals(targets)
+            return logits - goals
+        if self.loss == HINGE:
+            return hinge_slope(logits, goals)
         squashed = logits.sigmoid() if self.by_class else logits.softmax(dim=-1)
-        return squashed.sub_(self.goals(targets))
+        return squashed.sub_(goals)
 
 
 def balance_of(targets: Tensor, classes: int) -> Tensor:
@@ -162,15 +182,17 @@ class Span:
 
 
 def check_order(order: Order, corpus: Corpus) -> None:
-    """Refuses a loss that goes by the order of the classes where they have none.
+    """Refuses a loss or a head that goes by the order of the classes where they have none.
 
     Raises:
         DataError: They have none.
     """
-    if order.loss == ORDINAL and not corpus.ordered:
-        what = f"The classes of {corpus.name} have no order, which loss={ORDINAL} needs."
+    if (order.loss == ORDINAL or order.head.ordered) and not corpus.ordered:
+        needs = order.head.name if order.head.ordered else f"loss={ORDINAL}"
+        what = f"The classes of {corpus.name} have no order, which {needs} needs."
+        other = "head" if order.head.ordered else "loss"
         raise DataError(
-            what, "Say it from low to high (--order low,middle,high), or choose another loss."
+            what, f"Say it from low to high (--order low,middle,high), or choose another {other}."
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
+from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.pipeline.card import base_name, hub_id
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.metrics import Squash
@@ -171,6 +171,9 @@ def _check(classifier: Classifier, path: Path) -> None:
         raise HeadsError(what, f"Run: pip install {' '.join(PACKAGES)}")
     if path.suffix != ".onnx" or path.is_dir():
         raise DataError(f"{path} is no name for an ONNX file.", "Let it end in .onnx.")
+    if classifier.backbone.prompt:
+        what = f"{classifier.recipe} writes a prompt behind every text, which ONNX does not hold."
+        raise RecipeError(what, INSTEAD)
     parts = (classifier.backbone.model, classifier.head.module)
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:

@@ -31,7 +31,7 @@ from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 FORMAT = "head-to-head portable"
 VERSION = 1
 FILES = ("README.md", "backbone", "head.json", "head.safetensors", "load.py")
-MOST_DIFFERENCE = 1e-5
+MOST_DIFFERENCE = 5e-5  # what rounding comes to where a logit of 1 is the sum of terms of 50 in all
 USAGE = """\
 from load import load  # the load.py of this folder
 

@@ -1,7 +1,7 @@
 """What the base model makes of texts for heads of either kind: pairs as one sequence, or apart."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -20,15 +20,18 @@ class Seen:
         joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
         sides: Of first and second texts, each by itself; None where nobody asked for it.
         read: The tokens of what was read jointly.
+        prompted: Of the texts with a prompt behind them, by the prompt.
     """
 
     joint: States | None
     sides: tuple[States, States] | None = None
     read: tuple[Encoded, ...] = ()
+    prompted: Mapping[str, States] = field(default_factory=dict)
 
     def logits(self, module: Assembly) -> Tensor:
         """What a head says, (n, c)."""
-        given = self.sides if module.is_siamese else (self.joint,)
+        joint = self.prompted.get(module.reader.order.prompt, self.joint)
+        given = self.sides if module.is_siamese else (joint,)
         assert given is not None
         assert given[0] is not None
         return module(*given)
@@ -45,10 +48,17 @@ def seen(
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
         check_pairs(siamese[0].reader.order, pairs)
-    read = backbone.encode(texts, pairs) if len(siamese) < len(heads) else []
+    prompts = {head.reader.order.prompt for head in heads if not head.is_siamese}
+    read = backbone.encode(texts, pairs) if "" in prompts else []
     joint = backbone.states(read) if read else None
     sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
-    return Seen(joint=joint, sides=(sides[0], sides[1]) if sides else None, read=tuple(read))
+    others = {prompt: backbone.prompted(prompt) for prompt in sorted(prompts - {""})}
+    return Seen(
+        joint=joint,
+        sides=(sides[0], sides[1]) if sides else None,
+        read=tuple(read),
+        prompted={prompt: one.states(one.encode(texts, pairs)) for prompt, one in others.items()},
+    )
 
 
 def check_pairs(order: Order, pairs: Sequence[str]) -> None:

@@ -13,15 +13,18 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.errors import DataError
-from heads.parts.losses import ovr, squared
+from heads.parts.losses import squared
+from heads.parts.order import HINGE, OVR, Order
+from heads.parts.registry import loss as losses
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, Kind, split
 from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.notation import last_linear
-from heads.pipeline.objective import OVR, Span, check_order, goals_of
+from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs
+from heads.pipeline.standard import Standard
 from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -74,10 +77,12 @@ def train(
     rows, held = _parts(corpus, training)
     seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
     together = [number for number, module in enumerate(modules) if not module.is_siamese]
-    parts = (rows, held) if together else ()
-    for done, (part, states, goals) in enumerate(_read(parts, corpus, backbone, training)):
+    for done, (prompt, part, states, goals) in enumerate(
+        _read_together([modules[n] for n in together], (rows, held), corpus, backbone, training)
+    ):
         for number in together:
-            seen[number][part].append(_input(modules[number], states, goals))
+            if modules[number].reader.order.prompt == prompt:
+                seen[number][part].append(_input(modules[number], states, goals))
         says = f"Reading {len(corpus):,} texts of {corpus.name} with {backbone.id}"
         share = min(1.0, (done + 1) * training.batch_size / len(corpus))
         yield Progress(says=says, share=share / 2)
@@ -133,6 +138,19 @@ def _scored(
     if head.numbers:
         return replace(head, scores=fit_of_numbers(logits[:, 0], goals[:, 0]))
     return replace(head, scores=score(logits, goals, head.squash))
+
+
+def _read_together(
+    modules: Sequence[Assembly],
+    parts: Sequence[list[int]],
+    corpus: Corpus,
+    backbone: Backbone,
+    training: Training,
+) -> Iterator[tuple[str, int, States, Tensor]]:
+    """What modules read of whole rows, once with every prompt that one of them has behind texts."""
+    for prompt in dict.fromkeys(module.reader.order.prompt for module in modules):
+        for given in _read(parts, corpus, backbone.prompted(prompt), training):
+            yield (prompt, *given)
 
 
 def _read(
@@ -209,7 +227,12 @@ def _fit_goals(
         if order.head.solve:
             _solve(module, vectors, goals, kind)
             return
-        batches = [(vectors, goals)]
+        standard = Standard.of(vectors) if order.standardise else None
+        batches = [(standard.seen(vectors) if standard else vectors, goals)]
+        if standard and module.pretrained:
+            standard.unfold(module.head)
+    else:
+        standard = None
     optimizer = torch.optim.AdamW(
         module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
     )
@@ -220,10 +243,12 @@ def _fit_goals(
             for given, goal in _shuffled(batches, training.batch_size):
                 optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
                 optimizer.zero_grad()
-                _loss(_logits(module.train(), given), goal, kind, order.loss).backward()
+                _loss(_logits(module.train(), given), goal, kind, order).backward()
                 optimizer.step()
                 done += len(goal)
         yield done / total
+    if standard:
+        standard.fold(module.head)
 
 
 def _solve(module: Assembly, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
@@ -248,13 +273,14 @@ def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Te
             yield given[rows], goals[rows]
 
 
-def _loss(logits: Tensor, goals: Tensor, kind: Kind, loss: str) -> Tensor:
+def _loss(logits: Tensor, goals: Tensor, kind: Kind, order: Order) -> Tensor:
     """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
     goals = goals.expand_as(logits)
     if kind == "number":
         return squared(logits, goals).mean()
-    if loss == OVR:
-        return ovr(logits, goals).mean()
+    if order.loss in (OVR, HINGE):
+        return losses[order.loss](logits, goals).mean()
     if kind == "many":
         return binary_cross_entropy_with_logits(logits, goals)
-    return cross_entropy(logits.flatten(0, -2), goals.flatten(0, -2))
+    seen = logits - order.margin * goals if order.margin else logits
+    return cross_entropy(seen.flatten(0, -2), goals.flatten(0, -2))

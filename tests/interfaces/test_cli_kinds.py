@@ -102,7 +102,7 @@ def test_settings_of_a_loss_are_flags(capfd, some):
     [
         ("sentiment", ["--pairs", "siamese"], "has one text a row, and a siamese way in needs two"),
         ("pairs", ["--pairs", "siamse"], "There is no pairing called 'siamse'"),
-        ("pairs", ["--loss", "softmax,hinge"], "There is no loss called 'hinge'"),
+        ("pairs", ["--loss", "softmax,hing"], "There is no loss called 'hing'"),
         ("sentiment", ["--loss", "ordinal"], "have no order, which loss=ordinal needs"),
         ("aspects", ["--loss", "ovr"], "loss=ovr has no meaning here"),
         ("similarity", ["--per-class", "4"], "per_class is for classes"),

@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch.testing import assert_close
 
 from heads.errors import RecipeError
-from heads.parts.losses import near, squared
+from heads.parts.losses import hinge_slope, near, squared
 from heads.parts.menu import loss, resolve
 from heads.parts.registry import Part
 
@@ -47,7 +47,7 @@ def some(rows: int = 6) -> tuple[Tensor, Tensor]:
 def test_says_a_sentence_its_formula_and_its_source(part: Part) -> None:
     assert re.fullmatch(r"[A-Z].{8,}\.", part.says)
     assert not re.search(r"[.!?] [A-Z]", part.says)
-    assert "ln" in part.formula
+    assert "ln" in part.formula or part.name == "hinge"  # which knows no probabilities
     assert part.source
     assert dict(part.options) == {"focal": 0.0}
 
@@ -139,6 +139,8 @@ def test_the_focal_loss_is_the_papers(name: str) -> None:
 def test_gradients_are_finite_however_sure_a_head_is(part: Part, focal: float) -> None:
     signs = torch.tensor([[1.0, -1, -1, -1], [-1, 1, -1, -1], [1, 1, 1, 1], [0, 1, -1, 0.5]])
     for size in EXTREME:
+        if part.name == "hinge" and size > 1e15:  # whose square is no number any more
+            continue
         logits = (signs * size).requires_grad_()
         found = part(logits, goals_of(part, torch.zeros(4, dtype=torch.long)), focal=focal)
         assert found.isfinite().all(), size
@@ -191,6 +193,27 @@ def test_an_ordinal_loss_forgives_a_near_miss_and_softmax_does_not() -> None:
     assert_close(plain, plain[:1].expand(3))
 
 
+def test_hinge_is_the_squared_hinge_of_scikit_learn() -> None:
+    """Its own `squared_hinge_loss` is not public, so the objective of LinearSVC is compared."""
+    logits, targets = some()
+    goals = one_hot(targets, CLASSES).float()
+    found = loss["hinge"](logits, goals)
+    for row, target in enumerate(targets.tolist()):
+        margins = [logits[row, c] * (1 if c == target else -1) for c in range(CLASSES)]
+        wanted = sum(max(0.0, 1 - float(margin)) ** 2 for margin in margins)
+        assert float(found[row]) == pytest.approx(wanted, rel=1e-5)
+    point = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss["hinge"](point, goals).sum(), point)
+    assert_close(hinge_slope(logits, goals), gradient)
+
+
+def test_hinge_asks_nothing_of_a_row_that_is_right_by_a_margin() -> None:
+    goals = torch.tensor([[1.0, 0, 0, 0]])
+    assert not loss["hinge"](torch.tensor([[1.0, -1, -1, -1]]), goals).any()
+    assert loss["hinge"](torch.tensor([[0.9, -1, -1, -1]]), goals) > 0
+    assert loss["hinge"](torch.tensor([[1.0, -1, -1, -0.9]]), goals) > 0
+
+
 def test_squared_is_half_the_squared_error() -> None:
     logits, goals = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 4.0], [0.0, 0.0]])
     assert squared(logits, goals).tolist() == [2.5, 0.0]
@@ -216,6 +239,15 @@ def test_a_head_that_is_solved_at_once_has_no_loss_to_choose(head: str) -> None:
         resolve(f"mean+{head}?loss=ovr")
     assert resolve(f"mean+{head}?loss=softmax").loss == "softmax"
     assert resolve("mean+logistic?loss=ovr").loss == "ovr"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["logistic?loss=hinge", "cosine_margin?loss=ovr", "proportional_odds?loss=ordinal"],
+)
+def test_a_head_with_a_loss_of_its_own_takes_no_other(recipe: str) -> None:
+    with pytest.raises(RecipeError, match=r"of its own|in the softmax"):
+        resolve(f"mean+{recipe}")
 
 
 @every_loss

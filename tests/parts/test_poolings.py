@@ -217,12 +217,17 @@ def test_all_weights_of_a_learned_reading_are_trained(read: Read, reading: str) 
 NAIVE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": lambda states, _: states[0],
     "last": lambda states, _: states[-1],
+    "mask_token": lambda states, words: states[words if words.any() else ~words][-1],
     "mean": lambda states, _: states.mean(dim=0),
     "mean_content": lambda states, words: states[words if words.any() else ~words].mean(dim=0),
     "max": lambda states, _: states.amax(dim=0),
     "cls_mean": lambda states, _: torch.cat([states[0], states.mean(dim=0)]),
     "mean_max": lambda states, _: torch.cat([states.mean(dim=0), states.amax(dim=0)]),
     "sqrt_mean": lambda states, _: states.sum(dim=0) / len(states) ** 0.5,
+    "gem": lambda states, _: (
+        (states.clamp_min(0) ** 3).mean(dim=0) ** (1 / 3)
+        - ((-states).clamp_min(0) ** 3).mean(dim=0) ** (1 / 3)
+    ),
     "weighted": lambda states, _: (
         sum((i + 1) * state for i, state in enumerate(states)) / sum(range(len(states) + 1))
     ),
@@ -268,6 +273,38 @@ def test_attention_starts_nearly_even_and_can_look_at_one_token() -> None:
     )
 
 
+def test_gem_lies_between_the_average_and_the_farthest_values() -> None:
+    states = states_of(LENGTHS)
+    real = states.hidden[-1]
+    given = states.mask, real
+    average = pooling["gem"].make(*given, power=1.0).vectors
+    assert_close(average, pooling["mean"](*given)[:, None].matmul(real)[:, 0], **CLOSE)
+    far = pooling["gem"].make(*given, power=100.0)
+    farthest = real.amax(dim=1).clamp_min(0) + real.amin(dim=1).clamp_max(0)
+    assert_close(far.vectors, farthest, rtol=0.02, atol=0.1)
+    assert far.reads.isfinite().all()
+    for size in (1e-20, 1e20):
+        scaled = pooling["gem"].make(states.mask, real * size)
+        assert_close(scaled.vectors / size, pooling["gem"].make(*given).vectors, **CLOSE)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3, 32])
+def test_multi_query_reads_a_part_of_the_values_for_each_query(
+    backbone: Backbone, queries: int
+) -> None:
+    reader = Reader(resolve(f"multi_query+linear?queries={queries}"), backbone)
+    filled(reader)
+    states = states_of((5, 3))
+    part = reader.pooling
+    assert reader.width == queries * -(-8 // queries)
+    found = reader(states).vectors[1].view(queries, -1)
+    for number in range(queries):
+        tokens = states.hidden[-1][1, :3]
+        shares = (tokens @ part.query[number] / 8**0.5).softmax(dim=0)
+        values = tokens @ part.value[number].T
+        assert_close(found[number], shares @ values)
+
+
 def test_more_queries_are_as_many_times_wider(backbone: Backbone) -> None:
     assert Reader(resolve("attention+linear?queries=4"), backbone).width == 4 * 8
 
@@ -308,6 +345,7 @@ def test_layers_leave_padding_at_zero(read: Read, name: str) -> None:
     [
         ("cat4", lambda hidden: torch.cat([hidden[2], hidden[3], hidden[4], hidden[5]], dim=-1)),
         ("mean4", lambda hidden: (hidden[2] + hidden[3] + hidden[4] + hidden[5]) / 4),
+        ("first_last", lambda hidden: (hidden[1] + hidden[5]) / 2),
         ("max4", lambda hidden: hidden[2].maximum(hidden[3]).maximum(hidden[4].maximum(hidden[5]))),
         ("mix", lambda hidden: torch.stack(hidden).mean(dim=0)),
     ],

@@ -187,6 +187,66 @@ def test_options_go_to_the_part_that_has_them() -> None:
     assert order.head_options == {"hidden": 8, "activation": "relu", "dropout": 0.1}
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mean+linear?normalise=true", "scaled to length 1"),
+        ("mean+linear?standardise=true", "learns from standardised vectors"),
+        ("mean+roberta?standardise=false", "learns from the vectors as they are"),
+    ],
+)
+def test_scaling_is_an_option_of_the_recipe(text: str, says: str) -> None:
+    order = resolve(text)
+    assert str(order.recipe) == text
+    assert says in " ".join(order.says)
+    # What is scaled to length 1 is read so; what is standardised is learned so.
+    assert order.reading == ("mean?normalise=true" if order.normalise else "mean")
+    plain = text.replace("=true", "=auto").replace("normalise=auto", "normalise=false")
+    assert "?" not in str(resolve(plain.replace("standardise=false", "standardise=auto")).recipe)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mean+ridge?standardise=true", "solved at once"),
+        ("attention+linear?standardise=true", "learns what it reads"),
+        ("mean+gpt2?standardise=true", "does not begin with a linear layer with a bias"),
+        ("mean+residual?standardise=false", "does not begin with a linear layer"),
+        ("mean+linear?late=true&normalise=true", "no vector is normalised"),
+        ("mean+linear?standardise=1", "It must be true or false"),
+        ("mean+linear?normalise=yes", "It must be true or false"),
+        ("mean+lda?shrinkage=1.1", "It must be from 0 to 1"),
+        ("gem+linear?power=0.5", "It must be from 1 to 100"),
+        ("mean+cosine_margin?margin=2", "It must be from 0 to 1"),
+    ],
+)
+def test_scaling_that_makes_no_sense_is_refused(text: str, why: str) -> None:
+    with pytest.raises(RecipeError, match=why):
+        resolve(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mask_token+linear?late=true", "mask_token@mix+linear", "mask_token+linear?pair=uv"],
+)
+def test_a_prompt_stands_behind_whole_texts_only(text: str) -> None:
+    with pytest.raises(RecipeError, match="texts with a prompt behind"):
+        resolve(text)
+
+
+def test_a_prompt_is_a_reading_of_its_own() -> None:
+    assert resolve("mask_token+linear").prompt == "It_was"
+    order = resolve("mask_token+linear?prompt=The_topic_is")
+    assert (order.prompt, order.reading) == ("The_topic_is", "mask_token?prompt=The_topic_is")
+    assert resolve("mean+linear").prompt == ""
+
+
+def test_a_margin_is_measured_in_logits() -> None:
+    assert resolve("mean+cosine_margin?margin=0.1&scale=30").margin == pytest.approx(3)
+    assert resolve("mean+cosine_margin?margin=0").margin == 0
+    assert resolve("mean+linear").margin == 0
+
+
 def test_no_pooling_shares_an_option_with_a_head() -> None:
     for reader, top in product(pooling.values(), head.values()):
         assert not reader.options.keys() & top.options.keys()

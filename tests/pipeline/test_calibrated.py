@@ -8,18 +8,20 @@ import torch
 from tiny_models import LIMITS, WORDS
 
 import heads
-from heads.errors import CheckpointError, HeadsError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.parts.menu import head as heads_shelf
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.calibrated import calibrated
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build, numbered
+from heads.pipeline.corpus import Corpus, build, in_order, numbered
 from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
-LAST = [name for name in heads_shelf if name != "knn"]
+# Whose logits come from a linear layer that can be divided.
+NOT_DIVIDED = ("knn", "cosine_margin", "proportional_odds")
+LAST = [name for name in heads_shelf if name not in NOT_DIVIDED]
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone, warmth: float = 2.5) -> Classifier:
@@ -39,6 +41,13 @@ def test_logits_are_divided_and_answers_stay(recipe: str, small: Backbone, rows:
     assert (found.head.temperature, found.recipe) == (1.0, ours.recipe)
     assert torch.equal(ours.logits(TEXTS), before)  # what was given is as it was
     assert calibrated(found) is found
+
+
+@pytest.mark.parametrize("name", NOT_DIVIDED)
+def test_what_has_no_such_layer_says_so(name: str, small: Backbone, rows: Corpus) -> None:
+    ours = trained(f"mean+{name}", in_order(rows, rows.classes), small)
+    with pytest.raises(RecipeError, match="no linear layer that could be divided"):
+        calibrated(ours)
 
 
 def test_it_is_as_sure_as_it_is_right(small: Backbone, rows: Corpus) -> None:

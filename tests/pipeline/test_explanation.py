@@ -54,6 +54,12 @@ FORMULAS = {
     "centroid": "W h + b",
     "cosine": "20 · W h/‖h‖",
     "knn": "log votes of neighbours(h)",
+    "lda": "W h + b",
+    "dense_linear": "W₂ drop(W₁ drop(h) + b₁) + b₂",
+    "norm_linear": "W norm(h) + b",
+    "residual": "W₃ drop(h + W₂ relu(W₁ h + b₁) + b₂) + b₃",
+    "cosine_margin": "20 · (W/‖W‖) h/‖h‖",
+    "proportional_odds": "ln(σ(θₖ − f) − σ(θₖ₋₁ − f)), f = W drop(h) + b",
 }
 
 
@@ -109,9 +115,15 @@ def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, cl
 @given(recipe=st.sampled_from(MENU))
 def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT, pair="a dog")
-    assert [token for token, _ in found.reads] == [
-        *("[CLS]", "the", "cat", "sat", "on", "a", "mat", ".", "[SEP]", "a", "dog", "[SEP]")
+    prompt = small.prompted(resolve(recipe).prompt).prompt
+    tokens = [token for token, _ in found.reads]
+    written = [small.tokenizer.decode([number]).strip() or "␣" for number in prompt]
+    assert tokens[len(tokens) - 1 - len(prompt) : -1] == written
+    assert ("[MASK]" in written) == bool(prompt)
+    assert tokens[: len(tokens) - 1 - len(prompt)] == [
+        *("[CLS]", "the", "cat", "sat", "on", "a", "mat", ".", "[SEP]", "a", "dog")
     ]
+    assert tokens[-1] == "[SEP]"
     assert sum(share for _, share in found.reads) == pytest.approx(1.0, abs=1e-5)
     assert all(share >= 0 for _, share in found.reads)
 
@@ -250,6 +262,8 @@ def test_a_head_is_written_as_mathematics(small: Backbone, name: str, formula: s
         ("mean+deberta?pooler_dropout=0.1", "W₂ drop(gelu(W₁ drop(h) + b₁)) + b₂"),
         ("mean+mlp?activation=tanh", "W₂ drop(tanh(W₁ h + b₁)) + b₂"),
         ("mean+cosine?scale=2.5", "2.5 · W h/‖h‖"),
+        ("mean+electra?activation=none&dropout=0", "W₂ (W₁ h + b₁) + b₂"),
+        ("mean+residual?dropout=0", "W₃ (h + W₂ relu(W₁ h + b₁) + b₂) + b₃"),
     ],
 )
 def test_options_show_in_the_formula(small: Backbone, recipe: str, formula: str) -> None:

@@ -1,5 +1,6 @@
 """Features: the numbers of one text at a time, each read once, kept on disk if that is possible."""
 
+import copy
 import csv
 import multiprocessing
 import runpy
@@ -81,6 +82,47 @@ def test_every_reading_gives_what_a_text_gives_by_itself(small: Backbone) -> Non
         found = rows_of(features, reading)
         for row, text in enumerate(TEXTS):
             assert torch.allclose(found[row], alone(reading, small, text), atol=1e-5), reading
+
+
+def test_readings_with_a_prompt_are_read_with_it_and_others_without(small: Backbone) -> None:
+    readings = ["mean", "mask_token", "mask_token?prompt=so", "max"]
+    texts = ["a dog", "the old cat runs", "a dog", "and"]
+    features, progress = read(readings, texts, small)
+    assert [step.share for step in progress] == sorted(step.share for step in progress)
+    for reading in readings:
+        prompt = resolve(recipe(reading)).prompt
+        for row, text in enumerate(texts):
+            wanted = alone(reading, small.prompted(prompt), text)
+            torch.testing.assert_close(
+                rows_of(features, reading)[row], wanted, rtol=1e-4, atol=1e-5
+            )
+    one, other = (rows_of(features, reading) for reading in readings[1:3])
+    assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_a_prompt_stands_behind_the_last_word_however_long_the_text_is(small: Backbone) -> None:
+    asked, token = small.prompted("It_was"), small.tokenizer.mask_token_id
+    for texts, pairs in ((["a dog", "", "dog " * 999], []), (["a dog"], ["the cat " * 999])):
+        plain, found = small.encode(texts, pairs), asked.encode(texts, pairs)
+        for before, text in zip(plain, found, strict=True):
+            numbers = text.inputs["input_ids"]
+            assert len(numbers) <= small.tokens
+            assert {len(row) for row in text.inputs.values()} == {len(text)}
+            assert numbers.count(token) == 1
+            words = [number for number, one in zip(numbers, text.special, strict=True) if not one]
+            assert words[-1] == token
+            assert text.whole_length == before.whole_length + len(asked.prompt)
+    # What a user writes is never taken for the prompt's own.
+    (text,) = asked.encode(["[MASK] is a word"])
+    last = len(text) - 1 - text.inputs["input_ids"][::-1].index(token)
+    assert [place for place, one in enumerate(text.special) if not one][-1] == last
+
+
+def test_a_base_model_without_a_mask_token_says_so(small: Backbone) -> None:
+    bare = copy.deepcopy(small.tokenizer)
+    bare.mask_token = None
+    with pytest.raises(RecipeError, match="has no mask token, so it cannot be asked to fill one"):
+        read(["mask_token"], ["a dog"], replace(small, tokenizer=bare))
 
 
 def test_second_texts_are_read_beside_the_first(small: Backbone) -> None:

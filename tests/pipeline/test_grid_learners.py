@@ -22,6 +22,7 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.grid import convex, descent
 from heads.pipeline.grid.basis import basis
 from heads.pipeline.grid.jobs import Played
+from heads.pipeline.grid.learn_solved import TRIED
 from heads.pipeline.grid.learner import Tried, best, surest
 from heads.pipeline.grid.lesson import class_weights
 from heads.pipeline.grid.passes import Drop
@@ -662,3 +663,49 @@ def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     board = board_of(*blobs(90, apart=2.0), Contest(seeds=1), readings=readings)
     assert len(cells(recipes, small, board)) == 16
     assert len(played(recipes, small, board)) == 16
+
+
+# Grids that grow
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_grid_grows_to_where_the_best_is_and_ends(name: str) -> None:
+    scale = TRIED[name]
+    for wanted in (scale.least, scale.most, scale.first[1], *scale.besides):
+        tried = [*scale.besides, *scale.first]
+        while True:
+            top = min(tried, key=lambda value: abs(math.log((value + 1e-9) / (wanted + 1e-9))))
+            further = scale.beyond(tried, top)
+            if further is None:
+                break
+            assert scale.least <= further <= scale.most
+            assert further not in tried
+            tried.append(further)
+        assert top == pytest.approx(wanted)
+        assert len(tried) < 20
+
+
+def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows(
+    small: Backbone,
+) -> None:
+    dice = torch.Generator().manual_seed(0)
+    targets = torch.arange(600) % 2
+    vectors = torch.randn(600, WIDTH, generator=dice) + 0.5 * targets[:, None] / WIDTH**0.5
+    board = board_of(vectors, targets, Contest(curve=False))
+    (found,) = played(["mean+knn"], small, board).values()
+    tried = {point.settings["k"] for point in found.tried}
+    assert {3, 10, 30} <= tried
+    few = board_of(vectors[:24], targets[:24], Contest(curve=False))
+    (found,) = played(["mean+knn"], small, few).values()
+    assert max(point.settings["k"] for point in found.tried) <= 24
+
+
+@pytest.mark.parametrize("standardise", ["true", "false"])
+@pytest.mark.parametrize("top", ["linear", "roberta", "mlp"])
+@pytest.mark.usefixtures("quick")
+def test_a_recipe_that_says_whether_to_standardise_is_searched_so_alone(
+    small: Backbone, top: str, standardise: str
+) -> None:
+    board = board_of(*blobs(90), Contest(curve=False))
+    (found,) = played([f"mean+{top}?standardise={standardise}"], small, board).values()
+    assert {point.settings["standardise"] for point in found.tried} == {standardise == "true"}

@@ -20,12 +20,12 @@ from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.parts.menu import head, layers, pairing, pooling
+from heads.parts.menu import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable, tiny
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build, numbered
+from heads.pipeline.corpus import Corpus, build, in_order, numbered
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers
 from heads.pipeline.portable import FILES, write_portable
@@ -40,6 +40,8 @@ FEW = Training(epochs=2)
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
+    if resolve(recipe).head.ordered:
+        corpus = in_order(corpus, corpus.classes)
     events = train([recipe], corpus, backbone, training=FEW, limits=LIMITS)
     [own] = [event.head for event in events if isinstance(event, Trained)]
     return Classifier(backbone=backbone, head=own)

@@ -27,6 +27,7 @@ from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.pipeline.sampled import corpus_of
+from heads.pipeline.seen import seen
 from heads.pipeline.training import Progress, Trained, train
 from heads.settings import PUBLIC, Limits, Training
 
@@ -387,6 +388,45 @@ def test_one_versus_the_rest_puts_its_questions_to_a_vote(
     torch.testing.assert_close(shares, raw.sigmoid() / raw.sigmoid().sum(dim=1, keepdim=True))
     best = [(rows.classes[place],) for place in raw.argmax(dim=1).tolist()]
     assert found.predict(rows.texts) == best
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "cls+bert", "cls+roberta", "mean+mlp"])
+def test_what_learned_from_standardised_vectors_reads_them_as_they_are(
+    small: Backbone, rows: Corpus, recipe: str
+) -> None:
+    usual, standard = trained([recipe, f"{recipe}?standardise=true"], rows, small)
+    assert usual.module.head.state_dict().keys() == standard.module.head.state_dict().keys()
+    assert usual.scores is not None
+    assert standard.scores is not None
+    assert not torch.equal(logits(usual, small, rows.texts), logits(standard, small, rows.texts))
+    assert answers(logits(standard, small, rows.texts), "softmax").any(dim=0).sum() > 1
+
+
+def test_a_text_is_asked_with_the_prompt_that_its_head_has_learned_with(
+    small: Backbone, rows: Corpus
+) -> None:
+    plain, asked = trained(["mean+linear", "mask_token+logistic"], rows, small)
+    found = Classifier(backbone=small, head=asked).logits(rows.texts)
+    torch.testing.assert_close(found, logits(asked, small.prompted("It_was"), rows.texts))
+    given = seen(small, rows.texts, [], [plain.module, asked.module])
+    torch.testing.assert_close(given.logits(asked.module), found, rtol=1e-4, atol=1e-4)
+    usual = logits(plain, small, rows.texts)
+    torch.testing.assert_close(given.logits(plain.module), usual, rtol=1e-4, atol=1e-4)
+
+
+def test_a_margin_is_there_in_training_and_not_in_use(small: Backbone, rows: Corpus) -> None:
+    names = ["mean+cosine_margin?margin=0", "mean+cosine_margin?margin=0.5"]
+    without, head = trained(names, rows, small)
+    assert not torch.equal(logits(without, small, rows.texts), logits(head, small, rows.texts))
+    assert (logits(head, small, rows.texts).abs() <= 20.001).all()
+
+
+def test_thresholds_need_an_order_and_one_class(small: Backbone, rows: Corpus) -> None:
+    with pytest.raises(DataError, match="have no order, which proportional_odds needs"):
+        trained(["mean+proportional_odds"], rows, small)
+    (head,) = trained(["mean+proportional_odds"], in_order(rows, ["z", "x", "y"]), small)
+    shares = logits(head, small, rows.texts).exp().sum(dim=1)
+    torch.testing.assert_close(shares, torch.ones(len(shares)))
 
 
 def test_ordinal_needs_an_order_and_siamese_two_texts(small: Backbone, rows: Corpus) -> None:

@@ -48,7 +48,7 @@ def build(places: Places) -> None:
         Takes a file of texts and labels, perhaps a second one to be scored, names of columns
         (empty: guessed), recipes separated by spaces (empty: those of the grid, small or
         full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
-        does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal),
+        does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal, hinge),
         each parted by commas; whether to stop recipes that cannot win any more, and the
         precision (auto, exact, fast); the column of groups, which no split parts, and what becomes
         of rows for scoring of a class never met (aside, wrong). Streams progress, then the

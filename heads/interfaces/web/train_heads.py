@@ -18,7 +18,7 @@ from heads.interfaces.web.train_plan import (
     expected_seconds,
 )
 from heads.parts.models import BUNDLED
-from heads.parts.order import FEATURES, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
+from heads.parts.order import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.settings import Contest, limits
 
 FIRST = ("mean+linear", "cls+linear", "mean+mlp")
@@ -33,6 +33,7 @@ LOSSES = [
     ("softmax", SOFTMAX),
     ("one versus the rest", OVR),
     ("ordinal (classes in order)", ORDINAL),
+    ("hinge (linear SVM)", HINGE),
 ]
 
 

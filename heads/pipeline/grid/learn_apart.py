@@ -168,7 +168,8 @@ class _Copy:
         """A step by the weighted mean loss of some rows."""
         with self._dice.rolling():
             logits = self.module.train()(states)
-        losses = self._lesson.objective.rows(logits, self._lesson.targets[rows])
+        objective, targets = self._lesson.objective, self._lesson.targets[rows]
+        losses = objective.rows(objective.learned(logits, targets), targets)
         self._optimizer.zero_grad()
         (losses * self._lesson.weights[rows]).mean().backward()
         self._done += 1

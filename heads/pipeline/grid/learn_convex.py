@@ -58,7 +58,8 @@ class Convex:
         return found
 
     def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
-        fixed, standardise = dict(self.order.recipe.options).get("C"), lesson.fixed.standardise
+        fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise
+        standardise = lesson.fixed.standardise if standardise is None else standardise
         first = standardise is not False
         known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
         strengths = [float(fixed)] if fixed else list(known)
@@ -140,7 +141,7 @@ class Convex:
         standardise = bool(options[0]["standardise"])
         axes, seen = lesson.seen(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
-        unit = 0.5 if lesson.classes == 2 and not lesson.objective.by_class else 1.0
+        unit = 0.5 if lesson.classes == 2 and not lesson.objective.each_by_itself else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
             unit /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
         problems = convex.Problems(

@@ -42,11 +42,13 @@ class Stacked:
         make: A new head, its weights drawn.
         first: The layer that takes up a change of its input's axes; None, if no layer can.
         pretrained: Whether the head begins with weights that know their input as it is.
+        standardise: Whether its input is standardised, where the recipe says so.
     """
 
     make: Maker
     first: First | None
     pretrained: bool
+    standardise: bool | None = None
 
     @property
     def is_random(self) -> bool:
@@ -81,8 +83,8 @@ class Stacked:
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
         turned = self.first is not None and lesson.vectors.shape[1] <= WIDEST
         left = [one for one in table if turned or not one.principal_axes]
-        standardise = lesson.fixed.standardise if self.first else None
-        return given(left, replace(lesson.fixed, standardise=standardise))
+        fixed = lesson.fixed.standardise if self.standardise is None else self.standardise
+        return given(left, replace(lesson.fixed, standardise=fixed if self.first else None))
 
     def learn(
         self,

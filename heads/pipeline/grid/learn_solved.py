@@ -15,11 +15,42 @@ from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.recipe import Value
 
-# What is tried where the recipe does not say it.
-TRIED: Mapping[str, tuple[Value, ...]] = {
-    "alpha": (1.0, 10.0, 100.0, 1000.0),
-    "k": (3, 10, 30),
-    "scale": (10.0, 20.0, 40.0),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What is tried of an option where the recipe does not say it.
+
+    Attributes:
+        first: What is tried at first, from small to large.
+        step: While the best is the smallest or the largest tried, so many times less or more.
+        least, most: No further than to these.
+        besides: What is tried as well and lies on no scale.
+    """
+
+    first: tuple[float, ...]
+    step: float
+    least: float
+    most: float
+    besides: tuple[float, ...] = ()
+
+    def beyond(self, tried: Sequence[float], best: float) -> float | None:
+        """What is to be tried next; None where the best is no edge, or the end is reached."""
+        if best in self.besides:
+            return None
+        known = [value for value in tried if value not in self.besides]
+        further = {min(known): best / self.step, max(known): best * self.step}
+        if best not in further:
+            return None
+        found = min(max(further[best], self.least), self.most)
+        return None if found in known else found
+
+
+TRIED: Mapping[str, Scale] = {
+    "alpha": Scale(first=(1.0, 10.0, 100.0, 1000.0), step=10.0, least=1e-3, most=1e6),
+    "k": Scale(first=(3, 10, 30), step=3, least=1, most=100),
+    "scale": Scale(first=(10.0, 20.0, 40.0), step=2.0, least=1.0, most=320.0),
+    # 0 is the share that Ledoit and Wolf's formula gives.
+    "shrinkage": Scale(first=(0.01, 0.03, 0.1), step=3.0, least=1e-4, most=1.0, besides=(0.0,)),
 }
 AT_ONCE = 256  # rows that are answered together: a neighbour search is rows × rows
 
@@ -52,14 +83,16 @@ class Solved:
     def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
         given = dict(self.order.recipe.options)
         name = next((n for n in self.order.head.options if n in TRIED and n not in given), None)
-        options: list[dict[str, Value]] = [{name: v} for v in TRIED[name]] if name else [{}]
-        tried = []
-        for option in options:
+        left = _first(name, len(splits.search[seed])) if name else [{}]
+        tried = list[Tried]()
+        while left:
             lesson.check()
-            rows, asked = splits.search[seed], splits.development[seed]
+            option, rows, asked = left.pop(0), splits.search[seed], splits.development[seed]
             logits = self._solved(lesson, option, rows, asked).logits
             tried.append(replace(judged(option, 0, logits, lesson, asked), seed=seed))
             yield tried[-1]
+            if name and not left:
+                left = _further(name, tried, best(tried, lesson), len(rows))
         return best(tried, lesson)
 
     def learn(
@@ -104,3 +137,23 @@ class Solved:
         options = {**self.order.head_options, **own}
         with Dice().rolling():  # its random weights are not used, but others are drawing
             return self.order.head.make(self.width, classes, **options)
+
+
+def _first(name: str, rows: int) -> list[dict[str, Value]]:
+    """The settings that are tried of an option at first, of neighbours no more than rows."""
+    scale = TRIED[name]
+    values = (*scale.besides, *scale.first)
+    return [{name: value} for value in dict.fromkeys(_whole(name, value, rows) for value in values)]
+
+
+def _further(name: str, tried: Sequence[Tried], top: Tried, rows: int) -> list[dict[str, Value]]:
+    """What is tried next, where the best is at the edge of what was tried."""
+    known = [float(one.settings[name]) for one in tried]
+    found = TRIED[name].beyond(known, float(top.settings[name]))
+    if found is None or (value := _whole(name, found, rows)) in known:
+        return []
+    return [{name: value}]
+
+
+def _whole(name: str, value: float, rows: int) -> Value:
+    return min(round(value), rows) if name == "k" else float(f"{value:.4g}")

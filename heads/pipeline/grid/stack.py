@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from heads.parts.blocks import Normalise, Repeat, Scale
+from heads.parts.blocks import Normalise, Repeat, Scale, Traced
 from heads.pipeline.grid.passes import Copies, Drop, Layer, Norm, Plain, Product
+from heads.pipeline.grid.tracing import Tracing
 
 
 class Stack:
@@ -51,7 +52,7 @@ class Stack:
         self._layers = [
             _layer(name, layer, tensors, slopes, self._dice) for name, layer in leaves(self._chain)
         ]
-        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm))
+        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm | Tracing))
         self._first = next(own, len(self._layers))
         self.copies = [
             [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
@@ -137,6 +138,9 @@ def _layer(
     if isinstance(layer, nn.LayerNorm):
         given = (tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
         return Norm(layer.eps, *given)
+    if isinstance(layer, Traced):
+        own = [f"{name}.{key}" for key, _ in layer.named_parameters()]
+        return Tracing(layer, [tensors[one] for one in own], [slopes[one] for one in own])
     if isinstance(layer, nn.Dropout) and layer.p:
         return Drop(layer.p, dice)
     return Copies(layer.samples) if isinstance(layer, Repeat) else Plain(layer)
@@ -158,6 +162,8 @@ def can_stack(chain: nn.Sequential) -> bool:
 
 def _is_known(layer: nn.Module) -> bool:
     known = (nn.Linear, nn.LayerNorm, nn.Dropout, Repeat, Normalise, Scale, nn.Identity)
+    if isinstance(layer, Traced):
+        return True
     if type(layer) in known:
         return not isinstance(layer, nn.LayerNorm) or layer.elementwise_affine
     home = type(layer).__module__

@@ -63,7 +63,11 @@ class Teaching:
 def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Teaching:
     """Prepares a lesson for a unit."""
     objective = replace(
-        lesson.objective, loss=unit.order.loss, focal=contest.focal, smoothing=contest.smoothing
+        lesson.objective,
+        loss=unit.order.loss,
+        focal=contest.focal,
+        smoothing=contest.smoothing,
+        margin=unit.order.margin,
     )
     if contest.class_weights and objective.by_class:
         balance = balance_of(lesson.targets[splits.train[0]], objective.outputs)

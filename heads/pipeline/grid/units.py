@@ -162,4 +162,9 @@ def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -
     if order.head.solve:
         return Solved(order=order, width=width)
     make = partial(_head, order, backbone, width, classes)
-    return Stacked(make=make, first=first, pretrained=bool(module.pretrained))
+    return Stacked(
+        make=make,
+        first=first,
+        pretrained=bool(module.pretrained),
+        standardise=order.standardise,
+    )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError, did_you_mean
-from heads.parts.blocks import Neighbours, Normalise, Scale
+from heads.parts.blocks import Cuts, Neighbours, Normalise, Residual, Scale
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.retraining import Retrained
 from heads.pipeline.look.saying import Said, said
@@ -123,6 +123,8 @@ def kind_of(layer: nn.Module) -> str:
     """What sort of layer it is: dense, activation, norm, dropout, scale, or votes."""
     kinds: dict[str, tuple[type[nn.Module], ...]] = {
         "dense": (nn.Linear,),
+        "residual": (Residual,),
+        "thresholds": (Cuts,),
         "norm": (nn.LayerNorm, Normalise),
         "scale": (Scale,),
         "votes": (Neighbours,),

@@ -37,7 +37,8 @@ class Question:
         grid: small, full or layers (layers:cls for another pooling).
         pairs: How two texts enter: joint, siamese, features (all that Sentence-BERT compares),
             or pairings by name; each gives a cell of its own.
-        losses: softmax, ovr or ordinal, where a row has one class; each gives a cell of its own.
+        losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of
+            its own.
         model: The base model.
         contest: The settings.
     """

@@ -16,7 +16,7 @@ from torch import Tensor
 from heads import __version__
 from heads.errors import RecipeError
 from heads.parts.bases import base_of
-from heads.pipeline.backbone import TOKENS_A_BATCH
+from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
 from heads.pipeline.card import base_name, formulas
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
@@ -117,7 +117,7 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     read = f"{made}({arguments(order.pooling.asks)}{options})"
     answer = reader._answer(classifier.backbone.states(classifier.backbone.encode([SENTENCE])))[0]
     if not isinstance(answer, Tensor):
-        return [*lines, *_ended(f"{read}.vectors", module.is_siamese)]
+        return [*lines, *_ended(f"{read}.vectors", order.normalise, module.is_siamese)]
     cast = "" if answer.dtype == torch.float32 else ".to(states.dtype)"
     shape, weights = (
         ("(n, t)", "weights[:, None]") if answer.dim() == 2 else ("(n, k, t)", "weights")
@@ -126,11 +126,13 @@ def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     if order.late:
         lines.append("logits = self.head(states)  # (n, t, c), of every token")
         return [*lines, f"return ({weights} @ logits).squeeze(1)"]
-    return [*lines, *_ended(f"({weights} @ states).flatten(1)", module.is_siamese)]
+    read = f"({weights} @ states).flatten(1)"
+    return [*lines, *_ended(read, order.normalise, module.is_siamese)]
 
 
-def _ended(vectors: str, apart: bool) -> list[str]:
+def _ended(vectors: str, normalise: bool, apart: bool) -> list[str]:
     """The end of what the head does with one text: its vector, or logits."""
+    vectors = f"nn.functional.normalize({vectors}, dim=-1)" if normalise else vectors
     if apart:
         return [f"return {vectors}  # (n, w)"]
     return [f"vectors = {vectors}  # (n, w)", "return self.head(vectors)"]
@@ -161,13 +163,26 @@ def _loader(classifier: Classifier, base: str) -> str:
         most=TOKENS_A_BATCH,
         same=template.SAME if backbone.reads_padding else "",
         **passing(classifier, "" if backbone.separates else template.JOINED),
-        tokens=backbone.tokens,
+        tokens=backbone.tokens - len(backbone.prompt),
+        prompt=_prompt(backbone),
         special=template.SPECIAL if content else "",
         names=_tuple(kept),
         stubborn=stubborn if backbone.stubborn else "",
         fillings=_block(fillings, 3),
         read=_block(read_lines(classifier), 2),
         letters=limits_here().text_characters,
+    )
+
+
+def _prompt(backbone: Backbone) -> str:
+    """How the prompt is written behind every text; nothing where there is none."""
+    if not backbone.prompt:
+        return ""
+    token = backbone.tokenizer.mask_token_id
+    return template.PROMPT.substitute(
+        size=len(backbone.prompt),
+        numbers=", ".join(map(str, backbone.prompt)),
+        marks=", ".join(str(int(number != token)) for number in backbone.prompt),
     )
 
 

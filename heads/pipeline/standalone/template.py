@@ -73,7 +73,7 @@ $cut
         cut = self.tokenizer(*given, **settings)
         names = ($names)
         rows = [{name: cut[name][row] for name in names} for row in range(len(texts))]
-$stubborn        return rows
+$stubborn$prompt        return rows
 
     def read(self, rows: Sequence[dict[str, list[int]]]) -> Tensor:
         """Rows of tokens to $found, (n, $size)."""
@@ -200,6 +200,16 @@ STUBBORN = Template("""\
                 if side is not None and numbers["input_ids"][place] in ($special):
                     numbers["input_ids"][place] = $unknown
 $mark""")
+
+PROMPT = Template("""\
+        for row in rows:  # the prompt stands behind the last word
+            special = row["special_tokens_mask"]
+            end = max((place for place, one in enumerate(special) if not one), default=0) + 1
+            added = {name: row[name][end - 1 : end] * $size for name in names}
+            added |= {"input_ids": [$numbers], "special_tokens_mask": [$marks]}
+            for name in names:
+                row[name][end:end] = added[name]
+""")
 
 MARK = """\
                     numbers["special_tokens_mask"][place] = 0
