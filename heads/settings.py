@@ -22,6 +22,12 @@ def _setting(
 
 
 PRECISIONS = ("auto", "exact", "fast")
+# The names of `heads.pipeline.measure.scores`, which says for which labels each one is.
+METRICS = (
+    "auto", "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
+    "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
+    "neg_mean_squared_error", "neg_mean_absolute_error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,12 @@ class Contest:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 
     seeds: int = _setting(3, "Repetitions: other splits, or other new weights.", low=1, high=50)
+    metric: str = _setting(
+        "auto",
+        "What heads are ranked and compared and their settings chosen by; auto: accuracy, "
+        "micro_f1 of several labels, spearman of numbers.",
+        among=METRICS,
+    )
     held_out: float = _setting(
         0.25,
         "Share of the rows that is scored, where the data have no test set.",

@@ -38,6 +38,7 @@ def build(places: Places) -> None:
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
         how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
+        how += [gr.Textbox("auto", label="metric")]
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
@@ -49,7 +50,8 @@ def build(places: Places) -> None:
         full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal),
         each parted by commas; whether to stop recipes that cannot win any more, and the
-        precision (auto, exact, fast). Streams progress, then the verdict and every cell.
+        precision (auto, exact, fast); and the metric that ranks (auto: that of the kind of
+        labels). Streams progress, then the verdict and every cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
@@ -106,7 +108,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     from heads.pipeline.runs.running import begin
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses, race, precision = rest
+    seeds, per_class, *labels, pairs, losses, race, precision, metric = rest
     names = (text, label, pair, split, *labels)
     public = limits().public
     contest = Contest(
@@ -114,6 +116,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
         per_class=_whole("per_class", per_class, 0, 100_000),
         race=race is True,
         precision=precision or "auto",
+        metric=metric or "auto",
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)

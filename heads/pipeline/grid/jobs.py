@@ -171,6 +171,7 @@ def learned_from(
         logits=tuple(taught.competing(one.logits) for one in learned),
         thresholds=thresholds(held[0], board.task.targets[held[1]]) if held and many else None,
         held=held,
+        is_random=taught.unit.learner.is_random,
     )
     return learned, outcome
 

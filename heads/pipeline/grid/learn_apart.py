@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,7 @@ class Apart:
     """
 
     make: Callable[[], nn.Module]
+    is_random: ClassVar[bool] = True
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         planned = epochs_of(len(splits.train[0]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ class Convex:
 
     first: First
     order: Order
+    is_random: ClassVar[bool] = False
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         fixed = dict(self.order.recipe.options).get("C")

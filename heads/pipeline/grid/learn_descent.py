@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,7 @@ class Descent:
     make: Maker
     first: First | None
     pretrained: bool
+    is_random: ClassVar[bool] = True
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         schedule = descent.plan(len(splits.search), descent.SEEN_IN_SEARCH)

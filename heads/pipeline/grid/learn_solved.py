@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ class Solved:
 
     order: Order
     width: int
+    is_random: ClassVar[bool] = False
 
     def search(self, lesson: Lesson, splits: Splits) -> Generator[Tried, None, Chosen]:
         given = dict(self.order.recipe.options)

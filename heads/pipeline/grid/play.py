@@ -71,6 +71,7 @@ class Board:
             stop=stop,
             states=None if reading else self.states,
             products=self.products,
+            metric=self.task.metric,
         )
 
 

@@ -75,9 +75,8 @@ def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Te
         return Teaching(unit=unit, lesson=lesson, span=None)
     learned = torch.cat([splits.train[0], splits.development]).unique()
     span = Span.of(lesson.targets[learned], centred=unit.biased)
-    return Teaching(
-        unit=unit, lesson=replace(lesson, targets=span.narrowed(lesson.targets)), span=span
-    )
+    lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
+    return Teaching(unit=unit, lesson=lesson, span=span)
 
 
 def without(rows: Tensor, others: Tensor) -> Tensor:

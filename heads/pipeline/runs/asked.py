@@ -17,6 +17,7 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.grid.splits import Splits, split
 from heads.pipeline.measure.outcomes import BASELINES, Task, same_text, strata
+from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.table import Data
@@ -97,7 +98,13 @@ class Asked:
             groups=same_text(self.corpus.texts, self.corpus.pairs),
             kind=self.corpus.kind,
             ordered=self.corpus.ordered,
+            metric=self.metric,
         )
+
+    @cached_property
+    def metric(self) -> Metric:
+        """What heads are ranked and compared by."""
+        return metric_of(self.contest.metric, self.corpus.kind, ordered=self.corpus.ordered)
 
     @cached_property
     def splits(self) -> Splits:
@@ -131,7 +138,8 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
 
 
 def _check_settings(contest: Contest, corpus: Corpus) -> None:
-    """Refuses settings that mean nothing for numbers."""
+    """Refuses settings that mean nothing for the labels."""
+    metric_of(contest.metric, corpus.kind, ordered=corpus.ordered)
     asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(contest, n)]
     if corpus.kind == "number" and asked:
         what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."

@@ -75,7 +75,9 @@ def commonest(asked: Asked, board: Board) -> Baseline:
     ]
     logits = tuple(one.logits for one in found)
     bar = found[0].thresholds
-    outcome = Outcome(name=MAJORITY, rows=splits.test, logits=logits, thresholds=bar)
+    outcome = Outcome(
+        name=MAJORITY, rows=splits.test, logits=logits, thresholds=bar, is_random=False
+    )
     return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
 
 
@@ -97,7 +99,11 @@ def words_job(asked: Asked, board: Board, reading: str) -> Job:
             _keep(path, known)
         logits = known.logits * (len(board.splits.test) // len(known.logits))
         outcome = Outcome(
-            name=TFIDF, rows=board.splits.test, logits=logits, thresholds=known.thresholds
+            name=TFIDF,
+            rows=board.splits.test,
+            logits=logits,
+            thresholds=known.thresholds,
+            is_random=False,
         )
         return Baseline(outcome=outcome, chosen={"C": known.C}, seconds=known.seconds)
 
@@ -124,7 +130,7 @@ class Words:
 def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
     splits, balanced, bar = board.splits, asked.contest.class_weights, None
     rows = splits.search.tolist(), splits.development.tolist()
-    C = tfidf_strength(asked.corpus, *rows, balanced=balanced)
+    C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
     lesson.check()
     if board.task.kind == "many":
         rows = without(splits.train[0], splits.development).tolist(), rows[1]
@@ -146,7 +152,7 @@ def _draws(splits: Splits) -> list[tuple[Tensor, Tensor]]:
 def _place(asked: Asked, board: Board) -> Path:
     """Where what these rows come to is kept."""
     code = own_code("measure/baselines", "measure/calibration"), version("scikit-learn")
-    facts = asked.corpus.fingerprint, asked.contest.class_weights, code
+    facts = asked.corpus.fingerprint, asked.contest.class_weights, asked.metric, code
     digest = hashlib.sha256(repr(facts).encode())
     splits = board.splits
     for rows in (splits.search, splits.development, *sum(_draws(splits), ())):
