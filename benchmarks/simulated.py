@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.pipeline.measure import confusion
 from heads.pipeline.measure.outcomes import Answers, Task
+from heads.pipeline.measure.scores import Metric
 
 RIGHT = 0.85
 OWN, NOISE = 0.15, 0.35  # of a head, and of each training, in deviations of the rows' ease
@@ -99,3 +101,40 @@ def simulated(
         )
         heads.append(head)
     return heads, task
+
+
+SHARES = (0.55, 0.25, 0.15, 0.05)  # of the classes
+WRONG = 0.2
+
+
+def drawn_of_classes(
+    design: Design, cells: int, metric: Metric, dice: torch.Generator
+) -> tuple[list[Answers], Task, float]:
+    """Like heads on four classes, the rarest in one row of twenty, and their true score.
+
+    A row is hard for all heads or for none, and each has luck of its own; who is wrong answers
+    with any other class alike.
+    """
+    groups = groups_of(design.rows, dice)
+    texts, classes = int(groups.max()) + 1, len(SHARES)
+    truth = torch.tensor(SHARES).multinomial(texts, True, generator=dice)
+    task = Task(
+        targets=truth[groups], classes=tuple("abcd"), groups=groups, metric=metric, ordered=True
+    )
+    tested, numbers = tested_of(design, groups, dice)
+    ease = torch.randn(texts, generator=dice)
+    bar = torch.distributions.Normal(0.0, (1 + OWN**2 + NOISE**2) ** 0.5).icdf(
+        torch.tensor(1 - WRONG)
+    )
+    other = (truth + torch.randint(1, classes, (texts,), generator=dice)) % classes
+    heads = []
+    for number in range(cells):
+        own, given = ease + OWN * torch.randn(texts, generator=dice), list[Tensor]()
+        for rows in tested:
+            hard = own + NOISE * torch.randn(texts, generator=dice) > bar
+            given.append(torch.where(hard, other, truth)[groups[rows]])
+        name = f"head {number}"
+        heads.append(Answers(name=name, rows=tested, given=tuple(given), repetition=numbers))
+    shares = torch.tensor(SHARES).double()
+    off = shares[:, None] * (1 - torch.eye(classes)) * (WRONG / (classes - 1))
+    return heads, task, float(confusion.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))

@@ -55,8 +55,9 @@ class Measure:
         if self.form == "ms":
             return f"{value:.2f} ms"
         if self.form == "units" and abs(value) >= 1000:
-            return f"{value:,.0f}"
-        return f"{value:.4g}" if self.form == "units" else f"{value:.3f}".replace("-", "−")
+            return f"{value:,.0f}".replace("-", "−")
+        form = ".4g" if self.form == "units" else ".3f"
+        return f"{value:{form}}".replace("-", "−")
 
     def plain(self, value: float) -> float:
         """A value for a spreadsheet: shares in percent, rounded."""
@@ -137,7 +138,9 @@ BASELINES: Mapping[Kind, Mapping[str, str]] = {
 def kind_of(cells: Sequence[Cell]) -> Kind:
     """The kind of labels that cells were measured on: each has one measure that is always there."""
     values = cells[0].measures.values if cells else {}
-    return next((kind for kind, usual in METRICS.items() if usual in values), "one")
+    if METRICS["many"] in values:
+        return "many"
+    return "number" if METRICS["number"] in values else "one"
 
 
 def ranked(kind: Kind, metric: Metric) -> tuple[Measure, ...]:

@@ -134,19 +134,24 @@ def _scored(head: TrainedHead) -> list[str]:
     if scores is None:
         return ["Nobody has scored it here."]
     name = next((said for metric, said in SCORES.items() if metric == scores.metric), None)
-    is_share = name is None or name.is_share
     low, high, own, chance = (
-        f"{value:.1%}" if is_share else f"{value:.3f}"
+        f"{value:.1%}" if name is None or name.is_share else name.told(value)
         for value in (scores.low, scores.high, scores.accuracy, scores.majority)
     )
     right = "all labels of a text right" if head.many else "texts answered right"
     says = right if name is None or scores.metric == "accuracy" else name.noun
     always = "the same number" if head.squash == "none" else "the commonest answer"
-    return [
+    lines = [
         f"{own} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.",
         f"Chance level, always giving {always}: {chance}.",
     ]
+    if scores.chosen_among > 1:
+        lines.append(
+            f"It is one of {scores.chosen_among} heads that were compared on these rows: if it was "
+            "chosen for its score, that score is a little too good."
+        )
+    return lines
 
 
 def _given(head: TrainedHead) -> list[str]:

@@ -11,6 +11,7 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import DataError, LimitError
+from heads.interfaces.drawings import PLAIN
 from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Answers, Task, parts
@@ -79,6 +80,7 @@ def counted(kind: Kind, metric: Metric, truth: Tensor, given: Tensor) -> Tensor:
 def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
     assert NAMES == (AUTO, *SCORES)
     assert {(kind, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
+    assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
     for kind, usual in METRICS.items():
         assert metrics_of(kind)[0] == usual == metric_of(AUTO, kind)
 

@@ -35,9 +35,9 @@ def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
     """What scores say of the luck of their cells.
 
     Cells whose ratio is too large among all of them, the largest first, go by their own seeds.
-    The rest share one ratio, the mean of theirs and one standard error more; or, if some cell was
-    set aside, each is drawn toward that. What is believed of a ratio is the inverse gamma
-    distribution that so many degrees of freedom leave, of the values it can have: 1 and more.
+    The rest share one ratio, the mean of theirs and about one standard error more; or, where some
+    cell was set aside, each is drawn toward that. What is believed of a ratio is the inverse gamma
+    distribution that so many degrees of freedom leave, with 1 for all below it.
 
     Drawing all cells toward one mean by how much they differ (Smyth 2004, section 6.2) was tried:
     2 noisy cells of 16 are then drawn too near to the quiet ones.
@@ -49,7 +49,7 @@ def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
     Source: Cochran 1941 (the largest of several variances); Smyth 2004, section 4 (moderated
     variances).
     """
-    from scipy.special import gammainc, gammaincinv
+    from scipy.special import gammaincinv
 
     cells, own = len(between), seeds - 1
     known = within > SMALL
@@ -58,18 +58,17 @@ def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
     ratios = torch.where(known, between / within.clamp_min(SMALL), torch.nan)
     like = _like(ratios, own)
     count = int(like.sum())
-    usual = float(ratios[like].mean()) * (1 + (2 / (count * own)) ** 0.5 * (count > 2))
+    high = (2 / (count * own)) ** 0.5 * max(0.0, 1 - 2 / count)  # of few cells the freedom tells
+    usual = float(ratios[like].mean()) * (1 + high)
     centre, freedom = torch.full_like(ratios, usual), torch.full_like(ratios, (count - 1) * own)
     if count < int(known.sum()):
         drawn = (WEIGHT * usual + ratios) / (WEIGHT + 1)
         centre = torch.where(like, drawn, torch.where(known, ratios, usual))
         freedom = torch.where(like | ~known, (WEIGHT + 1.0) * own, 1.0 * own)
     half, centre = freedom.clamp_min(own)[:, None].numpy() / 2, centre[:, None].numpy()
-    # Luck adds to what texts make vary: a ratio of 1 is the least.
-    most = gammainc(half, half * centre)
     shares = (torch.arange(ATOMS).double().numpy() + 0.5) / ATOMS
-    ratio = torch.from_numpy(half * centre / gammaincinv(half, most * shares).clip(1e-12))
-    atoms = (ratio - 1).clamp_min(0)
+    ratio = torch.from_numpy(half * centre / gammaincinv(half, shares).clip(1e-12))
+    atoms = (ratio - 1).clamp_min(0)  # luck adds to what texts make vary
     return Luck(usual=_tails(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
 
 

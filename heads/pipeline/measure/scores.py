@@ -227,12 +227,13 @@ def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[Metric, ...]:
     >>> metrics_of("many")
     ('micro_f1', 'macro_f1', 'samples_f1', 'exact_match')
     """
-    fits = [
+    fits: list[Metric] = [
         name
         for name, one in SCORES.items()
         if kind in one.parts and (ordered or not one.needs_order)
     ]
-    return tuple(sorted(fits, key=lambda name: name != METRICS[kind]))
+    fits.sort(key=lambda name: name != METRICS[kind])
+    return tuple(fits)
 
 
 def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> Metric:
@@ -244,11 +245,10 @@ def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> Metric:
     if asked == AUTO:
         return METRICS[kind]
     known = metrics_of(kind, ordered=ordered)
-    found = next((name for name in known if name == asked), None)
-    if found:
-        return found
-    labels = _LABELS[kind]
-    if asked in SCORES and kind in SCORES[asked].parts:
-        labels += " in no order"
+    for name in known:
+        if name == asked:
+            return name
+    labels, needs = _LABELS[kind], metrics_of(kind, ordered=True)
+    labels += " in no order" * (asked in needs)
     what = f"The metric {asked} is not for labels that are {labels}."
     raise DataError(what, f"Take one of {', '.join(known)}.")
