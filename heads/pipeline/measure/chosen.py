@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heads.pipeline.measure.outcomes import Answers, Task, by_text, parts
 
-DRAWS = 500
+DRAWS = 300
 DRAWS_AT_ONCE = 100
 
 
