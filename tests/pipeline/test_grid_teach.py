@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -117,6 +118,7 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
 class Spying:
     """A learner that notes what it is asked, and asks another."""
 
+    is_random: ClassVar[bool] = True
     learner: Learner
     rows: list[Tensor] = field(default_factory=list)
     asked: list[Tensor] = field(default_factory=list)

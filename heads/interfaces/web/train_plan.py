@@ -16,6 +16,7 @@ PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
 TITLES = {
     "seeds": "How many times",
+    "metric": "Ranked by",
     "held_out": "Rows that are scored",
     "development": "Rows that settings are chosen on",
     "per_class": "Few rows a class",

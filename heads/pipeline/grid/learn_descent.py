@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -49,10 +50,7 @@ class Stacked:
     first: First | None
     pretrained: bool
     standardise: bool | None = None
-
-    @property
-    def is_random(self) -> bool:
-        return True
+    is_random: ClassVar[bool] = True
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
