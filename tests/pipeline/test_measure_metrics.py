@@ -78,7 +78,7 @@ def counted(kind: Kind, metric: Metric, truth: Tensor, given: Tensor) -> Tensor:
 
 
 def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
-    assert NAMES == (AUTO, *SCORES)
+    assert (AUTO, *SCORES) == NAMES
     assert {(kind, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
     assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
     for kind, usual in METRICS.items():
@@ -170,10 +170,10 @@ def test_classes_that_are_nowhere_and_constant_answers_are_no_error(metric):
 def test_what_is_no_metric_for_the_labels_is_refused():
     with pytest.raises(DataError, match="mcc is not for labels that are numbers"):
         metric_of("mcc", "number")
-    with pytest.raises(DataError, match="quadratic_kappa is not for .* one class a row in no ord"):
+    with pytest.raises(DataError, match=r"quadratic_kappa is not for .* one class a row in no ord"):
         metric_of("quadratic_kappa", "one")
     assert metric_of("quadratic_kappa", "one", ordered=True) == "quadratic_kappa"
-    with pytest.raises(LimitError, match="metric must be auto, accuracy, .* not 'auc'"):
+    with pytest.raises(LimitError, match=r"metric must be auto, accuracy, .* not 'auc'"):
         Contest(metric="auc")
 
 
