@@ -10,6 +10,7 @@ Legend: m development rows, c outputs.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite, isnan
 from typing import Any, Protocol
 
 import torch
@@ -92,8 +93,10 @@ class Trial:
         return point
 
     def has_converged(self) -> bool:
-        """Whether twice as many steps have not made the loss fall."""
-        step, _ = self.looks[-1]
+        """Whether twice as many steps have not made the loss fall; a loss of no number never will."""
+        step, last = self.looks[-1]
+        if not isfinite(last):
+            return True
         if step < PASSES * self.pass_steps:
             return False
         lowest = min(loss for _, loss in self.looks)
@@ -103,9 +106,9 @@ class Trial:
     def is_falling(self) -> bool:
         """Whether its loss was never as low as at the last look, by more than hardly."""
         step, last = self.looks[-1]
-        before = min(loss for at, loss in self.looks if at <= step / 2)
         lowest = min(loss for _, loss in self.looks)
-        return last <= lowest and last < before - FALL * abs(before)
+        early = [loss for at, loss in self.looks if at <= step / 2]
+        return last <= lowest and all(last < loss - FALL * abs(loss) for loss in early)
 
 
 def looks(pass_steps: float, cap: int) -> Iterator[int]:
@@ -127,7 +130,7 @@ def searched(
 ) -> Generator[Tried, None, list[Found]]:
     """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed."""
     live = list(trials)
-    passes = min(trial.pass_steps for trial in trials)
+    passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
     steps = list(looks(passes, min(CAP, max(DECIDED, round(CAP_PASSES * passes)))))
     settled = SETTLED * steps[0]
     for step in steps:
@@ -143,7 +146,8 @@ def searched(
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    capped = {id(trial) for trial in live if trial.is_falling()}
+    ended = [trial for trial in trials if trial.looks[-1][0] == steps[-1]]
+    capped = {id(trial) for trial in ended if trial.is_falling()}
     seeds = dict.fromkeys(trial.seed for trial in trials)
     return [_chosen([one for one in trials if one.seed == seed], capped, lesson) for seed in seeds]
 
@@ -153,7 +157,7 @@ def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Les
     found = []
     for seed in dict.fromkeys(trial.seed for trial in live):
         own = [number for number, trial in enumerate(live) if trial.seed == seed]
-        lead = min(own, key=lambda number: points[number].loss)
+        lead = min(own, key=lambda number: (isnan(points[number].loss), points[number].loss))
         if step >= DECIDED:
             top = surest([points[number] for number in own], lesson)
             own = [number for number in own if points[number] is top]
