@@ -65,7 +65,7 @@ def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
 ) -> None:
     vectors, targets = numbers_of(240, centre=centre, spread=spread)
-    board = board_of(vectors, targets, Contest(folds=2), kind="number")
+    board = board_of(vectors, targets, Contest(folds=4), kind="number")
     (one,) = played([recipe], small, board).values()
     for learned, rows in zip(one.learned, board.splits.test, strict=True):
         true, given = targets[rows], learned.logits[:, 0]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from same_runs import bare, tensors
 from small_boards import blobs, board_of, cells
 from tiny_models import LIMITS
@@ -30,6 +31,7 @@ from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.play import play
 from heads.pipeline.grid.race import bar, beaten
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs import heats
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
@@ -259,15 +261,58 @@ def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
 
 @pytest.mark.usefixtures("_strict")
 def test_who_goes_on_has_the_numbers_of_a_run_without_a_race(start) -> None:
-    raced = finished(start())
-    plain = finished(start(contest=Contest(folds=2, precision="exact")))
+    runs = start(), start(contest=Contest(folds=2, precision="exact"))
+    raced, plain = map(finished, runs)
     assert plain.stopped == ()
     assert heads_of(plain) == set(RECIPES)
     for name in heads_of(raced):
         mine, theirs = raced.cell(name), plain.cell(name)
         assert (mine.chosen_by_seed, mine.tried) == (theirs.chosen_by_seed, theirs.tried)
         assert mine.development_score == theirs.development_score
-        assert mine.measures == theirs.measures
+        assert mine.measures.scores == theirs.measures.scores
+    recipes = question.load(runs[0]).recipes
+    numbers = {f"{recipes.index(name):03}" for name in heads_of(raced)}
+    kept = [
+        {
+            path: load_file(run.path / path)
+            for path in tensors(run)
+            if not path.startswith("race/") and path.partition("/")[2].partition(".")[0] in numbers
+        }
+        for run in runs
+    ]
+    assert len(kept[0]) >= len(numbers)
+    assert set(kept[0]) == set(kept[1])
+    for path, mine in kept[0].items():  # every answer and every head, to the last bit
+        assert all(torch.equal(tensor, kept[1][path][name]) for name, tensor in mine.items()), path
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_a_search_found_is_read_back_to_the_last_bit(
+    small: Backbone, start, given: bool
+) -> None:
+    """The tensors too from which learning goes on, and where seeds share what they found."""
+    vectors, targets = blobs(150)
+    parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40 if given else ()
+    board, run = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts), start()
+    recipes = ["mean+linear", "mean+roberta", "mean+ridge"]
+    jobs = [search_job(unit, board) for unit in cells(recipes, small, board)]
+    for one in (event for event in play(jobs, board, 1) if isinstance(event, Searched)):
+        number = recipes.index(one.name)
+        heats._keep(run, number, one)
+        back = heats._kept(run, number)
+        assert back is not None
+        assert (back.name, back.tried, back.seconds) == (one.name, one.tried, one.seconds)
+        assert torch.equal(back.parts, one.parts)
+        for mine, theirs in zip(one.found, back.found, strict=True):
+            assert (mine.chosen, mine.point) == (theirs.chosen, theirs.point)
+            assert (mine.held is None) == (theirs.held is None) == (one.name != "mean+roberta")
+            assert (mine.state is None) == (theirs.state is None) == (mine.held is None)
+            if mine.held is not None and theirs.held is not None:
+                assert torch.equal(mine.held, theirs.held)
+                assert mine.state is not None
+                assert theirs.state is not None
+                assert set(mine.state) == set(theirs.state)
+                assert all(torch.equal(t, theirs.state[name]) for name, t in mine.state.items())
 
 
 @pytest.mark.usefixtures("_strict")
