@@ -22,7 +22,7 @@ from heads.settings import Contest
 ROWS = 60
 RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
 TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
-QUICK = ["--seeds", "2", "--no-curve"]
+QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
 
 
@@ -93,7 +93,7 @@ def test_stdout_holds_json_and_nothing_else(capfd, file):
 
 
 def test_train_prints_the_verdict_a_table_and_the_run(capfd, file):
-    code, out, err = run(capfd, "train", file, *TRAIN, "--seeds", "2")
+    code, out, err = run(capfd, "train", file, *TRAIN, "--folds", "2")
     told = " ".join(out.split())
     assert code == 0
     for name in RECIPES:
@@ -146,7 +146,7 @@ def test_a_few_rows_of_every_class_and_weights(capfd, file):
 
 
 def test_race_and_precision_are_kept_with_the_run(capfd, file):
-    flags = ["--seeds", "1", "--no-curve", "--race", "--precision", "exact"]
+    flags = ["--folds", "2", "--no-curve", "--race", "--precision", "exact"]
     code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
     assert code == 0
     contest = find(json.loads(out)["run"]).read("run.json")["contest"]
@@ -206,7 +206,7 @@ def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, tr
     _, out, _ = run(capfd, "runs", trained["run"], trained["run"])
     assert warning not in out
     _, out, _ = run(
-        capfd, "train", file, "-r", "mean+ridge", "--seeds", "1", "--no-curve", "--json"
+        capfd, "train", file, "-r", "mean+ridge", "--folds", "2", "--no-curve", "--json"
     )
     other = json.loads(out)
     _, out, _ = run(capfd, "runs", trained["run"], other["run"])
@@ -290,7 +290,7 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.pipeline.table import read
     from heads.settings import limits
 
-    contest = Contest(seeds=2, curve=False)
+    contest = Contest(folds=2, curve=False)
     question = Question(data=read(file, limits()), recipes=RECIPES[:2], contest=contest)
     asked = begin(question, limits=limits())
     code, out, _ = run(capfd, "work", asked.path)
@@ -302,7 +302,7 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     assert kinds[-1] == "end"
     keys = {
         "progress": {"says", "share"},
-        "trying": {"recipe", "metric", "settings", "epoch", "score", "accuracy", "loss"},
+        "trying": {"recipe", "metric", "settings", "step", "score", "accuracy", "loss", "seed"},
         "cell": {"recipe", "metric", "score", "accuracy", "low", "high", "done", "planned"},
         "end": {"state", "seconds"},
     }

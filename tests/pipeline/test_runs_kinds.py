@@ -21,7 +21,7 @@ from heads.parts.samples import SAMPLES
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import in_order
-from heads.pipeline.grid import descent
+from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.loading import load
@@ -82,7 +82,7 @@ CELLS = {
 METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
 ROWS = 80
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = Contest(seeds=2, precision="exact")
+CONTEST = Contest(seeds=2, folds=2, precision="exact")
 every_kind = pytest.mark.parametrize("sample", RUNS)
 every_cell = pytest.mark.parametrize(
     ("sample", "name"), [(sample, name) for sample, names in CELLS.items() for name in names]
@@ -93,8 +93,7 @@ every_cell = pytest.mark.parametrize(
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs of a test are its own, and little is learned: no test here is about quality."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(descent, "STEPS", 30)
-    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+    monkeypatch.setattr(search, "CAP", 24)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +196,7 @@ def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
 
 @every_kind
 def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
-    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, curve=False))
+    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, folds=2, curve=False))
     told = [event.cell for event in working(run, LIMITS) if isinstance(event, Done)]
     for number, name in enumerate([*order_of(run), *BASELINES]):
         cell, wanted = kept(run, number), next(cell for cell in told if cell.name == name)
@@ -465,7 +464,7 @@ def test_every_layer_is_a_cell(small: Backbone, backbone: Backbone) -> None:
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:
-    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(seeds=1))
+    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(folds=2))
     found = finished(run)
     heads = {cell.name for cell in found.cells if not cell.is_baseline}
     assert heads == {
@@ -587,7 +586,7 @@ def test_a_test_file_of_the_same_kind_is_scored(start, samples, sample: str) -> 
         return replace(data, corpus=replace(corpus, name=name, fingerprint=name, **changed))
 
     train, test = some(range(60), "train"), some(range(60, ROWS), "test")
-    contest = Contest(seeds=1, curve=False)
+    contest = Contest(seeds=1, folds=2, curve=False)
     found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], contest=contest))
     assert found.cell("mean+linear").measures.rows == ROWS - 60
     assert "the 20 rows of the test set" in found.protocol
@@ -605,7 +604,7 @@ def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
     wide = read(tmp_path / "wide.csv", LIMITS)
     assert wide.corpus.kind == "many"
     assert wide.columns.labels == corpus.classes
-    contest = Contest(seeds=1, curve=False)
+    contest = Contest(seeds=1, folds=2, curve=False)
     one, other = (
         finished(start("aspects", data=data, recipes=["mean+ridge"], contest=contest))
         for data in (samples("aspects"), wide)
@@ -620,7 +619,7 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
     ordered = in_order(data.corpus, ["negative", "neutral", "positive"])
     run = start(
         "sentiment", data=replace(data, corpus=ordered), recipes=["mean+linear", "mean+roberta"],
-        losses=("softmax", "ordinal"), contest=Contest(seeds=1, curve=False),
+        losses=("softmax", "ordinal"), contest=Contest(seeds=1, folds=2, curve=False),
     )  # fmt: skip
     found = finished(run)
     assert {cell.name for cell in found.cells if not cell.is_baseline} == {
@@ -643,7 +642,7 @@ def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
         with pytest.raises(RecipeError, match="learned from one sequence of tokens"):
             start("pairs", recipes=["mean+strange?pair=uv"])
         found = finished(
-            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, curve=False))
+            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, folds=2, curve=False))
         )
         assert len(found.cells) == 3
     finally:
