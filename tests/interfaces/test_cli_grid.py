@@ -100,7 +100,7 @@ def test_train_prints_the_verdict_a_table_and_the_run(capfd, file):
         assert name in told
     assert "TF-IDF + logistic regression" in told
     assert "always the commonest class" in told
-    assert "Split 2 times: learned from" in told
+    assert "Split into 2 folds: each of" in told
     assert "95 %" in told
     assert "leads at every size" in told or "rows" in told
     assert "The run is reviews-" in told

@@ -15,6 +15,7 @@ from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web import leaderboard as tab
 from heads.parts.samples import SAMPLES
 from heads.pipeline.grid import search
+from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.closeup import closeup, mix_weights
 from heads.pipeline.runs.disagreement import disagreements
@@ -43,6 +44,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_RUNS", str(place / "runs"))
         patch.setattr(search, "CAP", 24)
+        patch.setattr(learning_curve, "FEWEST", 10)
         for kind, (name, recipes) in ASKED.items():
             lines = SAMPLES[name].path.read_text("utf-8").splitlines(keepends=True)
             path = place / f"{name}.csv"

@@ -8,6 +8,7 @@ import pytest
 
 from heads.interfaces.chosen import chosen_says
 from heads.interfaces.report import report
+from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.leaderboard import leaderboard
@@ -22,6 +23,12 @@ RECIPES = ["mean+linear", "cls+linear"]
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """A small run whose labels and texts attack."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning_curve, "FEWEST", 10)
+        return trained(tmp_path_factory)
+
+
+def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("report")
     rows = [
         {"text": f"{word} {n} {HOSTILE}", "label": label}

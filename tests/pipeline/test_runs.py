@@ -67,6 +67,7 @@ def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs of a test are its own, and little is learned: no test here is about quality."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(learning_curve, "FEWEST", 10)
 
 
 def order_of(run: RunFolder) -> list[str]:
@@ -729,8 +730,8 @@ def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_pat
     found = finished(run)
     assert found.rows == 140
     assert re.fullmatch(
-        r"Learned 2 times from 100 rows \(settings chosen on 15 of them\), and scored on the 40 "
-        r"rows of the test set\.",
+        r"Learned 2 times from 100 rows \(settings chosen on 15 of them, others each time\), "
+        r"and scored on the 40 rows of the test set\.",
         found.protocol,
     )
     for rows in said(run, 0, "mean+ridge").answers.rows:
@@ -881,10 +882,8 @@ def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
     shares = [one.share for one in found]
     assert shares == sorted(shares, reverse=True)
     lines = dict(zip(data.corpus.lines, range(100), strict=True))
-    tested = set(said(run, 0, order_of(run)[0]).answers.rows[0].tolist())
     for one in found:
         row = lines[one.line]
-        assert row in tested
         assert one.text == data.corpus.texts[row]
         assert one.label == data.corpus.classes[data.corpus.targets[row][0]]
         assert [name for name, _, _ in one.answers] == order_of(run)
@@ -892,7 +891,8 @@ def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
         commonest = max(map(answers.count, answers))
         assert one.share == pytest.approx(1 - commonest / len(answers))
         assert commonest < len(answers)
-    told = [said(run, number, name).answers.given[0] for number, name in enumerate(RECIPES)]
+    told = [torch.cat(said(run, n, name).answers.given) for n, name in enumerate(order_of(run))]
+    assert len(told[0]) == 100  # every row was scored in one of the folds
     parted = sum(len(set(column)) > 1 for column in torch.stack(told).T.tolist())
     assert len(disagreements(run, most=100)) == parted
     two = disagreements(run, names=RECIPES[:2], most=3)
@@ -924,7 +924,8 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
         for difference in (cell.to_best, cell.to_reference):
             assert difference is None or not difference.differs
     assert found.verdict[0].startswith("No head is shown to be better than `mean+linear`")
-    assert any("No head is shown to be better than TF-IDF" in one for one in found.verdict[1:])
+    known = re.compile("No head is (shown to be )?better than (TF-IDF|always answering)")
+    assert any(known.match(one) for one in found.verdict[1:])
 
 
 def test_two_names_of_the_same_layers_are_never_called_different(
