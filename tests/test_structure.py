@@ -240,6 +240,7 @@ ORDER = [
     "heads.interfaces.replies",
     "heads.interfaces.looks",
     "heads.interfaces.boards",
+    "heads.interfaces.chosen",
     "heads.interfaces.closer",
     "heads.interfaces.trends",
     "heads.interfaces.report",

@@ -126,15 +126,11 @@ def powers(values: Iterable[float], says: str) -> Axis:
 
 
 def steps(high: int, says: str) -> Axis:
-    """An axis of whole numbers from 0."""
-    high = max(high, 4)
-    step = max(1, math.ceil(high / 4))
-    return Axis(
-        low=0,
-        high=high,
-        ticks=tuple((float(at), f"{at:,}") for at in range(0, high + 1, step)),
-        says=says,
-    )
+    """An axis of powers of two from 8, up to the first beyond a number of steps."""
+    least, most = 3, max(5, math.ceil(math.log2(max(high, 1))))
+    every = math.ceil((most - least) / 5)  # ticks would touch
+    ticks = tuple((2.0**at, f"{2**at:,}") for at in range(least, most + 1, every))
+    return Axis(low=2.0**least, high=2.0**most, ticks=ticks, says=says, is_log=True)
 
 
 def chart(lines: Sequence[Line], x: Axis, y: Axis, *, says: str) -> Markup:
@@ -196,19 +192,20 @@ def _dots(line: Line, x: Axis, y: Axis) -> Iterable[Markup]:
 
 
 def live(
-    curves: Mapping[str, Mapping[int, float]], epochs: int, metric: Metric = "accuracy"
+    curves: Mapping[str, Mapping[int, float]], last: int, metric: Metric = "accuracy"
 ) -> Markup:
-    """The validation score of the heads that are being trained, epoch by epoch.
+    """The validation score of the heads that are being trained, step by step.
 
     Args:
-        curves: For each of the last heads, the best score after each epoch.
-        epochs: How many there will be at most; the frame does not move while they pass.
+        curves: For each of the last heads, the best score after so many steps.
+        last: The most steps so far; the frame moves when they are more than a power of two.
     """
+    x = steps(last, "Steps")
     name = SCORES[metric]
     lines = [
         Line(
             name=recipe if max(points, default=0) else f"{recipe} (solved at once)",
-            points=tuple(sorted(points.items())),
+            points=tuple((max(x.low, step), score) for step, score in sorted(points.items())),
             colour=colour,
             joins=True,
         )
@@ -219,7 +216,7 @@ def live(
     if name.scale in ("explained", "error"):
         y = scores([score for points in curves.values() for score in points.values()], metric)
     told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
-    return chart(lines, steps(epochs, "Passes over the rows"), y, says=f"Best so far: {told}")
+    return chart(lines, x, y, says=f"Best so far: {told}")
 
 
 def bars(

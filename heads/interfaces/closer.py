@@ -10,6 +10,7 @@ from torch import Tensor
 from heads.interfaces import sureness
 from heads.interfaces.boards import broken, coded
 from heads.interfaces.charts import Line, bars, chart, even, percent
+from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
 from heads.interfaces.measured import between, ranked
@@ -56,19 +57,8 @@ def _pair(left: Markup, right: Markup) -> Markup:
 
 
 def _settings(cell: Cell) -> Markup:
-    chosen = ", ".join(
-        f"{name.replace('_', ' ')} {_plain(value)}"
-        for name, value in cell.chosen.items()
-        if name != "planned" and not (name == "epochs" and value == cell.chosen.get("planned"))
-    )
-    says = Markup('<p class="quiet">Settings that were best: {}.</p>')
-    return says.format(chosen) if chosen else Markup("")
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    says = chosen_says(cell)
+    return Markup('<p class="quiet">{}</p>').format(says) if says else Markup("")
 
 
 def _mix(shares: Sequence[float]) -> Markup:

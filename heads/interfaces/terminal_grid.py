@@ -11,6 +11,7 @@ from rich.text import Text
 
 from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
+from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import count
 from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.sureness import abstained_says, scaled_says
@@ -139,8 +140,8 @@ def _raced(found: Leaderboard) -> list[str]:
 
 
 def _of_best(found: Leaderboard) -> list[str]:
-    """Whether the best head is as sure as it is right, and which layers learned mixes read."""
-    lines = []
+    """How the best head was learned, how sure it is, and which layers learned mixes read."""
+    lines = [f"{found.best}: {says}"] if found.best and (says := _learned(found)) else []
     if found.best and (scaled := found.cell(found.best).measures.calibration):
         gained = abstained_says(scaled.coverage, found.kind)
         lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
@@ -151,6 +152,12 @@ def _of_best(found: Leaderboard) -> list[str]:
         ]
         lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
     return lines
+
+
+def _learned(found: Leaderboard) -> str:
+    """With what settings the best head was learned, the first letter small."""
+    says = chosen_says(found.cell(found.best))
+    return says[:1].lower() + says[1:]
 
 
 def _layers(found: Leaderboard) -> None:

@@ -1,5 +1,6 @@
 """Charts as HTML: what stands where, every number printed, nothing foreign as markup."""
 
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -100,10 +101,20 @@ def test_points_intervals_and_ticks_stand_where_they_belong():
     assert marks["dot"]["title"] == "half"
 
 
-def test_the_live_chart_keeps_its_frame_while_passes_go_by():
-    few = charts.live({"mean+mlp": {1: 0.5}}, 40)
-    many = charts.live({"mean+mlp": dict.fromkeys(range(1, 41), 0.5)}, 40)
-    assert re.findall("tick.*?</b>", few) == re.findall("tick.*?</b>", many)
+def test_the_live_chart_moves_its_frame_seldom_while_steps_are_taken():
+    frames = [
+        re.findall("tick.*?</b>", charts.live({"mean+mlp": {8: 0.5, last: 0.6}}, last))
+        for last in range(33, 4097)
+    ]
+    assert sum(one != other for one, other in itertools.pairwise(frames)) == 6
+
+
+@given(st.integers(1, 10**6))
+def test_an_axis_of_steps_holds_them_and_has_few_ticks(last):
+    axis = charts.steps(last, "Steps")
+    assert axis.low <= 8
+    assert last <= axis.high < max(64, 2 * last)
+    assert len(axis.ticks) <= 6
 
 
 def test_only_the_twenty_first_bars_are_drawn_and_the_rest_is_counted():
@@ -258,7 +269,7 @@ def test_a_number_has_the_digits_that_its_data_call_for():
     [
         charts.bars([(HOSTILE, 0.5)]),
         charts.legend([("#fff", HOSTILE)]),
-        charts.live({HOSTILE: {1: 0.5}}, 4),
+        charts.live({HOSTILE: {0: 0.5}}, 4),
         closer.confusion(torch.eye(2).long(), [HOSTILE, "b"]),
         closer.labels([label(HOSTILE, 0.5)]),
         closer.f1([0.5, None], [HOSTILE, "b"]),

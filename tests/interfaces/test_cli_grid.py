@@ -22,7 +22,7 @@ from heads.settings import Contest
 ROWS = 60
 RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
 TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
-QUICK = ["--seeds", "2", "--no-curve"]
+QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
 
 
@@ -93,14 +93,14 @@ def test_stdout_holds_json_and_nothing_else(capfd, file):
 
 
 def test_train_prints_the_verdict_a_table_and_the_run(capfd, file):
-    code, out, err = run(capfd, "train", file, *TRAIN, "--seeds", "2")
+    code, out, err = run(capfd, "train", file, *TRAIN, "--folds", "2")
     told = " ".join(out.split())
     assert code == 0
     for name in RECIPES:
         assert name in told
     assert "TF-IDF + logistic regression" in told
     assert "always the commonest class" in told
-    assert "Split 2 times: learned from" in told
+    assert "Split into 2 folds: each of" in told
     assert "95 %" in told
     assert "leads at every size" in told or "rows" in told
     assert "The run is reviews-" in told
@@ -146,7 +146,7 @@ def test_a_few_rows_of_every_class_and_weights(capfd, file):
 
 
 def test_race_precision_and_metric_are_kept_with_the_run(capfd, file):
-    flags = ["--seeds", "1", "--no-curve", "--race", "--precision", "exact"]
+    flags = ["--folds", "2", "--no-curve", "--race", "--precision", "exact"]
     flags += ["--metric", "macro_f1"]
     code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
     assert code == 0
@@ -211,7 +211,7 @@ def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, tr
     _, out, _ = run(capfd, "runs", trained["run"], trained["run"])
     assert warning not in out
     _, out, _ = run(
-        capfd, "train", file, "-r", "mean+ridge", "--seeds", "1", "--no-curve", "--json"
+        capfd, "train", file, "-r", "mean+ridge", "--folds", "2", "--no-curve", "--json"
     )
     other = json.loads(out)
     _, out, _ = run(capfd, "runs", trained["run"], other["run"])
@@ -295,7 +295,7 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.pipeline.table import read
     from heads.settings import limits
 
-    contest = Contest(seeds=2, curve=False)
+    contest = Contest(folds=2, curve=False)
     question = Question(data=read(file, limits()), recipes=RECIPES[:2], contest=contest)
     asked = begin(question, limits=limits())
     code, out, _ = run(capfd, "work", asked.path)
@@ -307,7 +307,7 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     assert kinds[-1] == "end"
     keys = {
         "progress": {"says", "share"},
-        "trying": {"recipe", "metric", "settings", "epoch", "score", "accuracy", "loss"},
+        "trying": {"recipe", "metric", "settings", "step", "score", "accuracy", "loss", "seed"},
         "cell": {"recipe", "metric", "score", "accuracy", "low", "high", "done", "planned"},
         "end": {"state", "seconds"},
     }

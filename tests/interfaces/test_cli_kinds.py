@@ -8,7 +8,7 @@ import pytest
 from heads.interfaces.cli import main
 
 ROWS = 60
-QUICK = ["--seeds", "1", "--no-curve"]
+QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
 
 

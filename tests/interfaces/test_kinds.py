@@ -14,7 +14,8 @@ from heads.interfaces.report import report
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web import leaderboard as tab
 from heads.parts.samples import SAMPLES
-from heads.pipeline.grid import descent
+from heads.pipeline.grid import search
+from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.closeup import closeup, mix_weights
 from heads.pipeline.runs.disagreement import disagreements
@@ -42,14 +43,14 @@ def runs(tmp_path_factory):
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(descent, "STEPS", 30)
-        patch.setattr(descent, "EPOCHS", (2, 4))
+        patch.setattr(search, "CAP", 24)
+        patch.setattr(learning_curve, "FEWEST", 10)
         for kind, (name, recipes) in ASKED.items():
             lines = SAMPLES[name].path.read_text("utf-8").splitlines(keepends=True)
             path = place / f"{name}.csv"
             path.write_text("".join(lines[: ROWS + 1]), "utf-8")
             question = Question(
-                data=read(path, limits()), recipes=recipes, contest=Contest(seeds=1)
+                data=read(path, limits()), recipes=recipes, contest=Contest(folds=2)
             )
             made[kind] = begin(question, limits=limits())
             list(working(made[kind], limits()))

@@ -2,10 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from heads.interfaces.chosen import chosen_says
 from heads.interfaces.report import report
+from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.leaderboard import leaderboard
@@ -20,6 +23,12 @@ RECIPES = ["mean+linear", "cls+linear"]
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """A small run whose labels and texts attack."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning_curve, "FEWEST", 10)
+        return trained(tmp_path_factory)
+
+
+def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("report")
     rows = [
         {"text": f"{word} {n} {HOSTILE}", "label": label}
@@ -29,7 +38,7 @@ def found(tmp_path_factory):
     lines = "\n".join(map(json.dumps, rows))
     (place / "evil.jsonl").write_text(lines, "utf-8")
     data = read(place / "evil.jsonl", limits())
-    question = Question(data=data, recipes=RECIPES, contest=Contest(seeds=2))
+    question = Question(data=data, recipes=RECIPES, contest=Contest(folds=2))
     run = begin(question, limits=limits(), out=place / "run")
     for _ in working(run, limits()):
         pass
@@ -64,6 +73,25 @@ def test_it_says_what_the_leaderboard_says(found, html):
         assert f"{cell.measures.low * 100:.1f} to {cell.measures.high * 100:.1f}" in shown
     assert board.curve_says.replace("`", "") in shown
     assert "★" in shown
+
+
+def test_settings_are_told_in_the_words_of_the_field(found, html):
+    cell = leaderboard(found).cell("mean+linear")
+    assert cell.chosen_by_seed[0] == cell.chosen
+    assert chosen_says(cell).startswith("Settings that were best for the first seed, whose head")
+    assert chosen_says(leaderboard(found).cell(leaderboard(found).best)) in html
+    one = {"learning_rate": 0.004, "weight_decay": 1.0, "standardise": True}
+    one |= {"principal_axes": True, "epochs": 12.5, "converged": False}
+    others = ({**one, "epochs": 3.0, "converged": True}, {**one, "weight_decay": 0.3})
+    many = replace(cell, chosen=one, chosen_by_seed=(one, *others))
+    assert chosen_says(many) == (
+        "Settings that were best for the first seed, whose head is kept: standardised, learning "
+        "rate 0.004, weight decay 1, 12.5 epochs, along principal axes, still improving at the "
+        "cap. The same were best in 2 of 3 seeds or folds (epochs aside)."
+    )
+    alone = replace(cell, chosen={"k": 10}, chosen_by_seed=({"k": 10},))
+    assert chosen_says(alone) == "Settings that were best: k 10."
+    assert chosen_says(replace(cell, chosen={}, chosen_by_seed=())) == ""
 
 
 def test_an_unfinished_run_has_a_report_too(found):

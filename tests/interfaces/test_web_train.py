@@ -15,7 +15,14 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import guards, kept_runs, leaderboard, train, uploads, worker
 from heads.interfaces.web.saves import as_csv
 from heads.interfaces.web.train_course import Course
-from heads.interfaces.web.train_plan import FORM, OWN, PUBLIC_SECONDS, Plan, expected_seconds
+from heads.interfaces.web.train_plan import (
+    FORM,
+    OWN,
+    PUBLIC_SECONDS,
+    Plan,
+    expected_seconds,
+    times_say,
+)
 from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
@@ -41,7 +48,7 @@ def new_run(few):
     made = []
 
     def make(recipes=("mean+linear", "cls+linear"), **settings):
-        contest = Contest(**({"seeds": 1, "curve": False} | settings))
+        contest = Contest(**({"folds": 2, "curve": False} | settings))
         data = read(few, limits())
         made.append(begin(Question(data=data, recipes=recipes, contest=contest), limits=limits()))
         return made[-1]
@@ -135,7 +142,7 @@ def test_a_folder_never_reaches_what_gradio_deletes(tmp_path):
 
 @pytest.mark.parametrize("value", [0, 51, float("nan"), None, "3", True, [3]])
 def test_a_setting_out_of_its_range_is_a_sentence(value):
-    with pytest.raises(DataError, match="'How many times' must be between 1 and 50"):
+    with pytest.raises(DataError, match="'Seeds, with a test set' must be between 1 and 50"):
         Plan.of("", "small", [], value, *WAYS, *DEFAULTS)
 
 
@@ -144,6 +151,19 @@ def test_a_plan_counts_its_heads_and_refuses_none():
     assert Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).heads == 2
     with pytest.raises(HeadsError, match="No head is chosen"):
         Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "3 times with a test set, 5 times without one"),
+        ({"seeds": 1, "folds": 4, "repetitions": 2}, "once with a test set, 8 times without one"),
+        ({"seeds": 5}, "5 times"),
+        ({"per_class": 8}, "3 times"),
+    ],
+)
+def test_how_often_a_head_is_trained_is_said(settings, says):
+    assert times_say(Contest(**settings)) == says
 
 
 def test_every_way_in_and_every_loss_multiplies_the_heads():
@@ -188,9 +208,10 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert course.share == 0.4
     for number, name in enumerate("abcdef"):
-        point = {"recipe": name, "epoch": number, "score": 0.5, "settings": {"planned": 20}}
+        point = {"recipe": name, "step": 8 * number, "score": 0.5, "seed": 0}
         course.hear({"event": "trying", **point})
-    assert (list(course.curves), course.epochs) == (list("cdef"), 20)
+        course.hear({"event": "trying", **point, "step": 4096, "seed": 1})  # of other rows
+    assert (list(course.curves), course.steps) == (list("cdef"), 40)
     cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
     course.hear(cell | {"recipe": "majority", "done": 1})
     assert "★" not in course.heat
@@ -204,12 +225,13 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
 
 def test_the_course_says_what_the_scores_are():
     course = Course(recipes=["mean+linear", "cls+mlp"])
-    point = {"metric": "spearman", "score": -0.25, "settings": {}}
-    course.hear({"event": "trying", "recipe": "mean+linear", "epoch": 0} | point)
-    assert "Spearman&#39;s correlation on development rows, solved at once" in course.curve
+    point = {"metric": "spearman", "score": -0.25, "seed": 0}
+    course.hear({"event": "trying", "recipe": "mean+linear", "step": 0} | point)
+    assert "Spearman&#39;s correlation on development rows (of the first seed" in course.curve
+    assert "solved at once" in course.curve
     assert "−0.250" in course.curve
-    course.hear({"event": "trying", "recipe": "cls+mlp", "epoch": 2} | point | {"score": 0.5})
-    assert "pass by pass" in course.curve
+    course.hear({"event": "trying", "recipe": "cls+mlp", "step": 2} | point | {"score": 0.5})
+    assert "step by step" in course.curve
     assert "%</b>" not in course.curve
     cell = {"event": "cell", "metric": "spearman", "score": 0.5, "low": -0.125, "high": 0.75}
     course.hear(cell | {"recipe": "mean+linear", "done": 1, "planned": 4})
@@ -340,12 +362,15 @@ def test_a_table_for_a_spreadsheet_runs_no_formula():
 
 def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
     plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *WAYS, *DEFAULTS)
+    plan = replace(plan, contest=replace(plan.contest, folds=2))
     run = new_run()
     assert expected_seconds(plan, 100) == 0.0
     run.write("end.json", {"state": "finished", "seconds": 12.0})
     run.write("facts.json", {"forward_seconds": 2.0})
     assert expected_seconds(plan, 100) == pytest.approx(12.0)
     assert expected_seconds(plan, 200) == pytest.approx(24.0)
+    more = replace(plan, contest=replace(plan.contest, repetitions=3))
+    assert expected_seconds(more, 100) == pytest.approx(32.0)
     raced = replace(plan, contest=replace(plan.contest, race=True))
     assert expected_seconds(raced, 100) == 0.0
 

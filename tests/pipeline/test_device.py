@@ -23,7 +23,7 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE, called, exact_on, fastest, lying_on
 from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import extract
-from heads.pipeline.grid import descent
+from heads.pipeline.grid import search
 from heads.pipeline.loading import load
 from heads.pipeline.packed import block as blocks
 from heads.pipeline.packed.products import product
@@ -220,15 +220,14 @@ def test_states_of_tokens_come_back_from_the_device(backbone: Backbone, gpu: tor
 @pytest.fixture
 def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A run that is to be worked, on few rows."""
-    monkeypatch.setattr(descent, "STEPS", 30)
-    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+    monkeypatch.setattr(search, "CAP", 24)
     file = tmp_path / "few.csv"
     lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:81]))
     asked = Question(
         data=read(file, LIMITS),
         recipes=("mean+linear", "cls+roberta", "attention+linear"),
-        contest=Contest(seeds=2, precision="exact"),
+        contest=Contest(seeds=2, folds=2, precision="exact"),
         model=str(tiny()),
     )
     return begin(asked, limits=LIMITS)

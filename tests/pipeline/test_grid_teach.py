@@ -4,7 +4,6 @@ import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import ClassVar
 
 import pytest
 import torch
@@ -122,7 +121,6 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
 class Spying:
     """A learner that notes what it is asked, and asks another."""
 
-    is_random: ClassVar[bool] = True
     learner: Learner
     rows: list[Tensor] = field(default_factory=list)
     asked: list[Tensor] = field(default_factory=list)
@@ -232,7 +230,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
 ) -> None:
     vectors, targets = labels_of(200)
     board = board_of(vectors, targets, Contest(folds=2), kind="many")
-    taught, _, found = taught_by(board, recipe, small)
+    _taught, _, found = taught_by(board, recipe, small)
     for number, one in enumerate(found):
         rows = board.splits.development[number]
         if one.held is None:

@@ -10,7 +10,7 @@ from heads.errors import DataError
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
 from heads.pipeline.corpus import Corpus, build, numbered
-from heads.pipeline.grid import descent
+from heads.pipeline.grid import search
 from heads.pipeline.joining import joined, met
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
@@ -134,10 +134,10 @@ RECIPES = ("mean+linear", "mean+roberta", "mean+centroid", "mean+cosine", "mean+
 def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: Callable[..., Path]) -> Callable:
     """What training some heads on a tiny base model comes to, and the run as it is kept."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(descent, "STEPS", 30)
+    monkeypatch.setattr(search, "CAP", 24)
 
     def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, Asked]:
-        contest = Contest(seeds=2, precision="exact", curve=False, **settings)
+        contest = Contest(seeds=2, folds=2, precision="exact", curve=False, **settings)
         out = tmp_path / f"run{len(settings)}"
         found = train_grid(
             data, test=test, recipes=RECIPES, model=str(tiny()), contest=contest, out=out

@@ -264,7 +264,7 @@ def test_a_model_without_a_table_of_tokens_is_refused(small, rows):
 
 
 def test_a_text_of_nothing_but_special_tokens_moves_nothing(heads):
-    found = attributions(heads[:1], "\u200b")[0]
+    found = attributions(heads[:1], "\ufffd")[0]
     assert found.is_complete
     assert [token.text for token in found.tokens] == ["[CLS]", "[SEP]"]
     assert all(token.score == 0 for token in found.tokens)

@@ -336,7 +336,7 @@ def test_from_the_outside():
 
 
 def test_heads_of_a_run(tmp_path):
-    contest = public.Contest(seeds=1, curve=False)
+    contest = public.Contest(seeds=1, folds=2, curve=False)
     recipes = ["mean+logistic", "cls+centroid"]
     place = tmp_path / "run"
     public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)
@@ -353,7 +353,7 @@ def test_heads_of_a_run(tmp_path):
 
 
 def test_a_layer_of_a_head_of_a_run_is_searched_and_trained_as_its_cells_were(tmp_path):
-    contest = public.Contest(seeds=2, curve=False)
+    contest = public.Contest(seeds=2, folds=2, curve=False)
     recipes = ["mean+mlp?hidden=8", "mean+mlp?hidden=8&without=activation", "mean+logistic"]
     place = tmp_path / "run"
     board = public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)

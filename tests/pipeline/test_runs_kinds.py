@@ -24,7 +24,7 @@ from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card
 from heads.pipeline.corpus import in_order
-from heads.pipeline.grid import descent
+from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.loading import load
@@ -32,6 +32,7 @@ from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.metrics import probabilities, spearman
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.choosing import chosen_recipes, entering
@@ -86,7 +87,7 @@ CELLS = {
 METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
 ROWS = 80
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = Contest(seeds=2, precision="exact")
+CONTEST = Contest(seeds=2, folds=2, precision="exact")
 every_kind = pytest.mark.parametrize("sample", RUNS)
 every_cell = pytest.mark.parametrize(
     ("sample", "name"), [(sample, name) for sample, names in CELLS.items() for name in names]
@@ -97,8 +98,8 @@ every_cell = pytest.mark.parametrize(
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs of a test are its own, and little is learned: no test here is about quality."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(descent, "STEPS", 30)
-    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(learning_curve, "FEWEST", 10)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +279,7 @@ def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> 
 
 @every_kind
 def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
-    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, curve=False))
+    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, folds=2, curve=False))
     told = [event.cell for event in working(run, LIMITS) if isinstance(event, Done)]
     for number, name in enumerate([*order_of(run), *BASELINES]):
         cell, wanted = kept(run, number), next(cell for cell in told if cell.name == name)
@@ -378,11 +379,11 @@ def test_numbers_that_scatter_most_come_first(whole) -> None:
     corpus = question.load(run).corpus
     found = disagreements(run, most=100)
     given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
-    rows = given[0].rows[0].tolist()
+    rows = torch.cat(given[0].rows).tolist()
     assert len(found) == len(rows)
     shares = [one.share for one in found]
     assert shares == sorted(shares, reverse=True)
-    spread = torch.stack([one.given[0] for one in given]).std(dim=0)
+    spread = torch.stack([torch.cat(one.given) for one in given]).std(dim=0)
     assert shares[0] == pytest.approx(float(spread.max()))
     for one in found:
         row = next(row for row in rows if corpus.lines[row] == one.line)
@@ -391,7 +392,9 @@ def test_numbers_that_scatter_most_come_first(whole) -> None:
         place = rows.index(row)
         for (name, answer, sure), own in zip(one.answers, given, strict=True):
             assert name == own.name
-            assert float(answer) == pytest.approx(float(own.given[0][place]), rel=0.01, abs=0.01)
+            assert float(answer) == pytest.approx(
+                float(torch.cat(own.given)[place]), rel=0.01, abs=0.01
+            )
             assert sure is None
 
 
@@ -399,9 +402,9 @@ def test_label_sets_that_differ_are_told_whole(whole) -> None:
     run = whole("aspects")
     corpus = question.load(run).corpus
     given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
-    rows = given[0].rows[0].tolist()
+    rows = torch.cat(given[0].rows).tolist()
     found = disagreements(run, most=100)
-    sets = [[tuple(row) for row in one.given[0].tolist()] for one in given]
+    sets = [[tuple(row) for row in torch.cat(one.given).tolist()] for one in given]
     parted = [place for place in range(len(rows)) if len({each[place] for each in sets}) > 1]
     assert len(found) == len(parted) > 0
     for one in found:
@@ -546,7 +549,7 @@ def test_every_layer_is_a_cell(small: Backbone, backbone: Backbone) -> None:
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:
-    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(seeds=1))
+    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(folds=2))
     found = finished(run)
     heads = {cell.name for cell in found.cells if not cell.is_baseline}
     assert heads == {
@@ -669,7 +672,7 @@ def test_a_test_file_of_the_same_kind_is_scored(start, samples, sample: str) -> 
         return replace(data, corpus=replace(corpus, name=name, fingerprint=name, **changed))
 
     train, test = some(range(60), "train"), some(range(60, ROWS), "test")
-    contest = Contest(seeds=1, curve=False)
+    contest = Contest(seeds=1, folds=2, curve=False)
     found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], contest=contest))
     assert found.cell("mean+linear").measures.rows == ROWS - 60
     assert "the 20 rows of the test set" in found.protocol
@@ -687,7 +690,7 @@ def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
     wide = read(tmp_path / "wide.csv", LIMITS)
     assert wide.corpus.kind == "many"
     assert wide.columns.labels == corpus.classes
-    contest = Contest(seeds=1, curve=False)
+    contest = Contest(seeds=1, folds=2, curve=False)
     one, other = (
         finished(start("aspects", data=data, recipes=["mean+ridge"], contest=contest))
         for data in (samples("aspects"), wide)
@@ -702,7 +705,7 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
     ordered = in_order(data.corpus, ["negative", "neutral", "positive"])
     run = start(
         "sentiment", data=replace(data, corpus=ordered), recipes=["mean+linear", "mean+roberta"],
-        losses=("softmax", "ordinal"), contest=Contest(seeds=1, curve=False),
+        losses=("softmax", "ordinal"), contest=Contest(seeds=1, folds=2, curve=False),
     )  # fmt: skip
     found = finished(run)
     assert {cell.name for cell in found.cells if not cell.is_baseline} == {
@@ -725,7 +728,7 @@ def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
         with pytest.raises(RecipeError, match="learned from one sequence of tokens"):
             start("pairs", recipes=["mean+strange?pair=uv"])
         found = finished(
-            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, curve=False))
+            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, folds=2, curve=False))
         )
         assert len(found.cells) == 3
     finally:

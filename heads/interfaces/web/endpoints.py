@@ -40,6 +40,7 @@ def build(places: Places) -> None:
         how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
         how += [gr.Textbox("auto", label="metric")]
         group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
+        parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
@@ -53,12 +54,14 @@ def build(places: Places) -> None:
         each parted by commas; whether to stop recipes that cannot win any more, and the
         precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
         column of groups, which no split parts, and what becomes of rows for scoring of a class
-        never met (aside, wrong). Streams progress, then the verdict and every cell.
+        never met (aside, wrong); and, where there is no test set and seeds mean nothing, folds and
+        how often all rows are scored in other folds. Streams progress, then the verdict and every
+        cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen]
+    inputs += [*how, group, unseen, *parted]
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
     asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
     trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
@@ -112,11 +115,14 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     from heads.pipeline.runs.running import begin
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses, race, precision, metric, group, unseen = rest
+    seeds, per_class, *labels, pairs, losses, race, precision, metric, *rest = rest
+    group, unseen, folds, repetitions = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
     contest = Contest(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
+        folds=_whole("folds", folds, 2, 10 if public else 20),
+        repetitions=_whole("repetitions", repetitions, 1, 10 if public else 20),
         per_class=_whole("per_class", per_class, 0, 100_000),
         race=race is True,
         precision=precision or "auto",

@@ -21,8 +21,8 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
 NO_CURVE = (
-    "The heads of this run were not also trained on fewer rows: it ended early, or “Learning "
-    "curve” was not ticked (tab Train, More settings)."
+    "The heads of this run were not also trained on fewer rows: it ended early, has fewer than "
+    "200 rows to learn from, or “Learning curve” was not ticked (tab Train, More settings)."
 )
 LETTER, PADDING = 9, 30  # pixels in a column of the table
 MOST_LETTERS = 36  # of a recipe there

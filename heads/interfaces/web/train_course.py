@@ -29,8 +29,9 @@ class Course:
         share: How far it is (0 to 1).
         done: How many cells are done, baselines too.
         tiles: The cells that are done, as the heat map shows them.
-        curves: Of the last heads, the best validation score after each epoch.
-        epochs: The longest course that any head has been planned for.
+        curves: Of the last heads, the best score on the development rows of the first seed (or
+            fold) after so many steps, whatever the settings.
+        steps: The most steps that any head has taken.
     """
 
     recipes: Sequence[str]
@@ -40,7 +41,7 @@ class Course:
     done: int = 0
     tiles: "dict[str, Tile]" = field(default_factory=dict)
     curves: dict[str, dict[int, float]] = field(default_factory=dict)
-    epochs: int = 0
+    steps: int = 0
     _times: list[tuple[float, int]] = field(default_factory=list)
 
     def hear(self, event: dict[str, Any]) -> None:
@@ -49,18 +50,19 @@ class Course:
         if event["event"] == "progress":
             self.says, self.share = event["says"], max(self.share, event["share"])
         elif event["event"] == "trying":
-            self._try(event["recipe"], event["epoch"], event["score"], event["settings"])
+            if not event["seed"]:  # seeds are not scored on the same rows
+                self._try(event["recipe"], event["step"], event["score"])
         elif event["event"] == "cell":
             self._take(event)
 
-    def _try(self, recipe: str, epoch: int, score: float, settings: dict[str, Any]) -> None:
+    def _try(self, recipe: str, step: int, score: float) -> None:
         points = self.curves.pop(recipe, {})
-        points[epoch] = max(score, points.get(epoch, score))
+        points[step] = max(score, points.get(step, score))
         self.curves[recipe] = points  # the last heard of stands last
         while len(self.curves) > CURVES:  # those without a course go first
             solved = (name for name, points in self.curves.items() if not any(points))
             del self.curves[next(solved, next(iter(self.curves)))]
-        self.epochs = max(self.epochs, epoch, int(settings.get("planned", 0)))
+        self.steps = max(self.steps, step)
 
     def _take(self, event: dict[str, Any]) -> None:
         from heads.interfaces.boards import Tile
@@ -115,10 +117,11 @@ class Course:
         if not self.curves:
             return Markup("")
         curves, name = dict(sorted(self.curves.items())), self._score
-        if not self.epochs:  # heads that are solved at once have no course to draw
+        if not self.steps:  # heads that are solved at once have no course to draw
             best = [(recipe, max(points.values())) for recipe, points in curves.items()]
             drawn = bars(best, shown=[self._score.told(score) for _, score in best])
             says = "solved at once"
         else:
-            drawn, says = live(curves, self.epochs, self.metric), "pass by pass"
-        return Markup("<h4>{}</h4>{}").format(f"{name.title} on development rows, {says}", drawn)
+            drawn, says = live(curves, self.steps, self.metric), "step by step"
+        title = f"{name.title} on development rows (of the first seed or fold), {says}"
+        return Markup("<h4>{}</h4>{}").format(title, drawn)

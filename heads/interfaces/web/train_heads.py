@@ -1,5 +1,6 @@
 """Step 2 of the tab Train: which heads on which base model, and how they are compared."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from heads.interfaces.web.train_plan import (
     TITLES,
     Plan,
     expected_seconds,
+    times_say,
 )
 from heads.parts.models import BUNDLED
 from heads.parts.order import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
@@ -72,6 +74,7 @@ def build(rows: gr.State, opening: Opening) -> Inputs:
                 interactive=True,
             )
             seeds = _slider("seeds", TITLES["seeds"])
+            folds = _slider("folds", TITLES["folds"])
         with gr.Column(min_width=280):
             grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
             own = gr.Dropdown(
@@ -85,7 +88,7 @@ def build(rows: gr.State, opening: Opening) -> Inputs:
                 visible=False,
             )
     pairs, losses = _ways()
-    form = _form()
+    form = _form({"folds": folds})
     inputs = Inputs(
         model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
     )
@@ -130,13 +133,13 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
     return pairs, losses
 
 
-def _form() -> list[Any]:
-    """A control for every other setting of a contest, in the order of `FORM`."""
-    controls = {}
+def _form(drawn: Mapping[str, Any]) -> list[Any]:
+    """A control for every other setting of a contest, in the order of `FORM`; some are drawn."""
+    controls, left = dict(drawn), [field for field in FORM if field.name not in drawn]
     with gr.Accordion("More settings", open=False, elem_id="settings"), gr.Row():
         for column in range(COLUMNS):
             with gr.Column(min_width=240):
-                for field in FORM[column::COLUMNS]:
+                for field in left[column::COLUMNS]:
                     controls[field.name] = _field(field.name)
     return [controls[field.name] for field in FORM]
 
@@ -170,8 +173,10 @@ def _field(name: str) -> Any:
         return gr.Checkbox(field.default, label=title, info=says, min_width=240)
     if among := field.metadata.get("among"):
         return gr.Dropdown(list(among), value=field.default, label=title, info=says, min_width=240)
-    if isinstance(field.default, float):
+    if isinstance(field.default, float) and name != "learning_rate":
         return _slider(name, title)
+    if isinstance(field.default, float):  # it is chosen by its order of magnitude
+        return gr.Number(field.default, label=title, info=says, step=0.001, min_width=240)
     value = PUBLIC_SECONDS if name == "budget_seconds" and limits().public else field.default
     return gr.Number(value, label=title, info=says, precision=0, min_width=240)
 
@@ -199,8 +204,8 @@ def _planned(rows: int, *inputs: Any) -> Any:
         plan = Plan.of(*inputs)
     except Exception as error:
         return drawings.failure(sentence(error))
-    times = "once" if plan.contest.seeds == 1 else f"{plan.contest.seeds} times"
-    parts = [f"{drawings.counted(plan.heads, 'head')}, each trained {times}, and two baselines."]
+    heads, times = drawings.counted(plan.heads, "head"), times_say(plan.contest)
+    parts = [f"{heads}, each trained {times}, and two baselines."]
     seconds = expected_seconds(plan, rows) if rows else 0.0
     if seconds:
         parts.append(

@@ -15,10 +15,15 @@ OWN = "own"
 PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
 TITLES = {
-    "seeds": "How many times",
+    "seeds": "Seeds, with a test set",
     "metric": "Ranked by",
-    "held_out": "Rows that are scored",
+    "folds": "Folds, without a test set",
+    "repetitions": "Repetitions of the folds",
+    "held_out": "Rows that are scored, with few rows a class",
     "development": "Rows that settings are chosen on",
+    "learning_rate": "Learning rate",
+    "steps": "Steps",
+    "standardise": "Standardise",
     "per_class": "Few rows a class",
     "class_weights": "Weigh classes alike",
     "focal": "Focal loss",
@@ -118,11 +123,40 @@ def contest_of(values: dict[str, Any], here: Limits) -> Contest:
     return Contest(**checked)
 
 
+def times_of(contest: Contest, *, has_test: bool) -> int:
+    """How many times each head is trained: once a seed, or once a fold of every repetition."""
+    is_seeded = has_test or contest.per_class > 0
+    return contest.seeds if is_seeded else contest.folds * contest.repetitions
+
+
+def times_say(contest: Contest) -> str:
+    """The same in words, for data with a test set and without."""
+    seeds, folds = (times_of(contest, has_test=has_test) for has_test in (True, False))
+    if seeds == folds:
+        return _times(seeds)
+    return f"{_times(seeds)} with a test set, {_times(folds)} without one"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _trained(facts: dict[str, Any]) -> int:
+    """How many times each head of a run was trained."""
+    return times_of(Contest(**facts["contest"]), has_test=_has_test(facts))
+
+
+def _has_test(facts: dict[str, Any]) -> bool:
+    """Whether the data of a run had a test set."""
+    account = facts["account"]
+    return "test" in account or bool(account.get("columns", {}).get("split"))
+
+
 def expected_seconds(plan: Plan, rows: int) -> float:
     """How long it may take, going by runs on the same base model here; 0 if there are none.
 
     Reading grows with the rows, and so does training, with the number of heads besides. A run with
-    a race tells nothing of one without.
+    a race tells nothing of one without. Whether there will be a test set is taken from that run.
     """
     for run in all_runs()[:20]:
         with contextlib.suppress(HeadsError, KeyError, TypeError):  # a broken run tells nothing
@@ -133,7 +167,8 @@ def expected_seconds(plan: Plan, rows: int) -> float:
             if facts["contest"].get("race", False) != plan.contest.race:
                 continue
             before = max(facts["account"]["rows"], 1)
-            heads = len(facts["recipes"]) * facts["contest"]["seeds"]
-            learning = max(0.0, end["seconds"] - read) / heads * plan.heads * plan.contest.seeds
+            heads = len(facts["recipes"]) * _trained(facts)
+            times = times_of(plan.contest, has_test=_has_test(facts))
+            learning = max(0.0, end["seconds"] - read) / heads * plan.heads * times
             return (read + learning) * rows / before
     return 0.0

@@ -11,6 +11,7 @@ from heads.pipeline.assembly import Assembly
 from heads.pipeline.corpus import Kind
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell, said
+from heads.pipeline.runs.disagreement import once
 from heads.pipeline.runs.leaderboard import Leaderboard
 
 MIX = "mix"
@@ -81,10 +82,10 @@ def layer_name(number: int) -> str:
 
 
 def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
-    """True and predicted numbers of the first seed, at most 300 rows, evenly taken."""
+    """True and predicted numbers, each row once, at most 300 rows, evenly taken."""
     asked = question.load(board.folder)
     number = asked.names.index(name)
-    answers = said(board.folder, number, name).answers
-    true, given = asked.targets[answers.rows[0]], answers.given[0]
+    told = once(said(board.folder, number, name), asked.splits)
+    true, given = asked.targets[told.rows], told.given
     chosen = torch.linspace(0, len(true) - 1, min(len(true), MOST_POINTS)).long()
     return tuple(zip(true[chosen].tolist(), given[chosen].tolist(), strict=True))

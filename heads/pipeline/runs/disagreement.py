@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from heads.pipeline.corpus import Corpus
+from heads.pipeline.grid.splits import Splits
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.cell import kept, said
+from heads.pipeline.runs.cell import Said, kept, said
 from heads.pipeline.runs.folder import RunFolder
 
 
@@ -36,10 +37,37 @@ class Disagreement:
     share: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Once:
+    """What a head said of rows, each asked once.
+
+    Attributes:
+        rows: (n,), their numbers.
+        given: (n,) or (n, c), its answers.
+        sure: (n,), how sure it was; None where it does not say.
+    """
+
+    rows: Tensor
+    given: Tensor
+    sure: Tensor | None
+
+
+def once(told: Said, splits: Splits) -> Once:
+    """The answers of the first seed; without a test set, of all folds of the first repetition."""
+    repetitions = splits.repetition or tuple(range(len(splits)))
+    first = [number for number, one in enumerate(repetitions) if one == 0]
+    sure = [told.confidence[number] for number in first] if told.confidence else []
+    return Once(
+        rows=torch.cat([told.answers.rows[number] for number in first]),
+        given=torch.cat([told.answers.given[number] for number in first]),
+        sure=torch.cat(sure) if sure else None,
+    )
+
+
 def disagreements(
     run: RunFolder, names: Sequence[str] = (), most: int = 20
 ) -> tuple[Disagreement, ...]:
-    """The texts of the first seed's test rows on which most heads part, the surest heads first.
+    """The texts on which most heads part, of those that `once` has, the surest heads first.
 
     Args:
         names: Which heads; all that are done, if none is named.
@@ -49,15 +77,15 @@ def disagreements(
     """
     asked = question.load(run)
     heads = [
-        (name, said(run, number, name))
+        (name, once(said(run, number, name), asked.splits))
         for number, name in enumerate(asked.recipes)
         if (not names or name in names) and kept(run, number)
     ]
     if len(heads) < 2:
         return ()
-    rows = heads[0][1].answers.rows[0].tolist()
-    given = [one.answers.given[0] for _, one in heads]
-    sure = [one.confidence[0].tolist() if one.confidence else None for _, one in heads]
+    rows = heads[0][1].rows.tolist()
+    given = [one.given for _, one in heads]
+    sure = [None if one.sure is None else one.sure.tolist() for _, one in heads]
     ranked = _scattered(given) if asked.corpus.kind == "number" else _parted(given, sure)
     told = [[_said(asked.corpus, answer) for answer in own] for own in given]
     return tuple(

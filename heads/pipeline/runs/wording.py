@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from heads.pipeline.grid.race import WRONG
-from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.search import CAP, CAP_PASSES
+from heads.pipeline.grid.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
+from heads.settings import Contest
 
 REFERENCE = "mean+linear"
 LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
@@ -98,12 +100,45 @@ def so_far(
     if stopped:
         heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
         verdict = (*verdict, f"{heads} stopped in the race and not compared.")
+    verdict = (*verdict, *still_improving(cells))
     if done + stopped == len(asked.recipes):
         return verdict
     return (
         f"Of the {done} of {len(asked.recipes)} heads trained so far: {verdict[0]}",
         *verdict[1:],
     )
+
+
+def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
+    """Which heads were cut off by the cap of steps, in any of their seeds; a sentence or none."""
+    cut = [c for c in cells if not all(one.get("converged", True) for one in c.chosen_by_seed)]
+    if not cut:
+        return ()
+    heads, they = ("1 head was", "it") if len(cut) == 1 else (f"{len(cut)} heads were", "they")
+    scores = "its score" if len(cut) == 1 else "their scores"
+    cap = f"the cap of {CAP:,} steps or {CAP_PASSES} passes"
+    return (f"{heads} still improving when {they} reached {cap}: {scores} may be a little low.",)
+
+
+def without_effect(asked: Asked) -> list[str]:
+    """Settings that were given and mean nothing where rows are split like this, a sentence each."""
+    usual, kind, contest = Contest(), asked.splits.kind, asked.contest
+    learned = {
+        TEST_SET: "with a test set heads are trained once a seed, and scored on all of it",
+        FOLDS: "without a test set heads are trained once a fold of every repetition",
+        PER_CLASS: "with per_class heads are trained once a seed, on rows drawn for it",
+    }[kind]
+    names = ("seeds",) if kind == FOLDS else ("folds", "repetitions")
+    found = [
+        f"The setting {name} has no effect here: {learned}."
+        for name in names
+        if getattr(contest, name) != getattr(usual, name)
+    ]
+    drawn = kind == PER_CLASS and "test" not in asked.corpus.parts
+    if contest.held_out != usual.held_out and not drawn:
+        why = "it is for per_class without a test set"
+        found.append(f"The setting held_out has no effect here: {why}.")
+    return found
 
 
 def raced(stopped: int) -> str:
@@ -141,6 +176,7 @@ def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) 
     ]
     notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
     notes += [says] if (says := facts.get("reading", {}).get("says")) else []
+    notes += without_effect(asked)
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
 
 
