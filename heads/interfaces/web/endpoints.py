@@ -115,8 +115,8 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     from heads.pipeline.runs.running import begin
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses, race, precision, metric, *rest = rest
-    group, unseen, folds, repetitions = rest
+    *rest, race, precision, metric, group, unseen, folds, repetitions = rest
+    seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
     contest = Contest(
