@@ -135,6 +135,7 @@ ORDER = [
     "heads.pipeline.grid.lbfgs",
     "heads.pipeline.grid.convex",
     "heads.pipeline.grid.descent",
+    "heads.pipeline.grid.search",
     "heads.pipeline.grid.learn_convex",
     "heads.pipeline.grid.learn_descent",
     "heads.pipeline.grid.learn_solved",

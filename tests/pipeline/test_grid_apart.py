@@ -232,16 +232,14 @@ def _choice(point: Tried) -> dict[str, object]:
 def test_a_copy_learns_what_torch_alone_would(lesson: Lesson) -> None:
     """Constant step size after a warm-up; the numbers told are the mean of those of all steps,
     where it goes on from a head that was found."""
-    learner, shown = apart()
+    learner, _ = apart()
     rows, start = torch.arange(20), learner.make().state_dict()  # one batch, in one order
     point = {"learning_rate": 0.01, "weight_decay": 0.3, "epochs": 60.0}
     found = replace(FOUND, chosen=point, state=start)
     (learned,) = learner.learn(lesson, [found], [rows], [rows], [0])
     module = learner.make()
     module.load_state_dict(start)
-    optimizer = torch.optim.AdamW(
-        module.parameters(), lr=0.01, weight_decay=0.3, betas=(0.9, 0.99)
-    )
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.3, betas=(0.9, 0.99))
     assert lesson.states is not None
     states, passed = lesson.states.states(lesson.index[rows]), []
     for step in range(1, 31):  # half of those of the search

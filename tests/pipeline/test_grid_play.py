@@ -230,7 +230,9 @@ def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_h
         point = Tried(settings={}, step=0, score=float(own.mean()), loss=0.0, parts=own)
         return Found(chosen={}, point=point)
 
-    one = Searched(name="a", found=(found(1.0, 0.0, 0.0, 1.0, 0.0), found(1.0, 1.0)), tried=(), seconds=0.0)
+    one = Searched(
+        name="a", found=(found(1.0, 0.0, 0.0, 1.0, 0.0), found(1.0, 1.0)), tried=(), seconds=0.0
+    )
     assert one.parts.shape == (7,)
     assert float(one.parts.mean()) == pytest.approx((0.4 + 1.0) / 2)
 

@@ -4,30 +4,28 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_boards import WIDTH, blobs, board_of, cells, ended, lesson_of
+from small_boards import WIDTH, blobs, board_of, ended, lesson_of
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid, one_hot
+from torch.nn.functional import one_hot
 
 from heads.parts.registry import head
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid import descent, search
+from heads.pipeline.grid import search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
-from heads.pipeline.grid.learner import Found, Tried
 from heads.pipeline.grid.learn_descent import Stacked
-from heads.pipeline.grid.learner import first_of
+from heads.pipeline.grid.learner import Found, Tried, first_of
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
-from heads.pipeline.grid.splits import Splits, split
+from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.objective import Objective
 from heads.settings import Contest
@@ -123,7 +121,7 @@ def test_it_stops_where_twice_as_many_steps_have_not_made_the_loss_fall() -> Non
     assert copies.steps == next(step for step in looks(8.0, 4096) if step >= least)
     assert one.chosen["converged"] is True
     # One that learns for longer takes longer, by the same rule.
-    (one,), told, copies, trials = written(rising(4.0, 20.0))
+    (one,), told, copies, _ = written(rising(4.0, 20.0))
     losses = {point.step: point.loss for point in told}
     near = min(s for s, loss in losses.items() if loss <= min(losses.values()) * (1 + search.FALL))
     assert copies.steps >= 2 * near > least
@@ -134,7 +132,7 @@ def test_it_stops_where_twice_as_many_steps_have_not_made_the_loss_fall() -> Non
 
 def test_after_enough_steps_a_seed_goes_on_with_its_best_alone() -> None:
     slow = rising(6.0, 900.0)
-    found, told, copies, _ = written(slow, lambda step: 0.995 * slow(step), seeds=(0, 0))
+    found, _, copies, _ = written(slow, lambda step: 0.995 * slow(step), seeds=(0, 0))
     lives = dict(copies.learned)
     assert all(live == 2 for step, live in lives.items() if step <= search.DECIDED)
     assert all(live == 1 for step, live in lives.items() if step > search.DECIDED)
@@ -158,7 +156,7 @@ def test_a_seed_is_judged_by_itself_whoever_is_beside_it() -> None:
     curves = [rising(4.0, 50.0), flat(0.5), rising(2.0, 30.0), flat(1.9)]
     together, _, _, _ = written(*curves, seeds=(0, 0, 1, 1))
     assert len(together) == 2
-    alone, told, _, _ = written(*curves[:2])
+    alone, _, _, _ = written(*curves[:2])
     assert together[0].chosen == alone[0].chosen
     assert together[0].point.loss == alone[0].point.loss
     assert together[1].point.seed == 1
@@ -181,10 +179,10 @@ def test_the_best_look_is_handed_on_not_the_last() -> None:
 
 def test_a_head_that_answers_with_no_number_neither_leads_nor_breaks_the_search() -> None:
     nan = flat(float("nan"))
-    (one,), told, copies, _ = written(nan, rising(4.0, 30.0))
+    (one,), _, copies, _ = written(nan, rising(4.0, 30.0))
     assert one.chosen["learning_rate"] == 1e-2
     assert 0 in copies.dropped
-    (one,), told, copies, _ = written(nan)
+    (one,), _, copies, _ = written(nan)
     assert copies.steps < 100
     assert math.isnan(one.point.loss)
 
@@ -194,7 +192,7 @@ def test_looks_come_further_apart_and_end_at_the_cap(pass_steps: float, cap: int
     steps = list(looks(pass_steps, cap))
     assert steps[-1] == cap
     assert steps == sorted(set(steps))
-    for one, other in zip(steps, steps[1:-1], strict=False):
+    for one, other in pairwise(steps[:-1]):
         assert 1.3 < other / one < 1.5
 
 
@@ -356,7 +354,9 @@ def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> No
             logits = chain.eval()(lesson.of(rows))
         assert torch.equal(one.held, logits)
         own = [point for point in told if point.seed == number]
-        (look,) = (p for p in own if {**p.settings, "converged": one.chosen["converged"]} == one.chosen)
+        (look,) = (
+            p for p in own if {**p.settings, "converged": one.chosen["converged"]} == one.chosen
+        )
         assert one.point == replace(look, settings=one.chosen)
         alike = [p for p in own if _choice(p) == _choice(look)]
         assert look.loss == min(point.loss for point in alike)
@@ -381,9 +381,7 @@ def test_learning_goes_on_from_the_head_that_was_found(three) -> None:
     learned = learner.learn(lesson, found, splits.train, splits.test, seeds)
     for number, (one, own) in enumerate(zip(found, learned, strict=True)):
         rows = splits.train[number]
-        (alone,) = learner.learn(
-            lesson, [one], [rows], [splits.test[number]], [seeds[number]]
-        )
+        (alone,) = learner.learn(lesson, [one], [rows], [splits.test[number]], [seeds[number]])
         same(alone.state, own.state)
         assert torch.equal(alone.logits, own.logits)
         fresh = learner.learn(

@@ -152,7 +152,7 @@ def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus,
     for train, search in zip(found.train, found.search, strict=True):
         there = set(targets[train].tolist())
         assert there == set(targets.tolist())
-        texts = Counter(dict(zip(groups[train].tolist(), targets[train].tolist())).values())
+        texts = Counter(dict(torch.stack([groups[train], targets[train]], dim=1).tolist()).values())
         # Nor do development rows take the last text of a class.
         assert {target for target in there if texts[target] >= 2} <= set(targets[search].tolist())
 
@@ -186,7 +186,9 @@ def test_the_same_seed_draws_the_same_and_another_draws_others():
     more = split(targets, groups, (), replace(PLAIN, repetitions=2))
     first = (rows[:5] for rows in (more.search, more.development, more.train, more.test))
     assert [own.tolist() for rows in first for own in rows] == plain(once)
-    assert not {tuple(t.tolist()) for t in more.test[:5]} & {tuple(t.tolist()) for t in more.test[5:]}
+    assert not {tuple(t.tolist()) for t in more.test[:5]} & {
+        tuple(t.tolist()) for t in more.test[5:]
+    }
     drawn = {tuple(rows.tolist()) for rows in more.development}
     assert len(drawn) == len(more) == 10
 

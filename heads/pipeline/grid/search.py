@@ -93,7 +93,7 @@ class Trial:
         return point
 
     def has_converged(self) -> bool:
-        """Whether twice as many steps have not made the loss fall; a loss of no number never will."""
+        """Whether twice as many steps have not made the loss fall; one of no number never will."""
         step, last = self.looks[-1]
         if not isfinite(last):
             return True
