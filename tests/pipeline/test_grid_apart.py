@@ -232,7 +232,7 @@ def _choice(point: Tried) -> dict[str, object]:
 def test_a_copy_learns_what_torch_alone_would(lesson: Lesson) -> None:
     """Constant step size after a warm-up; the numbers told are the mean of those of all steps,
     where it goes on from a head that was found."""
-    learner, _shown = apart()
+    learner, _ = apart()
     rows, start = torch.arange(20), learner.make().state_dict()  # one batch, in one order
     point = {"learning_rate": 0.01, "weight_decay": 0.3, "epochs": 60.0}
     found = replace(FOUND, chosen=point, state=start)

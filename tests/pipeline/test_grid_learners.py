@@ -120,7 +120,7 @@ def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None
         for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
     ]
     seeds, batch, steps = [5, 6, 7], 16, 33
-    chains = [made(name, seed, **without_dropout(name)).double() for seed in seeds]
+    chains = [made(name, seed, WIDTH, **without_dropout(name)).double() for seed in seeds]
     pupils = [
         descent.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
         for number, own in enumerate(rows)
