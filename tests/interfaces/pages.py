@@ -28,7 +28,8 @@ def own_choice(page, recipes):
     for recipe in recipes:
         box.fill(recipe)
         box.press("Enter")
-    page.get_by_role("spinbutton", name="number input for How many times").fill("1")
+    name = "number input for Folds, without a test set"
+    page.get_by_role("spinbutton", name=name).fill("2")
 
 
 def start(page):

@@ -28,7 +28,7 @@ def test_two_texts_are_compared_joint_and_siamese(tab, look):
     page = tab()
     go = trained(page, "Sentence pairs", ["mean+linear", "cls+linear"], 4)
     page.get_by_label("each by itself (siamese)").last.check()
-    page.get_by_text("4 heads, each trained once").wait_for()
+    page.get_by_text("4 heads, each trained 3 times with a test set, 2 times").wait_for()
     go()
     board = page.locator("#board").inner_text()
     assert "mean?pair=uv_diff_prod" in board

@@ -44,7 +44,7 @@ def file(tmp_path_factory):
 def a_run(file):
     """The newest run that is kept; a new one where there is none."""
     if not all_runs():
-        contest = Contest(seeds=1, curve=False)
+        contest = Contest(folds=2, curve=False)
         data = read(file, limits(), Columns(text="text", label="<b>mood</b>"))
         heads = ["mean+linear", "cls+linear"]
         run = begin(Question(data=data, recipes=heads, contest=contest), limits=limits())
@@ -73,7 +73,7 @@ def test_from_a_file_to_a_verdict(tab, look, file):
     before = {run.id for run in all_runs()}
     heads = ["mean+linear", "cls+mlp", "mean+mlp", "max+mlp", "last+mlp", "mean+modernbert"]
     own_choice(page, heads)
-    page.get_by_text("6 heads, each trained once").wait_for()
+    page.get_by_text("6 heads, each trained 3 times with a test set, 2 times without").wait_for()
     start(page)
     page.locator("#heat .tile").first.wait_for(timeout=60_000)
     look(page, "train-running")
@@ -156,8 +156,8 @@ def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
     assert page.locator("#heat .tile").count() == 2
     assert page.locator("#open").is_visible()
     page.get_by_label("as one sequence (joint)").last.check()
-    page.get_by_role("spinbutton", name="number input for How many times").fill("60")
-    page.get_by_text("'How many times' must be between 1 and 50.").wait_for()
+    page.get_by_role("spinbutton", name="number input for Seeds, with a test set").fill("60")
+    page.get_by_text("'Seeds, with a test set' must be between 1 and 50.").wait_for()
     all_runs()[0].delete()
 
 

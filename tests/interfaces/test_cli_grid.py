@@ -211,7 +211,7 @@ def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, tr
     _, out, _ = run(capfd, "runs", trained["run"], trained["run"])
     assert warning not in out
     _, out, _ = run(
-        capfd, "train", file, "-r", "mean+ridge", "--folds", "2", "--no-curve", "--json"
+        capfd, "train", file, "-r", "mean+ridge", "--folds", "3", "--no-curve", "--json"
     )
     other = json.loads(out)
     _, out, _ = run(capfd, "runs", trained["run"], other["run"])

@@ -50,7 +50,7 @@ def runs(tmp_path_factory):
             path = place / f"{name}.csv"
             path.write_text("".join(lines[: ROWS + 1]), "utf-8")
             question = Question(
-                data=read(path, limits()), recipes=recipes, contest=Contest(folds=2)
+                data=read(path, limits()), recipes=recipes, contest=Contest(folds=4)
             )
             made[kind] = begin(question, limits=limits())
             list(working(made[kind], limits()))

@@ -868,6 +868,33 @@ def test_the_rows_of_the_curve_lie_within_each_other(
         assert set(targets[sorted(quarter)].tolist()) == {0, 1, 2}
 
 
+def test_a_part_that_leaves_no_rows_to_choose_on_is_left_out_of_the_curve(start, data) -> None:
+    texts = [f"{text} {n}" for n, text in enumerate(data.corpus.texts * 2)]
+    labels = [f"class {n % 50}" for n in range(200)]  # a quarter has one row of each
+    many = replace(data, corpus=build("many classes", texts, labels))
+    contest = Contest(folds=2, precision="exact")
+    found = finished(start(["mean+ridge"], data=many, contest=contest))
+    assert [stage["rows"] for stage in found.curve] == []
+
+
+def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, caplog) -> None:
+    learned = Solved.learn
+
+    def fails(self, lesson, found, rows, *others):
+        if min(map(len, rows)) < 20:
+            raise RuntimeError("too few")
+        return learned(self, lesson, found, rows, *others)
+
+    monkeypatch.setattr(Solved, "learn", fails)
+    found = finished(start(FEW))
+    assert len(found.cells) == len(FEW) + 2
+    assert len(found.curve) == 3
+    for stage in found.curve:
+        assert set(stage["scores"]) == {"mean+linear", "mean+roberta"}
+    alone = finished(start(["cls+ridge"]))
+    assert (alone.state, alone.curve, alone.curve_says) == ("finished", (), "")
+
+
 def test_no_curve_is_drawn_where_none_is_asked_for(start) -> None:
     run = start(["mean+ridge"], contest=Contest(folds=2, curve=False))
     found = finished(run)

@@ -189,7 +189,7 @@ def test_a_run_ends_with_every_cell_measured(whole, sample: str) -> None:
 @every_kind
 def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
     found = leaderboard(whole(sample))
-    assert len(found.curve) == 3
+    assert len(found.curve) in (2, 3)  # of a quarter of few rows none may be left to choose on
     rows = [stage["rows"] for stage in found.curve]
     assert rows == sorted(set(rows))
     assert "mean+linear" in found.curve[-1]["scores"]

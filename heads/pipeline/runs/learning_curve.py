@@ -1,6 +1,6 @@
 """The leaders of a run once more, on a quarter and on half of the rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
-from heads.pipeline.grid.splits import on_fewer_rows
+from heads.pipeline.grid.splits import FEWEST_DEVELOPMENT, Splits, on_fewer_rows
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
 from heads.pipeline.measure.measures import score_interval
@@ -58,8 +58,11 @@ def learning_curve(
             share = 0.95 + 0.04 * done / len(jobs)
             yield Progress(says="Training the leaders on fewer rows", share=share)
     answers[SHARES[-1]] = [said(run, asked.recipes.index(name), name).answers for name in names]
-    stages = [_stage(sorted(answers[share], key=_name), boards[share]) for share in boards]
-    run.write("curve.json", stages)
+    # One that could not be learned from fewer rows stands at no size.
+    whole = set.intersection(*({one.name for one in answers[share]} for share in boards))
+    if whole:
+        stages = [_stage(_of(answers[share], whole), boards[share]) for share in boards]
+        run.write("curve.json", stages)
 
 
 def leaders(found: Mapping[str, Cell]) -> list[str]:
@@ -81,11 +84,17 @@ def _boards(board: Board) -> dict[float, Board]:
         nested = None if same else subsets(alike.tolist(), own.tolist(), seed=seed)
         for place, share in enumerate(SHARES):
             rows[share].append(torch.tensor(nested[place]) if nested else rows[share][0])
-    return {
+    found = {
         share: _fewer(board, own, alike)
         for share, own in rows.items()
         if share == 1 or min(map(len, own)) >= FEWEST
     }
+    # Of rows that all are of classes of their own, none is left to choose settings on.
+    return {share: one for share, one in found.items() if _chooses(one.splits)}
+
+
+def _chooses(splits: Splits) -> bool:
+    return min(map(len, splits.development)) >= FEWEST_DEVELOPMENT
 
 
 def _fewer(board: Board, rows: Sequence[Tensor], alike: Tensor) -> Board:
@@ -106,8 +115,9 @@ def _job(unit: Unit, share: float, board: Board) -> Job:
     return replace(whole, work=work)
 
 
-def _name(answers: Outcome | Answers) -> str:
-    return answers.name
+def _of(answers: Sequence[Outcome | Answers], names: Collection[str]) -> list[Outcome | Answers]:
+    """The answers of some cells, by name."""
+    return sorted((one for one in answers if one.name in names), key=lambda one: one.name)
 
 
 def _stage(answers: Sequence[Outcome | Answers], board: Board) -> dict[str, Any]:
