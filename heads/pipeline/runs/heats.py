@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from heads.errors import DataError
 from heads.pipeline.grid.jobs import Searched, Trying, search_job
@@ -98,8 +98,7 @@ def behind(found: Mapping[str, Searched], board: Board) -> tuple[Beaten, ...]:
 
 def _keep(run: RunFolder, number: int, one: Searched) -> None:
     """Writes what a search came to; the JSON last, so that it vouches for the rest."""
-    tensors = {"parts": one.parts.contiguous()}
-    run.put(f"race/{number:03}.safetensors", lambda place: save_file(tensors, place))
+    run.write_tensors(f"race/{number:03}.safetensors", {"parts": one.parts})
     values = {
         "recipe": one.name,
         "chosen": dict(one.chosen),
