@@ -28,6 +28,7 @@ class Scores:
         high: Its upper end.
         majority: The accuracy of always giving the commonest answer.
         metric: What `accuracy` is where it is none: micro_f1 or spearman.
+        own: What this very head reached, where `accuracy` is the mean of several trainings.
     """
 
     rows: int
@@ -36,6 +37,7 @@ class Scores:
     high: float
     majority: float
     metric: str = "accuracy"
+    own: float | None = None
 
 
 def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:

@@ -84,6 +84,7 @@ def _trained(
             high=measures.high,
             majority=_majority(run, asked),
             metric=measures.metric,
+            own=measures.scores[0] if len(measures.scores) > 1 else None,
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
