@@ -103,7 +103,8 @@ def _check_facts(facts: dict[str, Any]) -> None:
         isinstance(name, str) for name in classes
     )
     bars, temperature = facts.get("thresholds", []), facts.get("temperature", 1.0)
-    measured = [value for name, value in scores.items() if name != "metric" and value is not None]
+    absent = ("metric", "own") if scores.get("own") is None else ("metric",)
+    measured = [value for name, value in scores.items() if name not in absent]
     counted = all(isinstance(value, int | float) for value in (*measured, *bars, temperature))
     fits = len(bars) in (0, len(classes)) and isinstance(scores.get("metric", ""), str)
     if not (named and counted and fits and temperature > 0 and isinstance(facts["recipe"], str)):
