@@ -262,7 +262,7 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
     scaler = StandardScaler(with_std=standardise).fit(vectors[rows].numpy())
     given = scaler.transform(vectors.numpy())
     model = rest(0.1, balanced=False).fit(given[:120], targets[rows].numpy())
-    wanted = torch.from_numpy(model.decision_function(scaled[120:])).float()
+    wanted = torch.from_numpy(model.decision_function(given[120:])).float()
     assert_close(found.logits, wanted, rtol=0, atol=5e-3)
 
 
