@@ -201,7 +201,7 @@ def gathered(folder: Path, grid: str, seeds: int) -> Whole:
         data=folder.name,
         names=[one.played.unit.name for one in cells],
         parts=torch.stack([one.searched.parts for one in cells], dim=1),
-        texts=board.task.groups[board.splits.development],
+        texts=board.task.groups[torch.cat(board.splits.development)],
         tested=torch.stack([_tested(one.played, board) for one in cells], dim=2),
         search=torch.tensor([one.seconds[0] for one in cells]),
         learn=torch.tensor([one.seconds[1] for one in cells]),

@@ -24,6 +24,12 @@ def _setting(
 PRECISIONS = ("auto", "exact", "fast")
 SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
+# The names of `heads.pipeline.measure.scores`, which says for which labels each one is.
+METRICS = (
+    "auto", "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
+    "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
+    "neg_mean_squared_error", "neg_mean_absolute_error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,12 @@ class Contest:
     )
     repetitions: int = _setting(
         1, "Without a test set: how often all rows are scored, in other folds.", low=1, high=20
+    )
+    metric: str = _setting(
+        "auto",
+        "What heads are ranked and compared and their settings chosen by; auto: accuracy, "
+        "micro_f1 of several labels, spearman of numbers.",
+        among=METRICS,
     )
     held_out: float = _setting(
         0.25,

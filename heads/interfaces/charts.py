@@ -80,6 +80,8 @@ def percent(share: float, digits: int = 1) -> str:
 def scores(values: Iterable[float], metric: Metric) -> Axis:
     """An axis for scores: wide enough for all, on round tenths."""
     values, name = list(values) or [0.0, 1.0], SCORES[metric]
+    if name.scale in ("explained", "error"):  # they have no lower end
+        return even(values, name.title)
     low = max(0 if name.is_share else -10, math.floor(min(values) * 10 - 0.2))
     high = min(10, max(math.ceil(max(values) * 10 + 0.2), low + 1))
     step = 1 if high - low <= 5 else 2 if high - low <= 10 else 4
@@ -211,6 +213,8 @@ def live(
     ]
     ticks = tuple((at / 10, _tenths(at, name)) for at in (0, 5, 10))
     y = Axis(low=0, high=1, ticks=ticks, says=name.title)
+    if name.scale in ("explained", "error"):
+        y = scores([score for points in curves.values() for score in points.values()], metric)
     told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
     return chart(lines, x, y, says=f"Best so far: {told}")
 

@@ -13,7 +13,7 @@ from heads.interfaces.charts import Line, bars, chart, even, percent
 from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
-from heads.interfaces.measured import MEASURES, ends
+from heads.interfaces.measured import between, ranked
 from heads.pipeline.measure.details import Label
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.cell import Cell
@@ -160,10 +160,10 @@ def numbers(cell: Cell) -> Markup:
     measures = cell.measures
     rows = [
         (one.label, one.shown(value))
-        for one in MEASURES["number"]
+        for one in ranked("number", measures.metric)
         if (value := one.of(cell)) is not None
     ]
-    rows.insert(1, ("its 95 % interval", ends("spearman", measures.low, measures.high, "to")))
+    rows.insert(1, ("its 95 % interval", between(measures, "to")))
     body = joined(Markup("<tr><th>{}</th><td>{}</td></tr>").format(*row) for row in rows)
     drawn = Markup('<div class="scroll"><table class="figures"><tbody>{}</tbody></table></div>')
     return drawn.format(body)

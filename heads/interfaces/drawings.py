@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from heads.pipeline.prediction import Prediction
     from heads.pipeline.training import Progress
 
+# How scores are written that are no shares. (What knows all metrics waits for torch.)
+PLAIN = {
+    **dict.fromkeys(("mcc", "cohen_kappa", "quadratic_kappa", "spearman", "pearson", "r2"), ".2f"),
+    **dict.fromkeys(("neg_mean_squared_error", "neg_mean_absolute_error"), ".4g"),
+}
+
 
 def count(number: int) -> str:
     """A number of parameters for the eye.
@@ -50,9 +56,9 @@ def accuracy(scores: "Scores") -> str:
     >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
     '90.0 % (82.6 to 94.5)'
     """
-    if scores.metric == "spearman":
-        told = f"{scores.accuracy:.2f} ({scores.low:.2f} to {scores.high:.2f})"
-        return told.replace("-", "−")
+    if (form := PLAIN.get(scores.metric)) is not None:
+        ends = f"{scores.low:{form}} to {scores.high:{form}}"
+        return f"{scores.accuracy:{form}} ({ends})".replace("-", "−")
     return f"{scores.accuracy:.1%} ({scores.low * 100:.1f} to {scores.high * 100:.1f})".replace(
         "%", " %"
     )
@@ -199,8 +205,11 @@ def _scored(prediction: "Prediction") -> Markup:
         return Markup("<p>{}</p>").format("the checkpoint has none" if prediction.new else came)
     scores = prediction.scores
     held_out = '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
-    if scores.metric == "spearman":
-        return Markup(held_out).format(scores.rows, "Spearman's correlation", accuracy(scores))
+    if scores.metric != "accuracy":
+        from heads.pipeline.measure.scores import SCORES
+
+        title = next((one.title for name, one in SCORES.items() if name == scores.metric), "score")
+        return Markup(held_out).format(scores.rows, title, accuracy(scores))
     return Markup(held_out + "<p>always the commonest answer: {}</p>").format(
         scores.rows,
         "all labels right" if prediction.many else "held-out accuracy",

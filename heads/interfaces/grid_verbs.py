@@ -48,10 +48,9 @@ def _print(found: Any, run: Any, asked: argparse.Namespace) -> None:
 
 def _metric(run: Any) -> Any:
     """What the scores of a run are."""
-    from heads.pipeline.measure.scores import METRICS
     from heads.pipeline.runs.asked import load
 
-    return METRICS[load(run).corpus.kind]
+    return load(run).metric
 
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:

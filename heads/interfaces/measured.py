@@ -11,7 +11,7 @@ from heads.interfaces.charts import percent
 from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
-from heads.pipeline.measure.scores import SCORES
+from heads.pipeline.measure.scores import METRICS, SCORES, Metric
 from heads.pipeline.runs.cell import Cell
 
 TIME = "latency_ms"
@@ -55,8 +55,9 @@ class Measure:
         if self.form == "ms":
             return f"{value:.2f} ms"
         if self.form == "units" and abs(value) >= 1000:
-            return f"{value:,.0f}"
-        return f"{value:.4g}" if self.form == "units" else f"{value:.3f}".replace("-", "−")
+            return f"{value:,.0f}".replace("-", "−")
+        form = ".4g" if self.form == "units" else ".3f"
+        return f"{value:{form}}".replace("-", "−")
 
     def plain(self, value: float) -> float:
         """A value for a spreadsheet: shares in percent, rounded."""
@@ -127,7 +128,6 @@ BRIEF: Mapping[Kind, tuple[str, str]] = {
     "many": ("macro_f1", "mean_average_precision"),
     "number": ("pearson", "mean_absolute_error"),
 }
-KINDS: Mapping[str, Kind] = {measures[0].name: kind for kind, measures in MEASURES.items()}
 BASELINES: Mapping[Kind, Mapping[str, str]] = {
     "one": {MAJORITY: "always the commonest class", TFIDF: "TF-IDF + logistic regression"},
     "many": {MAJORITY: "always the commonest labels", TFIDF: "TF-IDF + logistic regression"},
@@ -136,20 +136,39 @@ BASELINES: Mapping[Kind, Mapping[str, str]] = {
 
 
 def kind_of(cells: Sequence[Cell]) -> Kind:
-    """The kind of labels that cells were measured on."""
-    return KINDS[cells[0].measures.metric] if cells else "one"
+    """The kind of labels that cells were measured on: each has one measure that is always there."""
+    values = cells[0].measures.values if cells else {}
+    if METRICS["many"] in values:
+        return "many"
+    return "number" if METRICS["number"] in values else "one"
+
+
+def ranked(kind: Kind, metric: Metric) -> tuple[Measure, ...]:
+    """The measures of a kind, first the one that heads are ranked by."""
+    known = {one.name: one for one in MEASURES[kind]}
+    first = known.pop(metric, None) or of_metric(metric)
+    return (first, *known.values())
+
+
+def of_metric(metric: Metric) -> Measure:
+    """The measure that heads are ranked by, whatever the kind of labels."""
+    shown = {one.name: one for measures in MEASURES.values() for one in measures}
+    forms: Mapping[str, Form] = {"share": "share", "error": "units"}
+    name = SCORES[metric]
+    fresh = Measure(name=metric, title=name.title, form=forms.get(name.scale, "number"))
+    return shown.get(metric, fresh)
 
 
 def offered(cells: Sequence[Cell]) -> tuple[Measure, ...]:
     """The measures that some of these cells have; without cells, those of one class a row."""
-    known = MEASURES[kind_of(cells)]
+    known = ranked(kind_of(cells), cells[0].measures.metric) if cells else MEASURES["one"]
     found = tuple(one for one in known if any(one.of(cell) is not None for cell in cells))
     return found or known
 
 
 def titled(cell: Cell) -> str:
     """A recipe, or a baseline in words."""
-    return BASELINES[KINDS[cell.measures.metric]].get(cell.name, cell.name)
+    return BASELINES[kind_of([cell])].get(cell.name, cell.name)
 
 
 def between(measures: Measures, sign: str = "–") -> str:
@@ -157,15 +176,13 @@ def between(measures: Measures, sign: str = "–") -> str:
     return ends(measures.metric, measures.low, measures.high, sign)
 
 
-def ends(metric: str, low: float, high: float, sign: str = "–") -> str:
+def ends(metric: Metric, low: float, high: float, sign: str = "–") -> str:
     """Two ends of an interval, in percent where the score is a share.
 
     >>> ends("accuracy", 0.8712, 0.9), ends("spearman", -0.1, 0.25, "to")
     ('87.1 – 90.0', '−0.100 to 0.250')
     """
-    if metric != "spearman":
-        return f"{low * 100:.1f} {sign} {high * 100:.1f}"
-    return f"{low:.3f} {sign} {high:.3f}".replace("-", "−")
+    return SCORES[metric].between(low, high, sign)
 
 
 def headers(measures: Sequence[Measure]) -> list[str]:

@@ -13,7 +13,7 @@ from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
 from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import count
-from heads.interfaces.measured import BRIEF, KINDS, MEASURES, between, titled
+from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
 from heads.pipeline.grid.jobs import Trying
@@ -43,7 +43,7 @@ def called(cell: Cell) -> str:
 def scored(cell: Cell) -> str:
     """The score of a cell and its 95 % interval."""
     own = cell.measures
-    score = MEASURES[KINDS[own.metric]][0]
+    score = of_metric(own.metric)
     return f"{score.shown(own.score)} ({between(own, 'to')})"
 
 
@@ -95,7 +95,7 @@ def leaderboard(found: Leaderboard) -> None:
     known = {one.name: one for one in MEASURES[found.kind]}
     more = [known[name] for name in BRIEF[found.kind]] if wide else []
     titles = [*(one.heading for one in more), *(["parameters"] if wide else [])]
-    score = MEASURES[found.kind][0]
+    score = of_metric(found.metric)
     table = table_of("", score.heading, "95 %", f"against {found.reference}", *titles)
     for cell in found.cells:
         values = [(one, one.of(cell)) for one in more]
@@ -163,7 +163,7 @@ def _learned(found: Leaderboard) -> str:
 def _layers(found: Leaderboard) -> None:
     """One pooling and head at several layers: a layer a row, and where the best one is."""
     for one in layered(found):
-        score = MEASURES[found.kind][0]
+        score = of_metric(found.metric)
         table = table_of("layer", score.heading, "95 %", *ESTIMATES.values())
         for layer, cell, told in zip(one.layers, one.cells, one.estimates, strict=True):
             own = cell.measures

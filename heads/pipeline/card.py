@@ -134,9 +134,8 @@ def _scored(head: TrainedHead) -> list[str]:
     if scores is None:
         return ["Nobody has scored it here."]
     name = next((said for metric, said in SCORES.items() if metric == scores.metric), None)
-    is_share = name is None or name.is_share
     low, high, own, chance = (
-        f"{value:.1%}" if is_share else f"{value:.3f}"
+        f"{value:.1%}" if name is None or name.is_share else name.told(value)
         for value in (scores.low, scores.high, scores.accuracy, scores.majority)
     )
     right = "all labels of a text right" if head.many else "texts answered right"

@@ -27,7 +27,7 @@ class Scores:
         low: Lower end of the 95 % Wilson interval of the accuracy.
         high: Its upper end.
         majority: The accuracy of always giving the commonest answer.
-        metric: What `accuracy` is where it is none: micro_f1 or spearman.
+        metric: What `accuracy` is where it is none: the name of another metric.
         among: How many heads of a run were scored on these rows, so that this one may have been
             chosen by them; 1 of a head that was trained by itself.
     """
@@ -94,7 +94,9 @@ def wilson(share: float, rows: float, quantile: float = Z_95) -> tuple[float, fl
     spread = quantile**2 / rows
     centre = share + spread / 2
     half = quantile * (share * (1 - share) / rows + spread / (4 * rows)) ** 0.5
-    return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
+    low, high = (centre - half) / (1 + spread), (centre + half) / (1 + spread)
+    # At the ends rounding would leave a trace.
+    return max(0.0, low) if share > 0 else 0.0, min(1.0, high) if share < 1 else 1.0
 
 
 def fit_of_numbers(given: Tensor, targets: Tensor) -> Scores:

@@ -145,12 +145,17 @@ def test_a_few_rows_of_every_class_and_weights(capfd, file):
     assert find(found["run"]).read("run.json")["contest"]["class_weights"] is True
 
 
-def test_race_and_precision_are_kept_with_the_run(capfd, file):
+def test_race_precision_and_metric_are_kept_with_the_run(capfd, file):
     flags = ["--folds", "2", "--no-curve", "--race", "--precision", "exact"]
+    flags += ["--metric", "macro_f1"]
     code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
     assert code == 0
-    contest = find(json.loads(out)["run"]).read("run.json")["contest"]
+    found = json.loads(out)
+    contest = find(found["run"]).read("run.json")["contest"]
     assert (contest["race"], contest["precision"]) == (True, "exact")
+    assert (contest["metric"], found["metric"]) == ("macro_f1", "macro_f1")
+    assert found["cells"][0]["score"] == found["cells"][0]["macro_f1"]
+    assert run(capfd, "runs", found["run"])[0] == 0
 
 
 def test_columns_are_named_and_a_sample_is_data_too(capfd, file, tmp_path):

@@ -202,3 +202,6 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     given = [file, None, "", "", "", "", "", "small", "", 1, 0, "", "", "", "", ""]
     with pytest.raises(AppError, match="precision must be auto, exact or fast, not 'double'"):
         client.predict(*given, False, "double", api_name="/train_grid")
+    file = handle_file(str(tmp_path / "mine.csv"))
+    with pytest.raises(AppError, match=r"metric must be auto, accuracy, .* not 'auc'"):
+        client.predict(file, *given[1:], False, "auto", "auc", api_name="/train_grid")

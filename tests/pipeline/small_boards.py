@@ -1,7 +1,8 @@
 """Boards of made-up vectors: what a grid is played on, without a base model's reading."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,6 +94,15 @@ def played(
     found = [event for event in play(jobs, board, workers) if not isinstance(event, Trying)]
     assert all(isinstance(event, Played) for event in found)
     return {event.unit.name: event for event in found if isinstance(event, Played)}
+
+
+def ended(search: Generator[object, None, Any]) -> Any:
+    """What a search comes to in the end."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return end.value
 
 
 def accuracy(one: Played, board: Board) -> float:

@@ -1,14 +1,17 @@
 """Heads learned from the states of all tokens see their own rows, each by its own seed."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from heads.pipeline.grid.learn_apart import BATCH, Apart, epochs_of
-from heads.pipeline.grid.learner import Chosen
+from heads.pipeline.grid import search
+from heads.pipeline.grid.learn_apart import BATCH, TRIED, Apart
+from heads.pipeline.grid.learner import Chosen, Found, Tried
 from heads.pipeline.grid.lesson import Lesson, Stopped
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.objective import Objective
@@ -17,8 +20,16 @@ from heads.pipeline.token_states import TokenStates
 
 WIDTH, CLASSES, TEXTS, ROWS = 8, 3, 300, 330
 CHOSEN: Chosen = {
-    "standardise": False, "learning_rate": 0.03, "weight_decay": 0.01, "epochs": 9, "planned": 9,
+    "standardise": False, "learning_rate": 0.03, "weight_decay": 0.01, "epochs": 9.0,
 }  # fmt: skip
+FOUND = Found(chosen=CHOSEN, point=Tried(settings=CHOSEN, step=0, score=0.0, loss=0.0))
+
+
+class Shown(list[tuple[bool, Tensor]]):
+    """What a module and its copies are shown."""
+
+    def __deepcopy__(self, memo: object) -> "Shown":
+        return self
 
 
 class Mean(nn.Module):
@@ -75,7 +86,7 @@ def lesson() -> Lesson:
 
 
 def apart(dropout: float = 0.0) -> tuple[Apart, list[tuple[bool, Tensor]]]:
-    shown: list[tuple[bool, Tensor]] = []
+    shown = Shown()
     return Apart(make=lambda: Mean(shown, dropout)), shown
 
 
@@ -88,9 +99,9 @@ def test_only_rows_that_are_asked_for_are_read(lesson: Lesson) -> None:
     """However many others there are, and in batches that are about full."""
     learner, shown = apart()
     rows, asked = [halves()[0][:100], halves()[0][50:120]], [halves()[1][:40], halves()[1][:7]]
-    learner.learn(lesson, CHOSEN, rows, asked, [0, 1])
+    learner.learn(lesson, [FOUND] * 2, rows, asked, [0, 1])
     learned = [len(mean) for training, mean in shown if training]
-    assert sum(learned) == epochs_of(100) * (100 + 70)
+    assert sum(learned) == 9 * (100 + 70)
     assert set(learned) == {25, 23, 24}  # 4 batches of 100, 3 of 70
     assert max(learned) <= BATCH
     assert sum(len(mean) for training, mean in shown if not training) == 40 + 7
@@ -99,7 +110,7 @@ def test_only_rows_that_are_asked_for_are_read(lesson: Lesson) -> None:
 def test_answers_stand_in_the_order_in_which_they_were_asked_for(lesson: Lesson) -> None:
     learner, _ = apart()
     train, asked = halves()
-    (found,) = learner.learn(lesson, CHOSEN, [train], [asked], [0])
+    (found,) = learner.learn(lesson, [FOUND], [train], [asked], [0])
     module = learner.make()
     module.load_state_dict(found.state)
     assert lesson.states is not None
@@ -114,9 +125,9 @@ def test_a_copy_learns_the_same_whoever_learns_beside_it(lesson: Lesson) -> None
     learner, _ = apart(dropout=0.3)
     train, asked = halves()
     rows = [train, train[:150], train]
-    together = learner.learn(lesson, CHOSEN, rows, [asked] * 3, [0, 1, 2])
+    together = learner.learn(lesson, [FOUND] * 3, rows, [asked] * 3, [0, 1, 2])
     for number in (0, 2):
-        (alone,) = learner.learn(lesson, CHOSEN, [train], [asked], [number])
+        (alone,) = learner.learn(lesson, [FOUND], [train], [asked], [number])
         assert torch.equal(alone.logits, together[number].logits)
         for name, tensor in alone.state.items():
             assert torch.equal(tensor, together[number].state[name])
@@ -125,10 +136,10 @@ def test_a_copy_learns_the_same_whoever_learns_beside_it(lesson: Lesson) -> None
 def test_each_seed_has_an_order_of_its_own_and_every_epoch_another(lesson: Lesson) -> None:
     learner, shown = apart()
     train, asked = halves()
-    orders, planned = [], epochs_of(len(train))
+    orders, planned = [], 9
     for seed in (0, 1):
         shown.clear()
-        learner.learn(lesson, CHOSEN, [train], [asked], [seed])
+        learner.learn(lesson, [FOUND], [train], [asked], [seed])
         batches = [float(mean.sum()) for training, mean in shown if training]
         epochs = [tuple(batches[start : start + 7]) for start in range(0, len(batches), 7)]
         assert len(epochs) == planned
@@ -147,14 +158,99 @@ def test_what_is_tried_shares_its_batches(lesson: Lesson, monkeypatch: pytest.Mo
         return states(self, texts)
 
     monkeypatch.setattr(TokenStates, "states", counted)
+    monkeypatch.setattr(search, "SETTLED", 1000)  # nobody is let go before the cap
+    monkeypatch.setattr(search, "CAP", 21)
     learner, shown = apart(dropout=0.3)
-    train, rest = halves()
-    splits = Splits(kind="splits", search=train, development=rest, train=(train,), test=(rest,))
-    tried = list(learner.search(lesson, splits))
-    epochs = max(point.epoch for point in tried)
-    assert sum(read) == epochs * ROWS
-    assert sum(len(mean) for _, mean in shown) == 4 * epochs * ROWS
-    assert max(point.score for point in tried) > 0.95
+    tried = list(learner.search(lesson, splits_of(1), [3]))
+    steps = sorted({point.step for point in tried})
+    assert steps[-1] == 21  # three passes over 200 rows, 7 batches each
+    assert len(tried) == len(TRIED) * len(steps)
+    assert sum(read) == 3 * 200 + len(TRIED) * len(steps) * 50
+    assert sum(len(mean) for training, mean in shown if training) == len(TRIED) * 3 * 200
+
+
+def splits_of(seeds: int) -> Splits:
+    """250 rows to learn from, of which every seed takes 50 others to choose on."""
+    train, rest = torch.arange(250), torch.arange(250, ROWS)
+    chosen = [torch.arange(start, start + 50) for start in range(0, 50 * seeds, 50)]
+    fitted = [train[~torch.isin(train, rows)] for rows in chosen]
+    return Splits(
+        kind="test set",
+        search=tuple(fitted),
+        development=tuple(chosen),
+        train=(train,) * seeds,
+        test=(rest,) * seeds,
+    )
+
+
+def ended(learner: Apart, lesson: Lesson, seeds: list[int]) -> tuple[list[Tried], list[Found]]:
+    work, told = learner.search(lesson, splits_of(len(seeds)), seeds), list[Tried]()
+    while True:
+        try:
+            told.append(next(work))
+        except StopIteration as end:
+            return told, end.value
+
+
+def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(lesson: Lesson) -> None:
+    learner, _ = apart(dropout=0.3)
+    told, found = ended(learner, lesson, [3, 4])
+    for number, one in enumerate(found):
+        own = [point for point in told if point.seed == number]
+        last = max(point.step for point in own)
+        alike = [point for point in own if _choice(point) == _choice(one.point)]
+        best = min(alike, key=lambda point: point.loss)
+        assert one.point.loss == best.loss
+        # A pass is 7 steps.
+        cap = max(search.DECIDED, search.CAP_PASSES * 7)
+        assert search.PASSES * 7 <= last <= cap
+        early = min(point.loss for point in alike if point.step <= cap / 2)
+        is_falling = alike[-1].step == cap and alike[-1].loss < early * (1 - search.FALL)
+        assert one.chosen["converged"] is not is_falling
+        assert one.state is not None
+        assert one.held is not None
+        module = learner.make()
+        module.load_state_dict(one.state)
+        assert lesson.states is not None
+        rows = splits_of(2).development[number]
+        for row, logits in zip(rows[:10], one.held, strict=False):
+            with torch.no_grad():
+                alone = module.eval()(lesson.states.states(lesson.index[row][None]))[0]
+            assert torch.allclose(logits, alone, atol=1e-5)
+    alone_told, (alone,) = ended(learner, lesson, [3])
+    assert alone_told == [point for point in told if point.seed == 0]
+    assert alone.chosen == found[0].chosen
+    assert alone.state is not None
+    assert found[0].state is not None
+    assert all(torch.equal(alone.state[name], found[0].state[name]) for name in alone.state)
+
+
+def _choice(point: Tried) -> dict[str, object]:
+    return {n: value for n, value in point.settings.items() if n not in ("epochs", "converged")}
+
+
+def test_a_copy_learns_what_torch_alone_would(lesson: Lesson) -> None:
+    """Constant step size after a warm-up; the numbers told are the mean of those of all steps,
+    where it goes on from a head that was found."""
+    learner, _ = apart()
+    rows, start = torch.arange(20), learner.make().state_dict()  # one batch, in one order
+    point = {"learning_rate": 0.01, "weight_decay": 0.3, "epochs": 60.0}
+    found = replace(FOUND, chosen=point, state=start)
+    (learned,) = learner.learn(lesson, [found], [rows], [rows], [0])
+    module = learner.make()
+    module.load_state_dict(start)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.3, betas=(0.9, 0.99))
+    assert lesson.states is not None
+    states, passed = lesson.states.states(lesson.index[rows]), []
+    for step in range(1, 31):  # half of those of the search
+        optimizer.param_groups[0]["lr"] = 0.01 * min(1.0, step / 20)
+        optimizer.zero_grad()
+        cross_entropy(module.train()(states), lesson.targets[rows]).backward()
+        optimizer.step()
+        passed.append({n: t.detach().clone() for n, t in module.state_dict().items()})
+    for name, tensor in learned.state.items():
+        wanted = torch.stack([one[name] for one in passed]).mean(dim=0)
+        assert torch.allclose(tensor, wanted, atol=1e-5)
 
 
 def test_it_ends_where_that_is_asked_for(lesson: Lesson) -> None:
@@ -162,5 +258,5 @@ def test_it_ends_where_that_is_asked_for(lesson: Lesson) -> None:
     train, asked = halves()
     lesson.stop.set()
     with pytest.raises(Stopped):
-        learner.learn(lesson, CHOSEN, [train], [asked], [0])
+        learner.learn(lesson, [FOUND], [train], [asked], [0])
     assert not shown

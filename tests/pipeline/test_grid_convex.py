@@ -12,19 +12,20 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from small_boards import WIDTH, blobs
+from small_boards import WIDTH, blobs, ended
 from torch import Tensor
 from torch.testing import assert_close
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import convex
-from heads.pipeline.grid.learn_convex import Convex
+from heads.pipeline.grid.learn_convex import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
+from heads.pipeline.grid.learn_convex import STRENGTHS as STRENGTHS_TRIED
+from heads.pipeline.grid.learner import Chosen, Found, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.objective import Objective, balance_of
-from heads.recipe import Value
 from heads.settings import Limits
 
 CLASSES, ROWS = 4, 240
@@ -223,6 +224,23 @@ def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> Lesson:
     )
 
 
+def found_of(chosen: Chosen) -> Found:
+    """As if a search had come to that."""
+    return Found(chosen=chosen, point=Tried(settings=chosen, step=0, score=0.0, loss=0.0))
+
+
+def parted(rows: int) -> Splits:
+    """One seed, which tries on 90 rows and chooses on 30."""
+    own = torch.arange(120)
+    return Splits(
+        kind="test set",
+        search=(own[:90],),
+        development=(own[90:],),
+        train=(own,),
+        test=(torch.arange(120, rows),),
+    )
+
+
 def unit_of(recipe: str, backbone: Backbone, kind: Kind) -> Unit:
     (unit,) = units([recipe], backbone, 1 if kind == "number" else 3, Limits(), kind)
     assert isinstance(unit.learner, Convex)
@@ -237,9 +255,9 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
 ) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     lesson, unit = lesson_of("one", targets, loss="ovr"), unit_of(recipe, small, "one")
-    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
     rows, asked = torch.arange(120), torch.arange(120, 160)
-    (found,) = unit.learner.learn(lesson, chosen, [rows], [asked], [0])
+    begin = found_of({"standardise": standardise, "C": 0.1})
+    (found,) = unit.learner.learn(lesson, [begin], [rows], [asked], [0])
     vectors = lesson.vectors / (1 if standardise else scale_of(lesson.vectors[rows]))
     scaler = StandardScaler(with_std=standardise).fit(vectors[rows].numpy())
     given = scaler.transform(vectors.numpy())
@@ -275,8 +293,8 @@ def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
     targets = torch.linspace(-1, 1, 160)[torch.randperm(160, generator=torch.Generator())]
     lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
     rows, asked = torch.arange(120), torch.arange(120, 160)
-    chosen: dict[str, Value] = {"standardise": True, "C": 0.02}
-    (found,) = unit.learner.learn(lesson, chosen, [rows], [asked], [0])
+    begin = found_of({"standardise": True, "C": 0.02})
+    (found,) = unit.learner.learn(lesson, [begin], [rows], [asked], [0])
     given = StandardScaler().fit(lesson.vectors[rows].numpy()).transform(lesson.vectors.numpy())
     model = Ridge(alpha=50.0).fit(given[:120], targets[rows].numpy())
     wanted = torch.from_numpy(model.predict(given[120:])).float()
@@ -287,20 +305,73 @@ def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) 
     vectors, _ = blobs(160, 3, apart=0.5, seed=6)
     targets = vectors @ torch.linspace(-1, 1, WIDTH) / 20
     lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
-    rows = torch.arange(120)
-    splits = Splits(
-        kind="splits",
-        search=rows[:90],
-        development=rows[90:],
-        train=(rows,),
-        test=(torch.arange(120, 160),),
+    (found,) = ended(unit.learner.search(lesson, parted(160), [0]))
+    assert float(found.chosen["C"]) > max(OF_NUMBERS)
+    assert found.point.score > 0.99
+
+
+def test_numbers_that_the_vectors_do_not_tell_are_shrunk_to_their_mean(small: Backbone) -> None:
+    targets = torch.randn(160, generator=torch.Generator().manual_seed(1))
+    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    (found,) = ended(unit.learner.search(lesson, parted(160), [0]))
+    assert float(found.chosen["C"]) < max(OF_NUMBERS)
+
+
+def strengths_of(lesson: Lesson, unit: Unit) -> tuple[list[float], Found]:
+    """C as it is tried, standardised, in order; and what is found."""
+    search = unit.learner.search(lesson, parted(len(lesson.targets)), [0])
+    tried = list[float]()
+    while True:
+        try:
+            tried.append(float(next(search).settings["C"]))
+        except StopIteration as end:
+            return tried, end.value[0]
+
+
+@pytest.mark.parametrize(("flipped", "edge"), [(False, EDGES[1]), (True, EDGES[0])])
+def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
+    small: Backbone, flipped: bool, edge: float
+) -> None:
+    """Where all rows are told apart, a larger C has always the lower loss; of classes that are
+    the opposite on the development rows, a smaller one."""
+    vectors, targets = blobs(160, 3, apart=2.0, seed=6)
+    if flipped:
+        targets[90:] = (targets[90:] + 1) % 3
+    lesson = replace(lesson_of("one", targets), vectors=vectors)
+    tried, found = strengths_of(lesson, unit_of("mean+logistic", small, "one"))
+    assert tried[: len(STRENGTHS_TRIED)] == list(STRENGTHS_TRIED)
+    further = tried[len(STRENGTHS_TRIED) :]
+    grown = further[: -len(NEIGHBOURS)]
+    assert grown == pytest.approx([tried[0 if flipped else 2] * (0.1 if flipped else 10) ** n
+                                   for n in range(1, len(grown) + 1)])  # fmt: skip
+    assert len(grown) >= 2
+    assert grown[-1] == pytest.approx(edge, rel=0 if flipped else 0.9)
+    assert all(EDGES[0] / 4 < C < EDGES[1] * 4 for C in tried)
+    assert float(found.chosen["C"]) in tried
+
+
+def test_c_that_is_best_in_the_middle_or_fixed_goes_nowhere(small: Backbone) -> None:
+    _, targets = blobs(160, 3, apart=0.5, seed=6)
+    lesson = lesson_of("one", targets)
+    tried, found = strengths_of(lesson, unit_of("mean+linear", small, "one"))
+    assert min(STRENGTHS_TRIED) < 3 * float(found.chosen["C"])
+    assert len(tried) <= len(STRENGTHS_TRIED) + 3 + len(NEIGHBOURS)
+    fixed, _ = strengths_of(lesson, unit_of("mean+logistic?C=0.5", small, "one"))
+    assert set(fixed) == {0.5}
+
+
+def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
+    _, targets = blobs(160, 3, apart=0.5, seed=6)
+    lesson, unit = lesson_of("one", targets), unit_of("mean+linear", small, "one")
+    one = parted(160)
+    both = [own * 2 for own in (one.search, one.development, one.train, one.test)]
+    twice = Splits(
+        kind="test set", search=both[0], development=both[1], train=both[2], test=both[3]
     )
-    tried = list(unit.learner.search(lesson, splits))
-    strengths = sorted({float(one.settings["C"]) for one in tried})
-    assert strengths[-1] > 10 * strengths[0]
-    best = max(tried, key=lambda one: (one.score, -one.loss))
-    assert best.settings["C"] == strengths[-1]
-    assert best.score > 0.95
+    events = list(unit.learner.search(lesson, twice, [0, 1]))
+    assert [point.seed for point in events] == [0] * len(events)
+    first, second = ended(unit.learner.search(lesson, twice, [0, 1]))
+    assert first.chosen == second.chosen
 
 
 @pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2"])
@@ -316,12 +387,12 @@ def test_a_cell_goes_on_from_one_that_learned_from_some_of_its_rows(
     monkeypatch.setattr(convex, "solve", watched)
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     lesson, unit = lesson_of("one", targets), unit_of(recipe, small, "one")
-    chosen: dict[str, Value] = {"standardise": True, "C": 0.1}
+    begin = [found_of({"standardise": True, "C": 0.1})] * 4
     # The third has rows of both others, but not all of either's.
     rows = [torch.arange(120), torch.arange(90), torch.arange(60, 155), torch.arange(120)]
     asked = [torch.arange(120, 160)] * 4
-    found = unit.learner.learn(lesson, chosen, rows, asked, [0, 1, 2, 3])
+    found = unit.learner.learn(lesson, begin, rows, asked, [0, 1, 2, 3])
     assert begun == [False, False, True]
     for own, one in zip(rows, found, strict=True):
-        (alone,) = unit.learner.learn(lesson, chosen, [own], asked[:1], [0])
+        (alone,) = unit.learner.learn(lesson, begin[:1], [own], asked[:1], [0])
         assert_close(one.logits, alone.logits, rtol=0, atol=2e-2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from small_boards import WIDTH, accuracy, blobs, board_of, cells, lesson_of, played
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, played
 from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -19,11 +19,11 @@ from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid import convex, descent
+from heads.pipeline.grid import convex, descent, search
 from heads.pipeline.grid.basis import basis
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_solved import TRIED
-from heads.pipeline.grid.learner import Tried, best, surest
+from heads.pipeline.grid.learner import Chosen, Found, Tried, best, surest
 from heads.pipeline.grid.lesson import class_weights
 from heads.pipeline.grid.passes import Drop
 from heads.pipeline.grid.stack import Stack, can_stack
@@ -45,8 +45,7 @@ STACKED = [name for name in head if name != "knn"]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few steps, for what does not depend on how much is learned."""
-    monkeypatch.setattr(descent, "STEPS", 30)
-    monkeypatch.setattr(descent, "EPOCHS", (2, 5))
+    monkeypatch.setattr(search, "CAP", 24)
 
 
 def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Sequential:
@@ -56,6 +55,11 @@ def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Seque
         for tensor in chain.state_dict().values():
             tensor.add_(torch.randn_like(tensor) * 0.1)
     return chain
+
+
+def found_of(chosen: Chosen) -> Found:
+    """As if a search had come to that, and a head had still to be learned."""
+    return Found(chosen=chosen, point=Tried(settings=chosen, step=0, score=0.0, loss=0.0))
 
 
 # Several copies as one
@@ -105,7 +109,8 @@ def without_dropout(name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
-def test_copies_learn_what_each_would_learn_alone(name: str) -> None:
+@pytest.mark.parametrize("parts", [descent.PARTS, 1])
+def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
     """Each with its own rows, order, step size and decay; in double precision, without dropout."""
     vectors, targets = blobs(90, CLASSES, seed=3)
     lesson = lesson_of(vectors.double(), targets, CLASSES)
@@ -114,49 +119,78 @@ def test_copies_learn_what_each_would_learn_alone(name: str) -> None:
         descent.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
         for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
     ]
-    seeds, schedule = [5, 6, 7], descent.Plan(batch=16, epochs=3)
-    chains = [made(name, seed, **without_dropout(name)).double() for seed in seeds]
+    seeds, batch, steps = [5, 6, 7], 16, 33
+    chains = [made(name, seed, WIDTH, **without_dropout(name)).double() for seed in seeds]
     pupils = [
         descent.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
         for number, own in enumerate(rows)
     ]
     stack = Stack(chains, seeds, torch.float64)
-    steps = descent.descend(stack, lesson, pupils, choices, seeds, schedule)
-    assert list(steps) == [1, 2, 3]
+    course = descent.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+    for until in (7, steps):  # however often it is looked at
+        course.learn(until)
     for number, chain in enumerate(chains):
-        values = vectors.double() * (1 + number)
-        _alone(chain, values, targets, rows[number], choices[number], seeds[number], schedule)
-        for key, tensor in stack.state(number).items():
-            assert torch.allclose(tensor, chain.state_dict()[key], atol=1e-5), (name, key)
+        values = vectors.double()[rows[number]] * (1 + number)
+        order = _order(len(rows[number]), batch, steps, seeds[number])
+        passed = _alone(chain, values, targets[rows[number]], choices[number], order)
+        assert torch.allclose(
+            torch.cat([tensor.flatten() for tensor in stack.state(number).values()]),
+            passed[-1],
+            atol=1e-5,
+        )
+        wanted = _averaged(passed, parts)
+        found = torch.cat([tensor.flatten() for tensor in course.state(number).values()])
+        assert torch.allclose(found, wanted, atol=1e-5), name
+
+
+def _order(rows: int, batch: int, steps: int, seed: int) -> list[Tensor]:
+    """All rows in random order and again, so many at a time."""
+    dice = torch.Generator().manual_seed(seed)
+    passes = -(-steps * batch // rows)
+    places = torch.cat([torch.randperm(rows, generator=dice) for _ in range(passes)])
+    return list(places[: steps * batch].split(batch))
 
 
 def _alone(
     chain: nn.Sequential,
     values: Tensor,
     targets: Tensor,
-    rows: Tensor,
     choice: descent.Choice,
-    seed: int,
-    schedule: descent.Plan,
-) -> None:
-    """The same training with nothing but torch."""
+    batches: list[Tensor],
+) -> list[Tensor]:
+    """The same training with nothing but torch; all numbers after every step."""
     optimizer = torch.optim.AdamW(
         chain.train().parameters(),
         lr=choice.learning_rate,
         weight_decay=choice.weight_decay,
-        betas=descent.BETAS,
+        betas=(0.9, 0.99),
     )
-    dice, done = torch.Generator().manual_seed(seed), 0
-    total = schedule.epochs * math.ceil(len(rows) / schedule.batch)
-    for _ in range(schedule.epochs):
-        for batch in rows[torch.randperm(len(rows), generator=dice)].split(schedule.batch):
-            optimizer.param_groups[0]["lr"] = choice.learning_rate * descent.pace(done, total)
-            optimizer.zero_grad()
-            logits = chain(values[batch])
-            logits = logits if logits.dim() == 2 else logits.mean(dim=0)
-            cross_entropy(logits, targets[batch]).backward()
-            optimizer.step()
-            done += 1
+    passed = []
+    for done, batch in enumerate(batches, 1):
+        # Constant after twenty steps of warm-up.
+        optimizer.param_groups[0]["lr"] = choice.learning_rate * min(done / 20, 1.0)
+        optimizer.zero_grad()
+        logits = chain(values[batch])
+        logits = logits if logits.dim() == 2 else logits.mean(dim=0)
+        cross_entropy(logits, targets[batch]).backward()
+        optimizer.step()
+        passed.append(torch.cat([tensor.flatten() for tensor in chain.state_dict().values()]))
+    return passed
+
+
+def _averaged(passed: list[Tensor], parts: int) -> Tensor:
+    """Of one part the mean of all; of more, step n in proportion to the falling power of n.
+
+    (n - 1)(n - 2)…, one factor less than parts: n to that power, where n is large.
+    """
+    weights = torch.tensor(
+        [
+            math.prod(range(step - parts + 1, step)) if step >= parts else 0.0
+            for step in range(1, len(passed) + 1)
+        ],
+        dtype=torch.float64,
+    )
+    return (weights / weights.sum()) @ torch.stack(passed)
 
 
 def test_weights_of_rows_count_in_the_gradient() -> None:
@@ -166,7 +200,7 @@ def test_weights_of_rows_count_in_the_gradient() -> None:
     chain = made("linear", 0, dropout=0.0)
     stack = Stack([chain, chain], [0, 1])
     batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
-    stack.learn(descent.slope(stack.logits(lesson.of(batch), training=True), lesson, batch))
+    stack.learn(descent.gradient(stack.logits(lesson.of(batch), training=True), lesson, batch))
     for number, copy in enumerate(stack.copies):
         chain.zero_grad()
         own = batch[number]
@@ -380,11 +414,12 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
     small: Backbone, recipe: str, weighted: bool
 ) -> None:
     vectors, targets = blobs(160, seed=4)
-    contest = Contest(seeds=2, class_weights=weighted)
+    contest = Contest(folds=2, class_weights=weighted)
     board = board_of(vectors, targets, contest)
     (one,) = played([recipe], small, board).values()
-    for learned, rows in zip(one.learned, board.splits.test, strict=True):
-        options = {n: v for n, v in one.chosen.items() if n in one.unit.order.head.options}
+    seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
+    for chosen, learned, rows in seeds:
+        options = {n: v for n, v in chosen.items() if n in one.unit.order.head.options}
         chain = one.unit.order.head.make(WIDTH, CLASSES, **options).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
@@ -401,15 +436,19 @@ def test_a_change_of_the_input_is_folded_into_the_head(
     small: Backbone, recipe: str, standardise: bool, axes: bool
 ) -> None:
     vectors, targets = blobs(120, seed=13)
-    board = board_of(vectors, targets, Contest(seeds=2))
+    board = board_of(vectors, targets, Contest(folds=2))
     (unit,) = cells([recipe], small, board)
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
     if "roberta" in recipe or "modernbert" in recipe:
         chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
-        chosen |= {"epochs": 2, "planned": 2, "principal_axes": axes}
+        chosen |= {"epochs": 4.0, "principal_axes": axes}
     lesson = board.lesson("mean", threading.Event())
-    found = unit.learner.learn(lesson, chosen, board.splits.train, board.splits.test, [0, 1])
-    for learned, rows in zip(found, board.splits.test, strict=True):
+    splits, begin = board.splits, [found_of(chosen)] * 2
+    found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+    if "C" not in chosen:  # and once more, from there
+        begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
+        found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+    for learned, rows in zip(found, splits.test, strict=True):
         chain = unit.order.head.make(WIDTH, CLASSES).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
@@ -425,9 +464,9 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
     vectors, targets = blobs(200, classes, apart=0.3, seed=14)
     rows = torch.arange(200)
     lesson = lesson_of(vectors, targets, classes)
-    (unit,) = cells([f"mean+{top}"], small, board_of(vectors, targets, Contest(seeds=1)))
+    (unit,) = cells([f"mean+{top}"], small, board_of(vectors, targets, Contest(folds=2)))
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
-    (learned,) = unit.learner.learn(lesson, chosen, [rows], [rows], [0])
+    (learned,) = unit.learner.learn(lesson, [found_of(chosen)], [rows], [rows], [0])
     spread = vectors.std(dim=0, correction=0)
     centre = vectors.mean(dim=0) if top == "linear" else 0  # without a bias nothing is centred
     scaled = (vectors - centre) / (spread if standardise else spread.mean())
@@ -438,7 +477,7 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
 
 @pytest.mark.parametrize("recipe", OF_EVERY_KIND)
 def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
-    board = board_of(*blobs(120, apart=3.0, seed=5), Contest(seeds=1))
+    board = board_of(*blobs(120, apart=3.0, seed=5), Contest(folds=2))
     (one,) = played([recipe], small, board).values()
     least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
     assert accuracy(one, board) >= least
@@ -451,10 +490,8 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone)
     """Of vectors that tell the true labels apart without a fault."""
     vectors, targets = blobs(400, 4, apart=3.0, seed=6)
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
-    board = board_of(vectors, targets[order], Contest(seeds=2))
-    scored = sum(len(test) for test in board.splits.test)
-    texts = len(torch.cat(board.splits.test).unique())
-    spread = math.sqrt(0.25 * 0.75 / min(scored, texts))
+    board = board_of(vectors, targets[order], Contest(folds=2))
+    spread = math.sqrt(0.25 * 0.75 / 400)
     for one in played(OF_EVERY_KIND, small, board).values():
         assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.unit.name
 
@@ -477,15 +514,36 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
 
 @pytest.mark.usefixtures("quick")
 def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
-    board = board_of(*blobs(200, apart=0.3, seed=8), Contest(seeds=1))
+    board = board_of(*blobs(200, apart=0.3, seed=8), Contest(folds=2))
     for one in played(OF_EVERY_KIND, small, board).values():
-        end = max(point.epoch for point in one.tried)
-        ended = [point for point in one.tried if point.epoch == end]
-        chosen = next(point for point in ended if dict(point.settings) == dict(one.chosen))
-        best = max(ended, key=lambda point: (point.score, -point.loss))
-        rows = len(board.splits.development)
-        assert best.score - chosen.score <= 1 / rows**0.5, one.unit.name
-        assert chosen.loss <= best.loss or chosen.score == best.score, one.unit.name
+        for number, settings in enumerate(one.chosen):
+            ended = lowest([point for point in one.tried if point.seed == number])
+            chosen = next(point for point in ended if _plain(point.settings) == _plain(settings))
+            best = max(ended, key=lambda point: (point.score, -point.loss))
+            rows = len(board.splits.development[number])
+            assert best.score - chosen.score <= 1 / rows**0.5, one.unit.name
+            assert chosen.loss <= best.loss or chosen.score == best.score, one.unit.name
+        scores = [
+            next(point.score for point in one.tried
+                 if point.seed == number and _plain(point.settings) == _plain(settings))
+            for number, settings in enumerate(one.chosen)
+        ]  # fmt: skip
+        assert one.development_score == pytest.approx(sum(scores) / len(scores))
+
+
+def _plain(settings: Chosen) -> Chosen:
+    return {name: value for name, value in settings.items() if name != "converged"}
+
+
+def lowest(tried: list[Tried]) -> list[Tried]:
+    """Of what is looked at again and again the look of lowest loss, the last of equals."""
+    found: dict[frozenset[tuple[str, Value]], Tried] = {}
+    for point in tried:
+        values = {name: value for name, value in point.settings.items() if name != "epochs"}
+        key = frozenset(values.items())
+        if key not in found or point.loss <= found[key].loss:
+            found[key] = point
+    return list(found.values())
 
 
 def test_on_few_rows_the_loss_tells_settings_apart() -> None:
@@ -496,7 +554,7 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
         parts = right.clone()
         parts[wrong] = 0
         settings = {"C": loss}
-        return Tried(settings=settings, epoch=0, score=float(parts.mean()), loss=loss, parts=parts)
+        return Tried(settings=settings, step=0, score=float(parts.mean()), loss=loss, parts=parts)
 
     luck, sure = point(slice(4), 0.9), point(slice(10, 15), 0.4)
     bad, none = point(slice(5, 17), 0.1), point(slice(10, 15), float("nan"))
@@ -508,13 +566,13 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
-    board = board_of(*blobs(160), Contest(seeds=1))
+    board = board_of(*blobs(160), Contest(folds=2))
     recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
     logistic, ridge, knn = played(recipes, small, board).values()
     assert {point.settings["C"] for point in logistic.tried} == {0.5}
-    assert len(ridge.tried) == len(knn.tried) == 1
-    assert "alpha" not in ridge.chosen
-    assert "k" not in knn.chosen
+    assert len(ridge.tried) == len(knn.tried) == 2  # one a seed
+    assert all("alpha" not in chosen for chosen in ridge.chosen)
+    assert all("k" not in chosen for chosen in knn.chosen)
 
 
 @pytest.mark.usefixtures("quick")
@@ -532,9 +590,9 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
 ) -> None:
-    board = board_of(*blobs(120, apart=0.5, seed=9), Contest(seeds=2))
+    board = board_of(*blobs(120, apart=0.5, seed=9), Contest(folds=2))
     mine, theirs = played([one, other], poolerless, board).values()
-    assert {name: mine.chosen[name] for name in mine.chosen} == dict(theirs.chosen)
+    assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
     for a, b in zip(mine.learned, theirs.learned, strict=True):
         assert torch.equal(a.logits, b.logits)
 
@@ -545,7 +603,7 @@ def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
     vectors, targets = vectors[kept], targets[kept]
     recalls = {}
     for weighted in (False, True):
-        board = board_of(vectors, targets, Contest(seeds=3, class_weights=weighted))
+        board = board_of(vectors, targets, Contest(folds=3, class_weights=weighted))
         for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
             rare = [
                 (learned.logits.argmax(dim=1) == 1)[targets[rows] == 1].float().mean()
@@ -567,7 +625,7 @@ def same(one: Played, other: Played) -> None:
 @pytest.mark.usefixtures("quick")
 def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=11)
-    board = board_of(vectors, targets, Contest(seeds=2), readings=("mean", "cls"))
+    board = board_of(vectors, targets, Contest(folds=2), readings=("mean", "cls"))
     recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
     once = played(recipes, small, board)
     for workers, order in ((2, recipes), (1, recipes[::-1])):
@@ -578,7 +636,7 @@ def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
             same(once[name], again[name])
     alone = played(["mean+roberta"], small, board)
     same(once["mean+roberta"], alone["mean+roberta"])
-    other = board_of(vectors, targets, Contest(seeds=2, seed=1), readings=("mean", "cls"))
+    other = board_of(vectors, targets, Contest(folds=2, seed=1), readings=("mean", "cls"))
     changed = played(["mean+roberta"], small, other)["mean+roberta"]
     assert not torch.equal(changed.learned[0].state["out_proj.weight"],
                            once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
@@ -587,7 +645,7 @@ def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
 @pytest.mark.usefixtures("quick")
 def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
-    parts = ["train"] * 110 + ["test"] * 40
+    parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40
     board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
     found = played(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
     for name, same_numbers in (
@@ -597,6 +655,7 @@ def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbo
     ):
         first, second = (learned.logits for learned in found[name].learned)
         assert torch.equal(first, second) is same_numbers
+        assert found[name].outcome.is_random is not same_numbers
 
 
 @pytest.mark.usefixtures("quick")
@@ -605,13 +664,13 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
-    board = board_of(vectors, targets, Contest(seeds=1))
+    board = board_of(vectors, targets, Contest(folds=2))
     (unit,), lesson = cells([recipe], small, board), board.lesson("mean", threading.Event())
     taught = teaching(unit, lesson, board.splits, board.contest)
-    chosen = next(iter(taught.search(board.splits))).settings
+    found = ended(taught.search(board.splits, [0, 1]))
     few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
-    alone = taught.learn(chosen, [few], [asked], [0])[0]
-    after = taught.learn(chosen, [others, few], [asked, asked], [0, 0])[1]
+    alone = taught.learn(found[1:], [few], [asked], [0])[0]
+    after = taught.learn(found, [others, few], [asked, asked], [0, 0])[1]
     assert torch.allclose(alone.logits, after.logits, atol=1e-4)
 
 
@@ -660,7 +719,7 @@ def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
 def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
-    board = board_of(*blobs(90, apart=2.0), Contest(seeds=1), readings=readings)
+    board = board_of(*blobs(90, apart=2.0), Contest(folds=2), readings=readings)
     assert len(cells(recipes, small, board)) == 16
     assert len(played(recipes, small, board)) == 16
 

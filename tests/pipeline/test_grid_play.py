@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from heads.pipeline.grid.jobs import (
     seeds_of,
     unit_job,
 )
+from heads.pipeline.grid.learner import Found, Tried
 from heads.pipeline.grid.lesson import Lesson, Stopped
 from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.settings import Contest
@@ -30,7 +32,7 @@ RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn",
 @pytest.fixture(scope="module")
 def board() -> Board:
     vectors, targets = blobs(120)
-    return board_of(vectors, targets, Contest(seeds=2), readings=("mean", "cls", "max"))
+    return board_of(vectors, targets, Contest(folds=2), readings=("mean", "cls", "max"))
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,8 @@ def test_every_cell_is_told_of_once_after_its_curve(
         else:
             assert isinstance(event, Played)
             assert list(event.tried) == curves[event.unit.name]
-            assert len(event.learned) == len(seeds_of(board)) == 2
+            assert len(event.learned) == len(event.chosen) == len(seeds_of(board)) == 2
+            assert event.outcome.repetition == (0, 0)
             ended.append(event.unit.name)
     assert sorted(ended) == sorted(RECIPES)
 
@@ -93,7 +96,7 @@ def test_closing_ends_all_threads_within_a_second(board: Board, workers: int) ->
 @pytest.mark.parametrize("recipe", ["mean+roberta", "mean+linear", "mean+knn", "mean+ridge"])
 def test_real_work_on_many_rows_ends_within_a_second(small: Backbone, recipe: str) -> None:
     vectors, targets = blobs(8_000, 5, apart=0.5)
-    board = board_of(vectors, targets, Contest(seeds=3))
+    board = board_of(vectors, targets, Contest(folds=3))
     jobs = [unit_job(unit, board) for unit in cells([recipe], small, board)]
     for moment in (0.0, 0.2):
         events = play(jobs, board, 1)
@@ -206,15 +209,32 @@ def test_a_search_and_then_learning_are_the_whole_work(small: Backbone, board: B
         if isinstance(e, Searched)
     }
     for name, one in searched.items():
-        assert one.parts.shape == (len(board.splits.development),)
-        assert float(one.parts.mean()) == pytest.approx(one.score)
+        assert one.parts.shape == (sum(map(len, board.splits.development)),)
+        scores = [each.point.score for each in one.found]
+        assert float(one.parts.mean()) == pytest.approx(fmean(scores))
+        assert whole[name].development_score == pytest.approx(fmean(scores))
         assert all(point.parts is None for point in one.tried)
-        assert (one.chosen, one.tried) == (whole[name].chosen, whole[name].tried)
+        assert {point.seed for point in one.tried} == {0, 1}
+        assert tuple(each.chosen for each in one.found) == whole[name].chosen
+        assert one.tried == whole[name].tried
     jobs = [learn_job(unit, board, searched[unit.name]) for unit in found]
     for one in play(jobs, board, 1):
         assert isinstance(one, Played)
         logits = [learned.logits for learned in whole[one.unit.name].learned]
         assert all(torch.equal(a.logits, b) for a, b in zip(one.learned, logits, strict=True))
+
+
+def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_has() -> None:
+    def found(*parts: float) -> Found:
+        own = torch.tensor(parts)
+        point = Tried(settings={}, step=0, score=float(own.mean()), loss=0.0, parts=own)
+        return Found(chosen={}, point=point)
+
+    one = Searched(
+        name="a", found=(found(1.0, 0.0, 0.0, 1.0, 0.0), found(1.0, 1.0)), tried=(), seconds=0.0
+    )
+    assert one.parts.shape == (7,)
+    assert float(one.parts.mean()) == pytest.approx((0.4 + 1.0) / 2)
 
 
 def test_a_check_after_the_stop_ends_the_work(board: Board) -> None:

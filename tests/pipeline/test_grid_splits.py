@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.pipeline.grid.splits import MOST_DEVELOPMENT, MOST_SEARCH, Splits, split
+from heads.pipeline.grid.splits import (
+    FOLDS,
+    MOST_DEVELOPMENT,
+    MOST_SEARCH,
+    PER_CLASS,
+    TEST_SET,
+    Splits,
+    on_fewer_rows,
+    split,
+    without,
+)
 from heads.settings import Contest
 
 PLAIN = Contest()
@@ -26,7 +36,8 @@ def corpora(draw, most_classes: int = 4) -> tuple[Tensor, Tensor]:
     of_text = torch.randint(classes, (texts,), generator=dice)
     of_text[: 4 * classes] = torch.arange(classes).repeat(4)  # a few of each at least
     again = torch.randint(texts, (draw(st.integers(0, 50)),), generator=dice)
-    groups = torch.cat([torch.arange(texts), again])
+    large = torch.full((draw(st.sampled_from((0, 0, 9))),), texts - 1)
+    groups = torch.cat([torch.arange(texts), again, large])
     groups = groups[torch.randperm(len(groups), generator=dice)]
     targets = of_text[groups]
     if draw(st.booleans()):
@@ -36,9 +47,9 @@ def corpora(draw, most_classes: int = 4) -> tuple[Tensor, Tensor]:
 
 contests = st.builds(
     Contest,
-    seeds=st.integers(1, 4),
-    held_out=st.sampled_from((0.1, 0.25, 0.5, 0.8)),
-    development=st.sampled_from((0.05, 0.15, 0.4)),
+    folds=st.integers(2, 6),
+    repetitions=st.integers(1, 3),
+    development=st.sampled_from((0.15, 0.25, 0.4)),
     seed=st.integers(0, 50),
 )
 
@@ -48,68 +59,115 @@ def of(rows: Tensor, groups: Tensor) -> set[int]:
 
 
 def plain(found: Splits) -> list[list[int]]:
-    return [each.tolist() for each in (found.search, found.development, *found.train, *found.test)]
+    each = (found.search, found.development, found.train, found.test)
+    return [rows.tolist() for parts in each for rows in parts]
 
 
-# Repeated splits
+def by_repetition(found: Splits) -> list[list[Tensor]]:
+    """The tested rows of every fold, repetition by repetition."""
+    tests: dict[int, list[Tensor]] = defaultdict(list)
+    for number, test in zip(found.repetition, found.test, strict=True):
+        tests[number].append(test)
+    return list(tests.values())
+
+
+# Folds
 
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_no_text_is_on_two_sides_and_nothing_is_lost(corpus, contest):
+def test_every_row_is_scored_once_a_repetition_and_no_text_is_on_two_sides(corpus, contest):
     targets, groups = corpus
     found = split(targets, groups, (), contest)
-    assert (found.kind, len(found.train), len(found.test)) == (
-        "splits",
-        contest.seeds,
-        contest.seeds,
-    )
-    development = set(found.development.tolist())
-    for train, test in zip(found.train, found.test, strict=True):
+    assert found.kind == FOLDS
+    assert not found.is_fixed
+    assert len(found) == contest.folds * contest.repetitions
+    for tests in by_repetition(found):
+        assert len(tests) == contest.folds
+        assert sorted(torch.cat(tests).tolist()) == list(range(len(targets)))
+    assert len(by_repetition(found)) == contest.repetitions
+    parts = zip(found.search, found.development, found.train, found.test, strict=True)
+    for number, (search, development, train, test) in enumerate(parts):
         assert sorted([*train.tolist(), *test.tolist()]) == list(range(len(targets)))
         assert not of(train, groups) & of(test, groups)
-        assert development <= set(train.tolist())
-        assert not development & set(test.tolist())
-    search = set(found.search.tolist())
-    assert search <= set(found.train[0].tolist())
-    assert not search & development
-    assert not of(found.search, groups) & of(found.development, groups)
-    for rows in (found.search, found.development, *found.train, *found.test):
-        assert rows.tolist() == sorted(set(rows.tolist()))
+        assert set(development.tolist()) <= set(train.tolist())
+        fitted = found.fitted(number)
+        assert sorted([*fitted.tolist(), *development.tolist()]) == train.tolist()
+        assert not of(fitted, groups) & of(development, groups)
+        assert search.tolist() == fitted.tolist()  # of few rows all are searched on
+        for rows in (search, development, train, test):
+            assert rows.tolist() == sorted(set(rows.tolist()))
 
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_every_class_is_learned_and_scored_where_it_has_the_texts(corpus, contest):
+def test_folds_are_of_like_size_and_like_classes(corpus, contest):
     targets, groups = corpus
+    assume(not _labelled_twice(targets, groups))  # such a text may count for either class
+    largest = {
+        int(target): max(Counter(groups[targets == target].tolist()).values())
+        for target in targets.unique()
+    }
+    for tests in by_repetition(split(targets, groups, (), contest)):
+        for target, most in largest.items():
+            counts = [int((targets[test] == target).sum()) for test in tests]
+            assert max(counts) - min(counts) <= most
+        sizes = [len(test) for test in tests]
+        assert max(sizes) - min(sizes) <= max(len(targets), 1) / contest.folds + max(
+            largest.values()
+        )
+
+
+def test_of_single_rows_every_fold_has_its_share_to_the_row():
+    targets, groups = torch.arange(103) % 3, torch.arange(103)
+    tests = split(targets, groups, (), PLAIN).test
+    assert sorted(map(len, tests)) == [20, 20, 21, 21, 21]
+    for target in range(3):
+        counts = [int((targets[test] == target).sum()) for test in tests]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_large_groups_go_whole_and_small_ones_fill_up_beside_them():
+    """As many rows a fold, where some documents are half a fold and others a row."""
+    sizes = [18, 15, 12, 9, 6, *[1] * 60]
+    groups = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    targets = groups % 2
+    for seed in range(4):
+        found = split(targets, groups, (), replace(PLAIN, seed=seed))
+        for target in range(2):
+            counts = [int((targets[test] == target).sum()) for test in found.test]
+            share = int((targets == target).sum()) / PLAIN.folds
+            of_class = [size for number, size in enumerate(sizes) if number % 2 == target]
+            assert max(counts) <= max(share + 1, max(of_class))
+        for train, test in zip(found.train, found.test, strict=True):
+            assert not of(train, groups) & of(test, groups)
+
+
+@given(corpora(), contests)
+@settings(max_examples=60)
+def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus, contest):
+    targets, groups = corpus
+    assume(not _labelled_twice(targets, groups))
     found = split(targets, groups, (), contest)
-    for train in found.train:
-        assert set(targets[train].tolist()) == set(targets.tolist())
-    first: dict[int, int] = {}  # the class by which a text is drawn: its first row's
-    for text, target in zip(groups.tolist(), targets.tolist(), strict=True):
-        first.setdefault(text, target)
-    texts = Counter(first.values())
-    for test in found.test:
-        scored = set(targets[test].tolist())
-        assert {target for target, count in texts.items() if count >= 4} <= scored
+    for train, search in zip(found.train, found.search, strict=True):
+        there = set(targets[train].tolist())
+        assert there == set(targets.tolist())
+        texts = Counter(dict(torch.stack([groups[train], targets[train]], dim=1).tolist()).values())
+        # Nor do development rows take the last text of a class.
+        assert {target for target in there if texts[target] >= 2} <= set(targets[search].tolist())
 
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_sizes_are_near_their_shares_class_by_class(corpus, contest):
+def test_development_rows_are_about_their_share_of_every_class(corpus, contest):
     targets, groups = corpus
+    assume(not _labelled_twice(targets, groups))
     largest = max(Counter(groups.tolist()).values())
     found = split(targets, groups, (), contest)
-    sizes = Counter(targets.tolist())
-    mixed = _labelled_twice(targets, groups)
-    assume(not mixed)  # such a text may count for either class
-    development = Counter(targets[found.development].tolist())
-    for target, size in sizes.items():
-        assert abs(development[target] - contest.development * size) <= largest + 1
-        left = size - development[target]
-        for test in found.test:
-            scored = Counter(targets[test].tolist())[target]
-            assert abs(scored - contest.held_out * left) <= largest + 1
+    for train, development in zip(found.train, found.development, strict=True):
+        sizes, drawn = (Counter(targets[rows].tolist()) for rows in (train, development))
+        for target, size in sizes.items():
+            assert abs(drawn[target] - contest.development * size) <= largest + 1
 
 
 def _labelled_twice(targets: Tensor, groups: Tensor) -> bool:
@@ -120,33 +178,49 @@ def _labelled_twice(targets: Tensor, groups: Tensor) -> bool:
 
 
 def test_the_same_seed_draws_the_same_and_another_draws_others():
-    targets = torch.arange(120) % 3
-    groups = torch.arange(120)
+    targets, groups = torch.arange(120) % 3, torch.arange(120)
     once, again = (split(targets, groups, (), PLAIN) for _ in range(2))
     assert plain(once) == plain(again)
     other = split(targets, groups, (), replace(PLAIN, seed=7))
-    assert plain(other) != plain(once)
-    tests = [tuple(test.tolist()) for test in once.test]
-    assert len(set(tests)) == PLAIN.seeds
-    more = split(targets, groups, (), replace(PLAIN, seeds=5))
-    assert plain(more)[2:5] == plain(once)[2:5]  # more seeds change nothing in the first ones
+    assert all(a.tolist() != b.tolist() for a, b in zip(once.test, other.test, strict=True))
+    more = split(targets, groups, (), replace(PLAIN, repetitions=2))
+    first = (rows[:5] for rows in (more.search, more.development, more.train, more.test))
+    assert [own.tolist() for rows in first for own in rows] == plain(once)
+    assert not {tuple(t.tolist()) for t in more.test[:5]} & {
+        tuple(t.tolist()) for t in more.test[5:]
+    }
+    drawn = {tuple(rows.tolist()) for rows in more.development}
+    assert len(drawn) == len(more) == 10
 
 
 def test_the_rows_searched_on_are_bounded_whatever_there_is():
-    rows = 4 * MOST_SEARCH
+    rows = 5 * MOST_SEARCH
     targets, groups = torch.arange(rows) % 2, torch.arange(rows)
     found = split(targets, groups, (), PLAIN)
-    assert len(found.search) == MOST_SEARCH
-    assert len(found.development) == round(PLAIN.development * rows)
-    huge = split(*(torch.cat([each] * 4) for each in (targets, torch.arange(rows))), (), PLAIN)
-    assert len(huge.search) <= MOST_SEARCH + 4
-    assert len(huge.development) <= MOST_DEVELOPMENT + 4
+    for search, development, train in zip(
+        found.search, found.development, found.train, strict=True
+    ):
+        assert len(train) == 4 * MOST_SEARCH
+        assert len(search) == MOST_SEARCH
+        assert len(development) == round(PLAIN.development * 4 * MOST_SEARCH)
+    huge = split(torch.arange(4 * rows) % 2, torch.arange(4 * rows), (), PLAIN)
+    assert all(abs(len(search) - MOST_SEARCH) <= 4 for search in huge.search)
+    assert all(abs(len(rows) - MOST_DEVELOPMENT) <= 4 for rows in huge.development)
 
 
 def test_rows_are_fixed_only_where_a_test_set_is_given():
     targets, groups = torch.arange(200) % 2, torch.arange(200)
     assert not split(targets, groups, (), PLAIN).is_fixed
     assert split(targets, groups, ["train"] * 150 + ["test"] * 50, PLAIN).is_fixed
+    assert not split(targets, groups, (), Contest(per_class=4)).is_fixed
+
+
+def test_fewer_groups_than_folds_are_a_fold_each():
+    targets, groups = torch.arange(60) % 2, torch.arange(60) // 20
+    found = split(targets, groups, (), PLAIN)
+    assert sorted(test.tolist() for test in found.test) == [
+        list(range(start, start + 20)) for start in (0, 20, 40)
+    ]
 
 
 # Given splits
@@ -154,44 +228,56 @@ def test_rows_are_fixed_only_where_a_test_set_is_given():
 
 def test_a_given_test_set_is_scored_and_nothing_else():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
-    parts = ["train"] * 80 + ["test"] * 20
-    found = split(targets, groups, parts, PLAIN)
-    assert found.kind == "test set"
-    for train, test in zip(found.train, found.test, strict=True):
+    found = split(targets, groups, ["train"] * 80 + ["test"] * 20, Contest(seeds=4))
+    assert (found.kind, len(found), found.repetition) == (TEST_SET, 4, ())
+    for number, (train, test) in enumerate(zip(found.train, found.test, strict=True)):
         assert test.tolist() == list(range(80, 100))
         assert train.tolist() == list(range(80))
-    assert set(found.development.tolist()) | set(found.search.tolist()) == set(range(80))
-    assert len(found.development) == 12
+        assert train is found.train[0]  # what is made of it is made once
+        assert len(found.development[number]) == 12
+        both = [*found.development[number].tolist(), *found.fitted(number).tolist()]
+        assert sorted(both) == list(range(80))
+    assert len({tuple(rows.tolist()) for rows in found.development}) == 4
 
 
-def test_given_validation_rows_choose_the_settings():
+def test_more_seeds_change_nothing_in_the_first_ones():
+    targets, groups = torch.arange(100) % 2, torch.arange(100)
+    parts = ["train"] * 80 + ["test"] * 20
+    few, more = (split(targets, groups, parts, Contest(seeds=seeds)) for seeds in (2, 5))
+    for one, two in zip(few.development, more.development, strict=False):
+        assert torch.equal(one, two)
+    other = split(targets, groups, parts, Contest(seeds=2, seed=9))
+    assert not torch.equal(other.development[0], few.development[0])
+
+
+def test_given_validation_rows_choose_the_settings_of_every_seed():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
     found = split(targets, groups, parts, PLAIN)
-    assert found.development.tolist() == list(range(60, 80))
-    assert found.search.tolist() == list(range(60))
+    assert [rows.tolist() for rows in found.development] == [list(range(60, 80))] * PLAIN.seeds
+    assert [rows.tolist() for rows in found.search] == [list(range(60))] * PLAIN.seeds
     assert [train.tolist() for train in found.train] == [list(range(80))] * PLAIN.seeds
 
 
 def test_given_validation_rows_without_a_test_set_are_never_scored():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     parts = ["train"] * 70 + ["validation"] * 30
-    found = split(targets, groups, parts, PLAIN)
-    assert found.kind == "splits"
-    assert found.development.tolist() == list(range(70, 100))
-    for train, test in zip(found.train, found.test, strict=True):
-        assert set(test.tolist()) <= set(range(70))
+    found = split(targets, groups, parts, replace(PLAIN, repetitions=2))
+    assert found.kind == FOLDS
+    for tests in by_repetition(found):
+        assert sorted(torch.cat(tests).tolist()) == list(range(70))
+    for number, train in enumerate(found.train):
+        assert found.development[number].tolist() == list(range(70, 100))
         assert set(range(70, 100)) <= set(train.tolist())
-    assert len({tuple(test.tolist()) for test in found.test}) == PLAIN.seeds
 
 
 def test_a_text_that_chooses_the_settings_is_scored_in_no_other_row_either():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     groups[:10] = groups[70:80]  # ten rows repeat texts of the validation rows
-    parts = ["train"] * 70 + ["validation"] * 30
-    found = split(targets, groups, parts, PLAIN)
+    found = split(targets, groups, ["train"] * 70 + ["validation"] * 30, PLAIN)
     for train, test in zip(found.train, found.test, strict=True):
         assert not of(train, groups) & of(test, groups)
+    assert sorted(torch.cat(found.test).tolist()) == list(range(10, 70))
 
 
 def test_settings_are_not_tried_on_texts_that_judge_them():
@@ -199,8 +285,43 @@ def test_settings_are_not_tried_on_texts_that_judge_them():
     groups[:10] = groups[60:70]  # ten rows repeat texts of the validation rows
     parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
     found = split(targets, groups, parts, PLAIN)
-    assert found.search.tolist() == list(range(10, 60))
-    assert [train.tolist() for train in found.train] == [list(range(80))] * PLAIN.seeds
+    for number, search in enumerate(found.search):
+        assert search.tolist() == list(range(10, 60))
+        assert found.fitted(number).tolist() == list(range(10, 60))
+        assert found.train[number].tolist() == list(range(80))
+
+
+def test_rows_less_others_are_all_where_nothing_is_left():
+    rows = torch.tensor([5, 1, 3])
+    assert without(rows, torch.tensor([3, 9])).tolist() == [5, 1]
+    assert without(rows, torch.tensor([], dtype=torch.long)).tolist() == [5, 1, 3]
+    assert without(rows, rows).tolist() == [5, 1, 3]
+
+
+# Fewer rows
+
+
+@given(corpora(), contests, st.booleans())
+@settings(max_examples=30)
+def test_on_fewer_rows_the_tests_stay_and_development_rows_are_drawn_anew(corpus, contest, fixed):
+    targets, groups = corpus
+    parts = ["test" if group % 4 == 0 else "train" for group in groups.tolist()] if fixed else ()
+    whole = split(targets, groups, parts, contest)
+    rows = [own[::2] for own in whole.train]
+    found = on_fewer_rows(whole, rows, targets, groups, contest)
+    assert (found.kind, found.repetition) == (whole.kind, whole.repetition)
+    assert all(map(torch.equal, found.train, rows))
+    assert all(map(torch.equal, found.test, whole.test))
+    for number, own in enumerate(rows):
+        development = set(found.development[number].tolist())
+        assert development
+        assert development <= set(own.tolist())
+        fitted = set(found.fitted(number).tolist())
+        assert fitted | development == set(own.tolist())
+        assert not of(found.fitted(number), groups) & of(found.development[number], groups)
+        assert set(found.search[number].tolist()) <= fitted
+    again = on_fewer_rows(whole, rows, targets, groups, contest)
+    assert plain(again) == plain(found)
 
 
 # A few rows of every class
@@ -213,20 +334,20 @@ def test_so_many_different_texts_of_every_class_are_drawn(corpus, count, seeds, 
     assume(not _labelled_twice(targets, groups))
     contest = Contest(per_class=count, seeds=seeds, seed=seed)
     found = split(targets, groups, (), contest)
-    assert found.kind == "per class"
+    assert (found.kind, len(found), found.repetition) == (PER_CLASS, seeds, ())
     test = found.test[0]
     assert all(torch.equal(other, test) for other in found.test)
     rest = [row for row in range(len(targets)) if row not in set(test.tolist())]
     there = {
         target: len(of(_of_class(rest, targets, target), groups)) for target in targets.tolist()
     }
-    for train in found.train:
+    for number, train in enumerate(found.train):
         assert not of(train, groups) & of(test, groups)
         drawn = Counter(targets[train].tolist())
         assert drawn == {target: min(count, texts) for target, texts in there.items()}
         assert len(of(train, groups)) == len(train)
-    both = [*found.search.tolist(), *found.development.tolist()]
-    assert sorted(both) == found.train[0].tolist()
+        both = [*found.search[number].tolist(), *found.development[number].tolist()]
+        assert sorted(both) == train.tolist()
 
 
 def _of_class(rows: Sequence[int], targets: Tensor, target: int) -> Tensor:
@@ -266,10 +387,12 @@ def test_too_few_rows_are_a_sentence(targets, groups, parts, contest):
     assert caught.value.hint
 
 
-def test_a_class_of_a_single_text_is_learned_and_not_scored():
+def test_a_class_of_a_single_text_is_scored_once_by_a_head_that_has_not_seen_it():
     targets = torch.cat([torch.arange(60) % 2, torch.tensor([2])])
-    for share in (0.1, 0.25, 0.5, 0.9):
-        found = split(targets, torch.arange(61), (), Contest(held_out=share))
-        for train, test in zip(found.train, found.test, strict=True):
-            assert 60 in train.tolist()
-            assert 60 not in test.tolist()
+    found = split(targets, torch.arange(61), (), PLAIN)
+    assert sum(60 in test.tolist() for test in found.test) == 1
+    for train, test in zip(found.train, found.test, strict=True):
+        assert (60 in train.tolist()) != (60 in test.tolist())
+    for share in (0.1, 0.5, 0.9):  # where few are drawn, it is among those to learn from
+        few = split(targets, torch.arange(61), (), Contest(held_out=share, per_class=2))
+        assert all(60 in train.tolist() for train in few.train)

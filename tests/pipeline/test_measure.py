@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.pipeline.measure.measures import Measures, measure, score_interval
-from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.pipeline.measure.outcomes import Outcome, Task, parts
 from heads.pipeline.measure.paired import LEVEL, Comparisons, Difference, compare
 from heads.pipeline.metrics import wilson
 
@@ -265,6 +266,101 @@ def test_cells_that_were_asked_other_rows_are_refused():
 
 def test_a_baseline_is_compared_but_is_never_the_best():
     worse = [row % 2 == 0 for row in range(100)]
-    found = compared(answering("a", worse), answering("tfidf", [True] * 100))
+    found = compared(answering("a", worse, worse), answering("tfidf", *[[True] * 100] * 2))
     assert found.best == "a"
     assert of(found.to_best, "tfidf").differs
+
+
+def test_heads_that_draw_lots_and_were_trained_once_are_not_told_apart():
+    good, poor = [row >= 20 for row in range(200)], [row >= 90 for row in range(200)]
+    cells = [answering("a", poor), answering("b", good), answering("tfidf", poor)]
+    found = compared(*cells)
+    assert found.once
+    assert not any(d.differs for d in (*found.to_reference, *found.to_best))
+    assert of(found.to_reference, "b").low > 0  # of these trained heads it is known
+    solved = [replace(cell, is_random=False) for cell in cells]
+    assert not compared(*solved).once
+    assert of(compared(*solved).to_reference, "b").differs
+    mixed = compared(*solved[:2], replace(answering("c", good), is_random=True))
+    assert of(mixed.to_reference, "b").differs
+    assert not of(mixed.to_reference, "c").differs
+
+
+def test_noisy_cells_do_not_blur_quiet_ones():
+    def wrong(*ends: int) -> list[list[bool]]:
+        return [[row >= end for row in range(2000)] for end in ends]
+
+    quiet = [
+        answering(f"q{n}", *wrong(*(200 + n + shift for shift in (0, 3, -3)))) for n in range(6)
+    ]
+    noisy = answering("noisy", *wrong(150, 200, 280))
+    better = answering("better", *wrong(150, 153, 148))
+    found = compared(*quiet, better, noisy)
+    assert of(found.to_reference, "better").differs
+    assert not of(found.to_reference, "noisy").differs
+    width = {d.name: d.high - d.low for d in found.to_reference}
+    assert width["noisy"] > 2 * width["better"]
+
+
+# Folds
+
+
+def folded(name: str, right: Sequence[bool], folds: Sequence[Tensor]) -> Outcome:
+    logits = torch.tensor(right).float()
+    logits = torch.stack([logits, 1 - logits], dim=1)
+    return Outcome(
+        name=name,
+        rows=tuple(folds),
+        logits=tuple(logits[fold] for fold in folds),
+        repetition=(0,) * len(folds),
+    )
+
+
+def test_the_folds_of_a_repetition_are_one_score_of_all_their_rows():
+    dice = torch.Generator().manual_seed(2)
+    folds = torch.randperm(97, generator=dice).split(20)  # the last is smaller
+    targets = torch.randint(3, (97,), generator=dice)
+    logits = torch.randn(97, 3, generator=dice)
+    outcome = Outcome(
+        name="x",
+        rows=folds,
+        logits=tuple(logits[fold] for fold in folds),
+        repetition=(0,) * len(folds),
+    )
+    whole = Outcome(name="x", rows=(torch.arange(97),), logits=(logits,))
+    for metric in ("accuracy", "macro_f1", "mcc"):
+        task = replace(task_of(targets, 3), metric=metric)
+        one, other = measure(outcome, task), measure(whole, task)
+        assert one.score == pytest.approx(other.score)
+        assert one.scores == pytest.approx(other.scores)
+        assert one.values == pytest.approx(other.values)
+        assert one.confusion.tolist() == other.confusion.tolist()
+        assert sum(float(seed.sum()) for seed in parts(outcome, task)) == pytest.approx(
+            97 * one.score
+        )
+
+
+def test_folds_of_other_rows_are_no_luck():
+    dice = torch.Generator().manual_seed(3)
+    right = (torch.rand(1000, generator=dice) < 0.9).tolist()
+    folds = torch.randperm(1000, generator=dice).split(200)
+    task = task_of(zeros(1000))
+    low, high = score_interval(folded("x", right, folds), task)
+    once = score_interval(answering("x", right), task)
+    assert high - low < 1.35 * (once[1] - once[0])
+
+
+# What was chosen
+
+
+def test_the_best_of_many_like_heads_scores_less_on_rows_that_did_not_choose_it():
+    dice = torch.Generator().manual_seed(4)
+    like = [answering(f"{n}", (torch.rand(300, generator=dice) < 0.8).tolist()) for n in range(30)]
+    found, task = compared(*like), task_of(zeros(300))
+    best = max(score_interval(one, task)[1] for one in like)
+    top = max(measure(one, task).score for one in like)
+    assert found.chosen < top - 0.01
+    assert 0.77 < found.chosen < top < best
+    clear = compared(answering("a", [True] * 300), *like)
+    assert clear.chosen == pytest.approx(1.0)
+    assert compared(like[0]).chosen is None

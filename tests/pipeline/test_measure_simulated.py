@@ -2,8 +2,8 @@
 
 Simulated heads: a row is right when its ease, with noise of its own for every head and seed and
 with the luck of the whole seed, is above a threshold. Some texts stand in several rows and are
-answered alike. The tests run few repetitions; 1,000 of each were run when this was written, and
-gave the rates that stand beside the tests.
+answered alike. The tests run few repetitions; `python -m benchmarks.verdicts` runs many and writes
+what they gave into docs/training.md.
 """
 
 import math
@@ -13,6 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.simulated import RIGHT, Design
+from benchmarks.simulated import simulated as simulate
+from benchmarks.verdicts import BY_CLASSES, MIXES, rates, rates_by, wrong
 from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Answers, Outcome, Task
@@ -54,7 +57,14 @@ def simulated(
             bar = normal.icdf(1 - lucky.clamp(0.01, 0.99))
             margin = ease + NOISE * torch.randn(size, generator=dice) - bar
             logits.append(torch.stack([margin, -margin], dim=1)[task.groups[split]])
-        outcomes.append(Outcome(name=f"head {number}", rows=tuple(splits), logits=tuple(logits)))
+        outcomes.append(
+            Outcome(
+                name=f"head {number}",
+                rows=tuple(splits),
+                logits=tuple(logits),
+                is_random=len(splits) > 1,
+            )
+        )
     return outcomes
 
 
@@ -81,7 +91,6 @@ def rate(hits: Sequence[bool]) -> float:
 def test_sixteen_identical_heads_are_seldom_told_apart_and_intervals_hold(
     rows, seeds, repeated, luck
 ):
-    """At most 4.8, 1.3, 2.0 and 1.4 % in 1,000 repetitions; intervals hold in 93.9 % or more."""
     runs = [compared(rows, seeds, repeated, luck, [0.0] * CELLS, n) for n in range(60)]
     assert rate([any(d.differs for d in found.to_reference) for found, _ in runs]) <= 8 / 60
     assert rate([any(d.differs for d in found.to_best) for found, _ in runs]) <= 8 / 60
@@ -89,21 +98,60 @@ def test_sixteen_identical_heads_are_seldom_told_apart_and_intervals_hold(
 
 
 def test_two_points_are_found_among_3000_rows():
-    """Of 200 repetitions, in 88 % as a pair and in 92 % among sixteen, where luck is pooled."""
     gains = [0.0, 0.02]
     pairs = [compared(3000, 3, False, 0.001, gains, n)[0] for n in range(20)]
-    assert rate([found.to_reference[0].differs for found in pairs]) >= 0.8
+    assert rate([found.to_reference[0].differs for found in pairs]) >= 0.5
     family = [compared(3000, 3, False, 0.001, gains + [0.0] * 14, n)[0] for n in range(20)]
-    assert rate([found.to_reference[0].differs for found in family]) >= 0.6
+    assert rate([found.to_reference[0].differs for found in family]) >= 0.7
 
 
 def test_training_luck_that_one_seed_cannot_show_is_shown_by_three():
-    """What the docstring of `compare` owns up to: with one seed luck passes for a difference."""
-    one = [compared(3000, 1, False, 0.01, [0.0] * 4, n)[0] for n in range(30)]
-    three = [compared(3000, 3, False, 0.01, [0.0] * 4, n)[0] for n in range(30)]
-    fooled = rate([any(d.differs for d in found.to_reference) for found in one])
-    warned = rate([any(d.differs for d in found.to_reference) for found in three])
-    assert fooled > 0.5 > 0.25 > warned
+    """What three trainings are for: of the trained heads themselves much is true that is luck."""
+    dice = [torch.Generator().manual_seed(n) for n in range(30)]
+    once, thrice = (Design(rows=3000, seeds=seeds) for seeds in (1, 3))
+    one = [simulate(once, [0.0] * 4, [0.01] * 4, n, is_random=False) for n in dice]
+    careful = [simulate(once, [0.0] * 4, [0.01] * 4, n) for n in dice]
+    three = [simulate(thrice, [0.0] * 4, [0.01] * 4, n) for n in dice]
+    fooled, silent, warned = (
+        rate([wrong(*run, RIGHT, n)[0] for n, run in enumerate(runs)])
+        for runs in (one, careful, three)
+    )
+    assert fooled > 0.5 > 0.2 > warned
+    assert silent == 0.0
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Design(rows=600, seeds=3),
+        Design(rows=600, seeds=5, repetitions=1),
+        Design(rows=600, seeds=5, repetitions=3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mix", ["16 quiet", "14 quiet, 2 noisy"])
+def test_no_design_and_no_noisy_neighbour_makes_like_heads_differ(design, mix):
+    found = rates(design, MIXES[mix], 40)
+    assert max(found.to_reference, found.to_best) <= 6 / 40
+    assert found.held >= 34 / 40
+
+
+@pytest.mark.parametrize("metric", BY_CLASSES)
+def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
+    for design in (Design(rows=400, seeds=3), Design(rows=400, seeds=5, repetitions=1)):
+        found = rates_by(metric, design, 30)
+        assert max(found.to_reference, found.to_best) <= 4 / 30
+        assert found.held >= 25 / 30
+
+
+def test_folds_make_narrower_intervals_than_a_quarter_of_the_rows_five_times():
+    """Every row is scored once: what the five quarters leave out is seen."""
+    dice = torch.Generator().manual_seed(1)
+    heads, task = simulate(Design(rows=1000, seeds=5, repetitions=1), [0.0], [0.003], dice)
+    low, high = score_interval(heads[0], task)
+    (quarters,) = simulated(task, splits_of(1000, 5, True, dice), [0.0], 0.003, dice)
+    wide = score_interval(quarters, task)
+    assert high - low < 0.9 * (wide[1] - wide[0])
 
 
 # Several labels a row, and numbers
@@ -159,6 +207,7 @@ def of_kind(
             given=tuple(
                 said[groups[split]] for said, split in zip(given[head], splits, strict=True)
             ),
+            is_random=seeds > 1,
         )
         for head in range(CELLS)
     ]
@@ -171,10 +220,6 @@ def of_kind(
 def test_heads_alike_by_other_scores_are_seldom_told_apart_and_intervals_hold(
     kind, rows, seeds, repeated
 ):
-    """Of 1,000 repetitions at most 4.4 and 2.1 % by micro-F1, 2.1 and 0.9 % by correlation.
-
-    Intervals hold in 94.5 to 98.3 %.
-    """
     runs = [of_kind(kind, rows, seeds, repeated, n) for n in range(40)]
     assert rate([any(d.differs for d in found.to_reference) for found, _ in runs]) <= 6 / 40
     assert rate([any(d.differs for d in found.to_best) for found, _ in runs]) <= 6 / 40

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from same_runs import bare, tensors
 from small_boards import blobs, board_of, cells
 from tiny_models import LIMITS
@@ -23,12 +25,13 @@ from heads.interfaces.report import report
 from heads.parts.samples import SAMPLES
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
-from heads.pipeline.grid import descent, race
+from heads.pipeline.grid import race, search
 from heads.pipeline.grid.jobs import Searched, Trying, search_job
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.play import play
 from heads.pipeline.grid.race import bar, beaten
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs import heats
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
@@ -42,7 +45,7 @@ from heads.pipeline.training import Progress
 from heads.settings import Contest
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
-CONTEST = Contest(seeds=2, race=True, precision="exact")
+CONTEST = Contest(folds=2, race=True, precision="exact")
 ROWS = 400
 
 
@@ -137,15 +140,18 @@ def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
 def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: str) -> None:
     vectors, classes = blobs(150)
     targets = {"many": one_hot(classes, 3).float(), "number": vectors[:, 0] + classes}
-    contest = Contest(seeds=1, class_weights=kind == "weighed")
+    contest = Contest(folds=2, class_weights=kind == "weighed")
     labels: Kind = "many" if kind == "many" else "number" if kind == "number" else "one"
     board = board_of(vectors, targets.get(kind, classes), contest, kind=labels)
     for unit in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
         *_, one = play([search_job(unit, board)], board, 1)
         assert isinstance(one, Searched)
-        assert one.parts.shape == (len(board.splits.development),)
-        assert float(one.parts.mean()) == pytest.approx(one.score, abs=1e-5)
-        assert one.score == max(p.score for p in one.tried) or labels == "number"
+        assert one.parts.shape == (sum(map(len, board.splits.development)),)
+        scores = [each.point.score for each in one.found]
+        assert float(one.parts.mean()) == pytest.approx(fmean(scores), abs=1e-5)
+        for number, score in enumerate(scores):
+            tried = [p.score for p in one.tried if p.seed == number]
+            assert min(tried) <= score <= max(tried)
 
 
 # A run with a race
@@ -154,8 +160,7 @@ def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: s
 @pytest.fixture(autouse=True)
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(descent, "STEPS", 30)
-    monkeypatch.setattr(descent, "EPOCHS", (2, 4))
+    monkeypatch.setattr(search, "CAP", 24)
 
 
 @pytest.fixture
@@ -256,14 +261,58 @@ def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
 
 @pytest.mark.usefixtures("_strict")
 def test_who_goes_on_has_the_numbers_of_a_run_without_a_race(start) -> None:
-    raced = finished(start())
-    plain = finished(start(contest=Contest(seeds=2, precision="exact")))
+    runs = start(), start(contest=Contest(folds=2, precision="exact"))
+    raced, plain = map(finished, runs)
     assert plain.stopped == ()
     assert heads_of(plain) == set(RECIPES)
     for name in heads_of(raced):
         mine, theirs = raced.cell(name), plain.cell(name)
-        assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
+        assert (mine.chosen_by_seed, mine.tried) == (theirs.chosen_by_seed, theirs.tried)
+        assert mine.development_score == theirs.development_score
         assert mine.measures.scores == theirs.measures.scores
+    recipes = question.load(runs[0]).recipes
+    numbers = {f"{recipes.index(name):03}" for name in heads_of(raced)}
+    kept = [
+        {
+            path: load_file(run.path / path)
+            for path in tensors(run)
+            if not path.startswith("race/") and path.partition("/")[2].partition(".")[0] in numbers
+        }
+        for run in runs
+    ]
+    assert len(kept[0]) >= len(numbers)
+    assert set(kept[0]) == set(kept[1])
+    for path, mine in kept[0].items():  # every answer and every head, to the last bit
+        assert all(torch.equal(tensor, kept[1][path][name]) for name, tensor in mine.items()), path
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_a_search_found_is_read_back_to_the_last_bit(
+    small: Backbone, start, given: bool
+) -> None:
+    """The tensors too from which learning goes on, and where seeds share what they found."""
+    vectors, targets = blobs(150)
+    parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40 if given else ()
+    board, run = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts), start()
+    recipes = ["mean+linear", "mean+roberta", "mean+ridge"]
+    jobs = [search_job(unit, board) for unit in cells(recipes, small, board)]
+    for one in (event for event in play(jobs, board, 1) if isinstance(event, Searched)):
+        number = recipes.index(one.name)
+        heats._keep(run, number, one)
+        back = heats._kept(run, number)
+        assert back is not None
+        assert (back.name, back.tried, back.seconds) == (one.name, one.tried, one.seconds)
+        assert torch.equal(back.parts, one.parts)
+        for mine, theirs in zip(one.found, back.found, strict=True):
+            assert (mine.chosen, mine.point) == (theirs.chosen, theirs.point)
+            assert (mine.held is None) == (theirs.held is None) == (one.name != "mean+roberta")
+            assert (mine.state is None) == (theirs.state is None) == (mine.held is None)
+            if mine.held is not None and theirs.held is not None:
+                assert torch.equal(mine.held, theirs.held)
+                assert mine.state is not None
+                assert theirs.state is not None
+                assert set(mine.state) == set(theirs.state)
+                assert all(torch.equal(t, theirs.state[name]) for name, t in mine.state.items())
 
 
 @pytest.mark.usefixtures("_strict")
@@ -300,13 +349,13 @@ def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race, "bar", lambda cells: 100.0)
-    found = finished(start(contest=Contest(seeds=1, race=True, curve=False)))
+    found = finished(start(contest=Contest(folds=2, race=True, curve=False)))
     assert found.stopped == ()
     assert heads_of(found) == set(RECIPES)
     says = "The race stopped no head: none is behind the leader by more than chance"
     assert any(note.startswith(says) for note in found.notes)
     assert says in " ".join(terminal_grid._remarks(found))
-    plain = finished(start(contest=Contest(seeds=1, curve=False)))
+    plain = finished(start(contest=Contest(folds=2, curve=False)))
     assert "race" not in json.dumps(plain.as_json() | {"run": ""})
 
 
@@ -349,7 +398,7 @@ def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"stopped": 3}', '{"stopped": [{"a": 1}]}'])
 @pytest.mark.parametrize("name", ["race.json", "race/000.json"])
 def test_a_broken_file_of_a_race_is_a_sentence(start, name: str, text: str) -> None:
-    run = start(contest=Contest(seeds=1, race=True, curve=False))
+    run = start(contest=Contest(folds=2, race=True, curve=False))
     finished(run)
     (run.path / name).write_text(text)
     for ask in (leaderboard, facts_of, finished):

@@ -9,23 +9,27 @@ from typing import Any
 
 import pytest
 import torch
+from markupsafe import Markup
 from same_runs import bare, tensors
 from tiny_models import LIMITS
 from torch import Tensor
 from torch.testing import assert_close
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.interfaces import boards, measured, report
 from heads.parts.menu import pairing, resolve
 from heads.parts.registry import head
 from heads.parts.samples import SAMPLES
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
+from heads.pipeline.card import model_card
 from heads.pipeline.corpus import in_order
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.loading import load
 from heads.pipeline.measure.outcomes import BASELINES
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.metrics import probabilities, spearman
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import learning_curve
@@ -193,7 +197,84 @@ def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
         assert one["score"] == pytest.approx(found.cell(name).measures.score)
         assert one["low"] <= one["score"] <= one["high"]
     noun = {"spearman": "Spearman correlation", "micro_f1": "micro-F1", "accuracy": "accuracy"}
-    assert f"Its {noun[found.metric]} " in found.curve_says
+    assert f"The {noun[found.metric]} of `" in found.curve_says
+
+
+@pytest.mark.parametrize(
+    ("sample", "metric"),
+    [
+        ("pairs", "mcc"),
+        ("pairs", "balanced_accuracy"),
+        ("aspects", "macro_f1"),
+        ("aspects", "exact_match"),
+        ("similarity", "neg_mean_absolute_error"),
+        ("similarity", "r2"),
+    ],
+)
+def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
+    start, sample: str, metric: str
+) -> None:
+    recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
+    run = start(sample, recipes=recipes, contest=replace(CONTEST, metric=metric, race=True))
+    found, name = finished(run), SCORES[metric]
+    assert found.metric == metric
+    json.dumps(found.as_json(), allow_nan=False)
+    heads = [cell for cell in found.cells if not cell.is_baseline]
+    assert heads == sorted(heads, key=lambda cell: -cell.measures.score)
+    for cell in found.cells:
+        own = cell.measures
+        assert own.score == own.values[metric] == pytest.approx(sum(own.scores) / 2)
+        assert name.low <= own.low <= own.score <= own.high <= name.high
+    # Settings were judged in the same units, on other rows.
+    spread = max(abs(cell.measures.score) for cell in heads) + 1
+    assert all(abs(point.score) <= 3 * spread for cell in heads for point in cell.tried)
+    assert set(found.curve[-1]["scores"]) == set(recipes)
+    for one in found.curve[-1]["scores"]:
+        last = found.curve[-1]["scores"][one]["score"]
+        assert last == pytest.approx(found.cell(one).measures.score)
+    assert name.noun in found.curve_says
+    assert measured.offered(found.cells)[0].name == metric
+    assert measured.kind_of(found.cells) == found.kind
+    assert name.told(found.cell(found.best).measures.score) in str(boards.heat_of(found))
+    assert str(Markup.escape(name.title)) in report.report(found)
+    head = found.classifier(recipes[0]).head
+    assert (head.scores.metric, head.scores.among) == (metric, 3)
+    card = model_card(found.classifier(recipes[0]), usage="", notes=())
+    assert "It is one of 3 heads that were compared on these rows" in card
+
+
+def test_solved_heads_of_one_seed_are_told_apart_and_learned_ones_are_not(start) -> None:
+    recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
+    contest = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", recipes=recipes, contest=contest)
+    found = finished(run)
+    random = {
+        name: said(run, number, name).answers.is_random
+        for number, name in enumerate([*recipes, *BASELINES])
+    }
+    assert random == {name: name == "mean+roberta" for name in random}
+    assert not found.cell("mean+roberta").to_reference.differs
+    assert any("trained once" in sentence for sentence in found.verdict)
+
+
+def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> None:
+    data = samples("pairs")
+    corpus = data.corpus
+    some = [n for n, target in enumerate(corpus.targets) if target == corpus.targets[0]]
+    few = [n for n, target in enumerate(corpus.targets) if target != corpus.targets[0]][:8]
+    rows = sorted([*some, *few])
+    names = ("texts", "pairs", "targets", "lines")
+    less = replace(corpus, **{one: tuple(getattr(corpus, one)[n] for n in rows) for one in names})
+    lopsided = replace(data, corpus=less)
+    contest = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=contest)
+    share = len(some) / len(rows)
+    name = corpus.classes[corpus.targets[0][0]]
+    told = f"{share:.0%} of the rows are '{name}', and accuracy".replace("%", " %")
+    assert finished(run).notes[0].startswith(told)
+    other = replace(contest, metric="macro_f1")
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=other)
+    assert not any("accuracy says little" in note for note in finished(run).notes)
 
 
 @every_kind
@@ -539,6 +620,7 @@ ORDERED = {"losses": ("softmax", "ordinal")}
             RecipeError,
             "logistic answers with classes",
         ),
+        ("similarity", {"contest": Contest(metric="mcc")}, DataError, "mcc is not for labels that"),
         ("similarity", {"contest": Contest(per_class=8)}, DataError, "per_class is for classes"),
         ("similarity", {"contest": Contest(focal=1.0)}, DataError, "focal is for classes"),
         ("similarity", {"contest": Contest(smoothing=0.1)}, DataError, "smoothing is for classes"),

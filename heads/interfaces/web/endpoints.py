@@ -38,6 +38,7 @@ def build(places: Places) -> None:
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
         how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
+        how += [gr.Textbox("auto", label="metric")]
         group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         answer = gr.JSON(label="answer")
@@ -51,10 +52,11 @@ def build(places: Places) -> None:
         full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal, hinge),
         each parted by commas; whether to stop recipes that cannot win any more, and the
-        precision (auto, exact, fast); the column of groups, which no split parts, and what becomes
-        of rows for scoring of a class never met (aside, wrong); and, where there is no test set
-        and seeds mean nothing, folds and how often all rows are scored in other folds. Streams
-        progress, then the verdict and every cell.
+        precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
+        column of groups, which no split parts, and what becomes of rows for scoring of a class
+        never met (aside, wrong); and, where there is no test set and seeds mean nothing, folds and
+        how often all rows are scored in other folds. Streams progress, then the verdict and every
+        cell.
         """
         yield from _trained(places, request.session_hash or "", *given)
 
@@ -113,9 +115,8 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     from heads.pipeline.runs.running import begin
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    seeds, per_class, *labels, pairs, losses, race, precision, group, unseen, folds, repetitions = (
-        rest
-    )
+    *rest, race, precision, metric, group, unseen, folds, repetitions = rest
+    seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
     contest = Contest(
@@ -125,6 +126,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
         per_class=_whole("per_class", per_class, 0, 100_000),
         race=race is True,
         precision=precision or "auto",
+        metric=metric or "auto",
         unseen=unseen or "aside",
     )
     with places.taken(visitor) as stop:

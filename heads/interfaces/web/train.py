@@ -14,7 +14,6 @@ from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_plan import Plan
 from heads.interfaces.web.worker import AlreadyTraining, Places, waiting, worked
-from heads.pipeline.measure.scores import METRICS
 from heads.pipeline.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -167,7 +166,7 @@ def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
     from heads.pipeline.runs.asked import load
 
     asked = load(run)
-    course = Course(recipes=asked.recipes, metric=METRICS[asked.corpus.kind])
+    course = Course(recipes=asked.recipes, metric=asked.metric)
     budget = asked.contest.budget_seconds
     yield _values(course.status, heat=course.heat, curve="", busy=True)
     for events in worked(run, stop, budget + PATIENCE if budget else 0.0):

@@ -104,9 +104,9 @@ class Course:
     def heat(self) -> Markup:
         """The heat map, as far as it is filled."""
         from heads.interfaces import boards
-        from heads.interfaces.measured import KINDS, MEASURES
+        from heads.interfaces.measured import of_metric
 
-        names, measure = boards.in_order(self.recipes), MEASURES[KINDS[self.metric]][0]
+        names, measure = boards.in_order(self.recipes), of_metric(self.metric)
         drawn = boards.heat(names, self.tiles, measure, is_live=True)
         title = f"{self._score.title} of the heads that are done"
         return Markup("<h4>{}</h4>{}").format(title, drawn)

@@ -16,6 +16,7 @@ PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
 TITLES = {
     "seeds": "Seeds, with a test set",
+    "metric": "Ranked by",
     "folds": "Folds, without a test set",
     "repetitions": "Repetitions of the folds",
     "held_out": "Rows that are scored, with few rows a class",

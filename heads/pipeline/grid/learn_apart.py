@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,10 +44,7 @@ class Apart:
     """
 
     make: Callable[[], nn.Module]
-
-    @property
-    def is_random(self) -> bool:
-        return True
+    is_random: ClassVar[bool] = True
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,10 +34,7 @@ class Convex:
 
     first: First
     order: Order
-
-    @property
-    def is_random(self) -> bool:
-        return False
+    is_random: ClassVar[bool] = False
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -49,10 +50,7 @@ class Stacked:
     first: First | None
     pretrained: bool
     standardise: bool | None = None
-
-    @property
-    def is_random(self) -> bool:
-        return True
+    is_random: ClassVar[bool] = True
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
@@ -63,7 +61,7 @@ class Stacked:
             numbers = range(start, min(start + together, len(seeds)))
             tried = list(product(numbers, table))
             rows = [splits.fitted(number) for number, _ in tried]
-            batch = descent.batch_of(max(map(len, splits.train)))
+            batch = descent.batch_of(len(splits.train[0]))
             trials = [
                 Trial(
                     seed=number,
@@ -95,7 +93,7 @@ class Stacked:
         seeds: Sequence[int],
     ) -> list[Learned]:
         learned: dict[int, Learned] = {}
-        batch = descent.batch_of(max(map(len, rows)))
+        batch = descent.batch_of(len(rows[0]))
         for start in range(0, len(rows), SIDE_BY_SIDE):
             live = list(range(start, min(start + SIDE_BY_SIDE, len(rows))))
             ends = {n: steps_after(found[n], len(rows[n]) / batch, lesson.fixed) for n in live}

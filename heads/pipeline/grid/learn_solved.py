@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -66,10 +66,7 @@ class Solved:
 
     order: Order
     width: int
-
-    @property
-    def is_random(self) -> bool:
-        return False
+    is_random: ClassVar[bool] = False
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]

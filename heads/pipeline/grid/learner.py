@@ -8,18 +8,15 @@ Legend: n rows, w width, c classes.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from heads.parts.blocks import Repeat
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
 from heads.pipeline.measure.calibration import thresholds
-from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
-from heads.pipeline.metrics import spearman
 from heads.recipe import Value
 
 Chosen = Mapping[str, Value]
@@ -33,8 +30,8 @@ class Tried:
     Attributes:
         settings: What is tried, as plain values.
         step: After that many steps of the optimizer; 0 where there are none.
-        score: On the development rows: the accuracy, the micro-F1 with thresholds chosen
-            there, or Spearman's correlation.
+        score: On the development rows, by the metric that ranks; labels with thresholds chosen
+            there.
         loss: The mean loss there, of logits divided by the temperature that suits them best.
         seed: The number of the seed, or fold, whose development rows these are; from 0.
         parts: (m,), each development row's part of the score, which is their mean; None where
@@ -87,8 +84,7 @@ class Learner(Protocol):
         is_random: Whether it draws anything: new weights, dropout, an order of rows.
     """
 
-    @property
-    def is_random(self) -> bool: ...
+    is_random: ClassVar[bool]
 
     def search(
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
@@ -111,35 +107,40 @@ class Learner(Protocol):
 def judged(settings: Chosen, step: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:
     """What settings came to on some rows, of which these are the logits (m, c).
 
-    Where classes are weighed, rows count by their weights, the same for every loss.
+    The score is that of the metric that ranks, whatever is weighed in learning. In the loss rows
+    count by the weights of their classes, the same for every loss.
     """
     targets, counts = lesson.targets[rows], lesson.counts[rows]
     losses, total = lesson.objective.rows(logits, targets), counts.sum()
-    score, parts = _scored(logits, targets, counts, lesson.objective.kind)
+    parts = _parts(logits, targets, lesson)
     loss = float((losses * counts).sum() / total)
-    return Tried(settings=settings, step=step, score=score, loss=loss, parts=parts)
+    return Tried(
+        settings=settings, step=step, score=float(parts.mean()), loss=loss, parts=parts.float()
+    )
 
 
-def _scored(logits: Tensor, targets: Tensor, counts: Tensor, kind: Kind) -> tuple[float, Tensor]:
-    """The score, and each row's part of it."""
-    if kind == "number":
-        given = logits[:, 0]
-        return spearman(given, targets), spearman_parts(given, targets).float()
+def _parts(logits: Tensor, targets: Tensor, lesson: Lesson) -> Tensor:
+    """(m,), each row's part of the score."""
+    kind, span = lesson.objective.kind, lesson.span
     if kind == "many":
-        parts = micro_f1_parts(logits > thresholds(logits, targets), targets)
-        return float(parts.mean()), parts.float()
-    right = (logits.argmax(dim=1) == targets).float() * counts
-    return float(right.sum() / counts.sum()), right * (len(counts) / counts.sum())
+        given = logits > thresholds(logits, targets)
+    elif kind == "one":
+        given = logits.argmax(dim=1)
+    else:
+        given = logits[:, 0]
+        if span is not None:  # an error has the units of the labels
+            given, targets = span.widened(given), span.widened(targets)
+    return lesson.score.parts[kind](given, targets, lesson.classes)
 
 
 def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:
-    """The highest score, of equals the lowest loss; of numbers the lowest loss.
+    """The highest score, of equals the lowest loss; by a correlation of numbers the lowest loss.
 
-    A correlation does not see the scale: by it, numbers that hardly leave their mean would do.
+    It does not see the scale: by it, numbers that hardly leave their mean would do.
     """
-    if lesson.objective.kind == "number":
+    if lesson.objective.kind == "number" and lesson.score.scale == "correlation":
         return _of_least_loss(tried)
-    return max(tried, key=lambda item: (item.score, -item.loss))
+    return max(tried, key=lambda item: (not isnan(item.score), item.score, -item.loss))
 
 
 def surest(tried: Sequence[Tried], lesson: Lesson) -> Tried:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from heads.pipeline.grid.basis import Basis, Kept, basis
-from heads.pipeline.objective import Objective
+from heads.pipeline.measure.scores import METRICS, SCORES, Metric, ScoreName
+from heads.pipeline.objective import Objective, Span
 from heads.pipeline.token_states import TokenStates
 from heads.settings import Contest
 
@@ -50,13 +51,16 @@ class Lesson:
         targets: (n,), the class of each row, or its number; (n, c) 1 at its labels, else 0.
         objective: What is to be learned of them.
         weights: (n,), how much each row counts in learning; 1 if all count alike.
-        counts: (n,), how much each row counts where settings are judged: the same for every loss.
+        counts: (n,), how much each row counts in the loss by which settings are judged: the same
+            for every loss.
         stop: Set when the work is to end.
         states: The states of all tokens, where the reading is learned.
         products: What matrix products are computed in, in learning; what is learned and the
             answers to what is asked are in 32 bits.
         fixed: Settings that are not searched.
         kept: What several heads of the reading ask for.
+        metric: What settings are chosen by; that of the kind of labels if None.
+        span: Where the numbers lay before they were narrowed; None for classes.
     """
 
     vectors: Tensor
@@ -70,11 +74,18 @@ class Lesson:
     products: torch.dtype = torch.float32
     fixed: Fixed = Fixed()
     kept: Kept = field(default_factory=Kept)
+    metric: Metric | None = None
+    span: Span | None = None
 
     @property
     def classes(self) -> int:
         """c, how many outputs a head has."""
         return self.objective.outputs
+
+    @property
+    def score(self) -> ScoreName:
+        """The metric that settings are chosen by."""
+        return SCORES[self.metric or METRICS[self.objective.kind]]
 
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""

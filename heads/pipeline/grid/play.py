@@ -72,6 +72,7 @@ class Board:
             states=None if reading else self.states,
             products=self.products,
             fixed=Fixed.of(self.contest),
+            metric=self.task.metric,
         )
 
 

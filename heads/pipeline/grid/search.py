@@ -10,7 +10,7 @@ Legend: m development rows, c outputs.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from typing import Any, Protocol
 
 import torch
@@ -97,8 +97,10 @@ class Trial:
         return point
 
     def has_converged(self) -> bool:
-        """Whether twice as many steps have not made the loss fall."""
-        step, _ = self.looks[-1]
+        """Whether twice as many steps have not made the loss fall; one of no number never will."""
+        step, last = self.looks[-1]
+        if not isfinite(last):
+            return True
         if step < PASSES * self.pass_steps:
             return False
         lowest = min(loss for _, loss in self.looks)
@@ -108,9 +110,9 @@ class Trial:
     def is_falling(self) -> bool:
         """Whether its loss was never as low as at the last look, by more than hardly."""
         step, last = self.looks[-1]
-        before = min(loss for at, loss in self.looks if at <= step / 2)
         lowest = min(loss for _, loss in self.looks)
-        return last <= lowest and last < before - FALL * abs(before)
+        early = [loss for at, loss in self.looks if at <= step / 2]
+        return last <= lowest and all(last < loss - FALL * abs(loss) for loss in early)
 
 
 def looks(pass_steps: float, cap: int) -> Iterator[int]:
@@ -132,7 +134,7 @@ def searched(
 ) -> Generator[Tried, None, list[Found]]:
     """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed."""
     live = list(trials)
-    passes = min(trial.pass_steps for trial in trials)
+    passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
     cap = lesson.fixed.steps or min(CAP, max(DECIDED, round(CAP_PASSES * passes)))
     steps = list(looks(passes, cap))
     settled = SETTLED * steps[0]
@@ -149,7 +151,8 @@ def searched(
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    capped = set() if lesson.fixed.steps else {id(one) for one in live if one.is_falling()}
+    ended = [] if lesson.fixed.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
+    capped = {id(trial) for trial in ended if trial.is_falling()}
     seeds = dict.fromkeys(trial.seed for trial in trials)
     return [_chosen([one for one in trials if one.seed == seed], capped, lesson) for seed in seeds]
 

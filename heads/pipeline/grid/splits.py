@@ -40,6 +40,8 @@ class Splits:
         train: The rows that its final head learns from, both of those included.
         test: The rows that it is scored on.
         repetition: For each fold the number of its repetition; nothing where there are none.
+        repeats: The rows of `train` that have a text of a development row but are none, as only
+            splits that the data make have them; nothing where no seed has any.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Splits:
     train: tuple[Tensor, ...]
     test: tuple[Tensor, ...]
     repetition: tuple[int, ...] = ()
+    repeats: tuple[Tensor, ...] = ()
 
     @property
     def is_fixed(self) -> bool:
@@ -59,8 +62,9 @@ class Splits:
         return len(self.train)
 
     def fitted(self, seed: int) -> Tensor:
-        """The rows that a seed learns from while it chooses: all but its development rows."""
-        return without(self.train[seed], self.development[seed])
+        """The rows that a seed learns from while it chooses: those of no development row's text."""
+        others = [self.development[seed], *self.repeats[seed : seed + 1]]
+        return without(self.train[seed], torch.cat(others))
 
 
 def without(rows: Tensor, others: Tensor) -> Tensor:
@@ -237,10 +241,11 @@ def _splits(kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest) ->
     def tensor(numbers: list[int]) -> Tensor:
         return made.setdefault(id(numbers), torch.tensor(numbers, dtype=torch.long))
 
-    search = []
+    search, repeats = [], []
     for number, part in enumerate(found):
         # In splits that the data make, a text may be in both.
         tried = rows.without(part.learned, part.development)
+        repeats.append(sorted({*part.learned} - {*tried} - {*part.development}))
         share = min(1.0, MOST_SEARCH / max(1, len(tried)))
         search.append(rows.drawn(tried, share, contest.seed + number)[0])
     return Splits(
@@ -250,6 +255,7 @@ def _splits(kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest) ->
         train=tuple(tensor(part.learned) for part in found),
         test=tuple(tensor(part.scored) for part in found),
         repetition=tuple(part.repetition for part in found) if kind == FOLDS else (),
+        repeats=tuple(map(tensor, repeats)) if any(repeats) else (),
     )
 
 

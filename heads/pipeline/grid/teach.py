@@ -78,6 +78,5 @@ def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Te
     if objective.kind != "number":
         return Teaching(unit=unit, lesson=lesson, span=None)
     span = Span.of(lesson.targets[splits.train[0]], centred=unit.biased)
-    return Teaching(
-        unit=unit, lesson=replace(lesson, targets=span.narrowed(lesson.targets)), span=span
-    )
+    lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
+    return Teaching(unit=unit, lesson=lesson, span=span)

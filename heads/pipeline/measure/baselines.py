@@ -16,6 +16,7 @@ from torch import Tensor
 from heads.pipeline.corpus import Corpus, Kind
 from heads.pipeline.measure.calibration import common_threshold, thresholds
 from heads.pipeline.measure.outcomes import TFIDF, Outcome, Task, parts
+from heads.pipeline.measure.scores import Metric
 
 FEATURES = 10_000
 STRENGTHS: Mapping[Kind, tuple[float, ...]] = {
@@ -108,6 +109,7 @@ def tfidf_strength(
     *,
     seed: int = 0,
     balanced: bool = False,
+    metric: Metric | None = None,
 ) -> float:
     """The C, of three, with the best score on the development rows; the smallest such.
 
@@ -118,7 +120,9 @@ def tfidf_strength(
     chosen = torch.randperm(len(train_rows), generator=dice)[:ROWS_TO_CHOOSE_ON].sort().values
     rows = [train_rows[place] for place in chosen.tolist()]
     places, targets = torch.arange(len(development_rows)), _targets(corpus, development_rows)
-    task = Task(targets=targets, classes=corpus.classes, groups=places, kind=corpus.kind)
+    task = Task(
+        targets=targets, classes=corpus.classes, groups=places, kind=corpus.kind, metric=metric
+    )
 
     def score(strength: float) -> float:
         held = tfidf_held(

@@ -58,30 +58,50 @@ def subsets(
 
 
 def curve_says(stages: Sequence[Stage], metric: Metric = "accuracy") -> str:
-    """Whether more rows would change the choice, in a sentence or two; sizes ascend."""
+    """Whether more rows would change the choice, in a sentence or two; sizes ascend.
+
+    The head that scores highest at a size is the luckiest of several: nothing is said of its lead
+    but what the comparison of all pairs there allows.
+    """
     return f"{_choice(stages)} {_growth(stages, SCORES[metric])}".strip()
 
 
 def _choice(stages: Sequence[Stage]) -> str:
     if len(stages[-1].scores) == 1:
         return f"`{stages[-1].best}` is the only head."
-    leaders = [stage.best for stage in stages]
     sizes = [f"{stage.rows:,}" for stage in stages]
-    if len(set(leaders)) == 1:
-        return f"`{leaders[0]}` leads at every size, from {sizes[0]} to {sizes[-1]} rows."
-    told = "; ".join(
-        f"`{name}` with {size} rows" for name, size in zip(leaders, sizes, strict=True)
-    )
-    last = {d.name: d for d in stages[-1].to_best}
-    former = [name for name in dict.fromkeys(leaders[:-1]) if name != leaders[-1]]
-    overtaken = [name for name in former if name in last and last[name].differs]
+    behind = [{d.name for d in stage.to_best if d.differs} for stage in stages]
+    if not any(behind):
+        return f"From {sizes[0]} to {sizes[-1]} rows no head is told apart from the best."
+    last = stages[-1]
+    former = dict.fromkeys(stage.best for stage in stages[:-1])
+    overtaken = [name for name in former if name in behind[-1]]
     if overtaken:
-        behind = ", ".join(f"`{name}`" for name in overtaken)
-        return f"The choice changes with the rows: in the lead are {told}; {behind} fell behind."
-    return f"The lead changes ({told}), but not by more than chance: any of them will do."
+        names, size = ", ".join(f"`{name}`" for name in overtaken), sizes[-1]
+        best = f"among the best with fewer rows, {names} {_is(overtaken)} behind with {size}"
+        return f"The choice changes with the rows: {best}."
+    surely = [name for name in last.scores if all(name in out for out in behind)]
+    near = [name for name in last.scores if all(name not in out for out in behind)]
+    told = " and ".join(f"`{name}`" for name in near)
+    says = f"From {sizes[0]} to {sizes[-1]} rows {told} {_is(near)} never told apart from the best"
+    if not near:
+        says = f"With {sizes[-1]} rows `{last.best}` is told apart from heads that were near before"
+    return f"{says}{_behind(surely)}."
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _behind(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    told = " and ".join(f"`{name}`" for name in names)
+    return f", and {told} {_is(names)} behind it at every size"
 
 
 def _growth(stages: Sequence[Stage], name: ScoreName) -> str:
+    """What more rows gave the last leader, as it was seen: no interval stands behind it."""
     if len(stages) < 2:
         return ""
     before, after = stages[-2], stages[-1]
@@ -89,7 +109,9 @@ def _growth(stages: Sequence[Stage], name: ScoreName) -> str:
     if best not in before.scores:
         return ""
     gain = after.scores[best] - before.scores[best]
+    least = FLAT * abs(after.scores[best]) if name.scale == "error" else FLAT
     sizes = f"from {before.rows:,} to {after.rows:,} rows"
-    if gain > FLAT:
-        return f"Its {name.noun} still grew by {name.gap(gain)} {sizes}: more rows may help."
-    return f"Its {name.noun} hardly grew {sizes}."
+    if gain > least:
+        grew = f"The {name.noun} of `{best}` was seen to grow by {name.gap(gain)} {sizes}"
+        return f"{grew}: more rows may help."
+    return f"The {name.noun} of `{best}` hardly grew {sizes}."

@@ -6,10 +6,12 @@ from math import ceil
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
 from heads.pipeline.measure.paired import Comparisons, Difference
-from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
+from heads.pipeline.measure.scores import SCORES, ScoreName
 
-WIDE = 0.02  # an interval that leaves more than two points open settles little
+WIDE = 0.02  # an interval that leaves more than two points open settles little,
+FIFTH = 5  # as does one that leaves open more than a fifth of what is wrong yet
 POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
+FEWEST = 3  # heads, of which the best is chosen
 SEEN = 0.002  # less than 0.2 points is not worth the rows that it would take
 
 
@@ -28,13 +30,24 @@ def judge(
     """
     first, wide = _first(measures, comparisons)
     sentences = [first, *_baselines(measures, comparisons, commonest)]
-    if wide is not None:
+    if wide is not None and not comparisons.once:
         sentences += _more_rows(wide, measures[comparisons.reference])
-    if comparisons.seeds == 1 and any(d.differs for d in _heads(comparisons.to_reference)):
+    if comparisons.once and _heads(comparisons.to_reference):
         sentences.append(
-            "Each head was trained once: training with 3 seeds shows how much is luck."
+            "Each head was trained once, which shows nothing of luck: train with 3 seeds to tell "
+            "them apart."
         )
-    return tuple(sentences)
+    return (*sentences, *_chosen(measures, comparisons))
+
+
+def _chosen(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
+    """What the highest score is on rows that did not choose it, where that is another."""
+    own, heads = measures[comparisons.best], len(_heads(comparisons.to_best)) + 1
+    name, found = SCORES[own.metric], comparisons.chosen
+    if found is None or heads < FEWEST or name.told(found) == name.told(own.score):
+        return []
+    told = f"`{comparisons.best}` scores {name.told(own.score)} and was chosen among {heads} heads"
+    return [f"{told} on these rows; on rows that do not choose: about {name.told(found)}."]
 
 
 def _first(
@@ -54,20 +67,39 @@ def _first(
     if highest.high <= 0:
         ahead = f"by {name.gap(-highest.high)} or more (95 %)"
         return f"`{reference}` is better than every other head, {ahead}.", None
-    if highest.high <= WIDE:
+    if highest.high <= enough(own.score, name) and not comparisons.once:
         bound = f"no head is better by more than {_bound(highest.high, name)} (95 %)"
         return f"`{reference}` is enough: {bound}.", None
     rows = own.rows
     told = f"No head is shown to be better than `{reference}`"
+    if comparisons.once:
+        first = f"{told}: what one training of each gives may be luck."
+        return first, max(heads, key=lambda d: d.difference)
     bound = f"up to {_bound(highest.high, name)} (95 %)"
     tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
     first = f"{told}, but {tested} room for {bound}."
     return first, max(heads, key=lambda d: d.difference)
 
 
+def enough(score: float, name: ScoreName) -> float:
+    """By how much another head may be better before a score is no longer enough.
+
+    A fifth of what is wrong yet, for one who gains less would hardly notice; but two points at
+    most, however much is wrong, and never less than what is not worth any rows. Of an error in
+    units of the labels a tenth, which is what two points are of a share where 20 % are wrong.
+
+    >>> [round(enough(score, SCORES["accuracy"]), 4) for score in (0.6, 0.95, 0.985, 0.999)]
+    [0.02, 0.01, 0.003, 0.002]
+    """
+    left = name.high - score
+    if name.scale == "error":
+        return left / 10
+    return min(WIDE, max(SEEN, left / FIFTH))
+
+
 def _bound(high: float, name: ScoreName) -> str:
     """An upper bound as every table rounds it, but never 0."""
-    return name.gap(max(high, 0.001))
+    return name.gap(high if name.scale == "error" else max(high, 0.001))
 
 
 def _better(winner: Difference, comparisons: Comparisons, name: ScoreName) -> str:
@@ -89,7 +121,8 @@ def _baselines(
     """Says it where neither the best head nor the reference beats a baseline; the stronger one."""
     to_best = {d.name: d for d in comparisons.to_best}
     compared = (*comparisons.to_best, *comparisons.to_reference)
-    beaten = {d.name for d in compared if d.differs and d.difference < 0}
+    # That heads as they were trained beat a baseline needs no second training.
+    beaten = {d.name for d in compared if d.high < 0}
     unbeaten = [to_best[name] for name in BASELINES if name in to_best and name not in beaten]
     if not unbeaten:
         return []
@@ -98,9 +131,9 @@ def _baselines(
     name = SCORES[own.metric]
     scored = name.told(own.score)
     if strongest.name == MAJORITY:
-        what = f"{_always(own.metric, commonest)} (majority, {scored})"
+        what = f"{_always(own, commonest)} (majority, {scored})"
     else:
-        solved = "ridge" if own.metric == "spearman" else "logistic"
+        solved = "ridge" if _is_number(own) else "logistic"
         what = f"TF-IDF + {solved} regression ({scored})"
     if strongest.differs:
         by = f"by {name.gap(strongest.difference)}"
@@ -113,17 +146,22 @@ def _baselines(
     ]
 
 
-def _always(metric: Metric, commonest: str) -> str:
-    if metric == "spearman":
+def _always(own: Measures, commonest: str) -> str:
+    if _is_number(own):
         return "always answering the mean"
-    if metric == "micro_f1":
+    if "micro_f1" in own.values:
         return "always giving the commonest labels"
     return f"always answering '{commonest}'" if commonest else "always the same answer"
 
 
+def _is_number(own: Measures) -> bool:
+    return "spearman" in own.values
+
+
 def _more_rows(seen: Difference, own: Measures) -> list[str]:
     """How many tested rows would settle a difference of the size seen, at 80 % power."""
-    if seen.difference < SEEN:
+    least = SEEN * abs(own.score) if SCORES[own.metric].scale == "error" else SEEN
+    if seen.difference < least:
         return []
     rows, by = own.rows, SCORES[own.metric].gap(seen.difference)
     needed = rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80

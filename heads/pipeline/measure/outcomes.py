@@ -1,21 +1,22 @@
 """What every cell of a comparison answered, and what is needed to judge it.
 
-A cell is a recipe or a baseline; a seed is one repetition of it: another split, another draw
-of training rows, or another initialisation.
+A cell is a recipe or a baseline; a seed is one time that it learned: another split, another draw
+of training rows, or another initialisation. Of a k-fold split every fold is a seed; the folds of
+one repetition test every row once, and their score is that of all those rows together.
 
 Legend: N rows of the corpus, n tested rows of one seed, m development rows, c classes, s seeds,
 g unique texts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.pipeline.corpus import Kind
-from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
+from heads.pipeline.measure.scores import METRICS, SCORES, Metric, ScoreName
 from heads.pipeline.metrics import ranks
 
 MAJORITY = "majority"
@@ -33,6 +34,10 @@ class Answers:
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
         given: For each seed what was answered: (n,) the number of the class, (n, c) true at
             the labels given, or (n,) a number.
+        is_random: Whether learning it again on the same rows would give other answers: new
+            weights, dropout or the order of rows are drawn.
+        repetition: For each seed the number of its repetition, where several of them are the
+            folds of one; nothing where each stands for itself.
     """
 
     name: str
@@ -54,6 +59,8 @@ class Outcome:
             number of them, or (s, c) where each seed has its own; 0 if None.
         held: Logits (m, c) of rows that the head has not learned from, and the numbers (m,) of
             those rows: the confidence is scaled by them.
+        is_random: As of `Answers`.
+        repetition: As of `Answers`.
     """
 
     name: str
@@ -77,6 +84,7 @@ class Task:
             evidence. `groups.grouping` makes them.
         kind: Whether a row has one class, any number of labels, or a number.
         ordered: Whether the classes stand in an order, from low to high.
+        metric: What ranks and decides; that of the kind if None.
     """
 
     targets: Tensor
@@ -84,6 +92,17 @@ class Task:
     groups: Tensor
     kind: Kind = "one"
     ordered: bool = False
+    metric: Metric | None = None
+
+    @property
+    def ranked_by(self) -> Metric:
+        """The metric that ranks and decides."""
+        return self.metric or METRICS[self.kind]
+
+    @property
+    def score(self) -> ScoreName:
+        """That metric as it is counted and said."""
+        return SCORES[self.ranked_by]
 
 
 def check(outcome: Outcome, task: Task) -> None:
@@ -95,6 +114,8 @@ def check(outcome: Outcome, task: Task) -> None:
     """
     if not outcome.rows or len(outcome.rows) != len(outcome.logits):
         raise ValueError(f"{outcome.name}: {len(outcome.rows)} seeds, {len(outcome.logits)} logits")
+    if outcome.repetition and len(outcome.repetition) != len(outcome.rows):
+        raise ValueError(f"{outcome.name}: {len(outcome.repetition)} numbers of repetitions")
     if task.kind == "many" and task.targets.shape[1:] != (len(task.classes),):
         raise ValueError(f"{tuple(task.targets.shape)} targets for {len(task.classes)} labels")
     fits = (len(task.classes),), (len(outcome.rows), len(task.classes))
@@ -116,8 +137,10 @@ def _check_logits(name: str, rows: Tensor, logits: Tensor, width: int) -> None:
         raise RecipeError(what, "Lower its learning rate, or leave it out.")
 
 
-def answers_of(outcome: Outcome, task: Task) -> Answers:
+def answers_of(outcome: Outcome | Answers, task: Task) -> Answers:
     """What a cell answered: the class of the largest logit, the labels above theirs, a number."""
+    if isinstance(outcome, Answers):
+        return outcome
     if task.kind == "one":
         given = tuple(logits.argmax(dim=1) for logits in outcome.logits)
     elif task.kind == "many":
@@ -126,31 +149,85 @@ def answers_of(outcome: Outcome, task: Task) -> Answers:
         given = tuple(logits > own for logits, own in zip(outcome.logits, bars, strict=True))
     else:
         given = tuple(logits[:, 0] for logits in outcome.logits)
-    return Answers(name=outcome.name, rows=outcome.rows, given=given)
+    return Answers(
+        name=outcome.name,
+        rows=outcome.rows,
+        given=given,
+        is_random=outcome.is_random,
+        repetition=outcome.repetition,
+    )
+
+
+def repetitions(outcome: Outcome | Answers) -> tuple[tuple[int, ...], ...]:
+    """For each repetition its seeds: several where they are folds, else one."""
+    found: dict[int, list[int]] = {}
+    for seed, number in enumerate(outcome.repetition or range(len(outcome.rows))):
+        found.setdefault(number, []).append(seed)
+    return tuple(map(tuple, found.values()))
+
+
+def pooled(outcome: Outcome) -> Outcome:
+    """The same with the folds of a repetition put together, as if they were one seed."""
+    if not outcome.repetition:
+        return outcome
+
+    def joined(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(torch.cat([values[seed] for seed in each]) for each in repetitions(outcome))
+
+    return replace(outcome, rows=joined(outcome.rows), logits=joined(outcome.logits), repetition=())
+
+
+def first(outcome: Outcome | Answers, seeds: int, task: Task) -> Answers:
+    """What a cell answered in its first seeds."""
+    answers = answers_of(outcome, task)
+    return replace(
+        answers,
+        rows=answers.rows[:seeds],
+        given=answers.given[:seeds],
+        repetition=answers.repetition[:seeds],
+    )
 
 
 def parts(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
-    """For each seed (n,), each row's part of the score, which is their mean.
+    """For each seed (n,), each row's part of the score of its repetition.
 
-    A row that is answered right is 1 and else 0; micro-F1 and Spearman's correlation have each
-    row's influence.
+    They are right or wrong where the score is a mean of rows, and else each row's influence on
+    it. The score of a repetition is the mean of the parts of all its rows: scores of small folds
+    that are no means of rows, such as macro-F1, are biased, and their mean is as well.
+
+    Source: Forman & Scholz 2010 (put the folds together, then score).
     """
-    answers = answers_of(outcome, task) if isinstance(outcome, Outcome) else outcome
-    pairs = zip(answers.rows, answers.given, strict=True)
-    if task.kind == "one":
-        return tuple((given == task.targets[rows]).double() for rows, given in pairs)
-    part = micro_f1_parts if task.kind == "many" else spearman_parts
-    return tuple(part(given, task.targets[rows]) for rows, given in pairs)
+    answers, found = answers_of(outcome, task), dict[int, Tensor]()
+    count, classes = task.score.parts[task.kind], len(task.classes)
+    for seeds in repetitions(answers):
+        rows = torch.cat([answers.rows[seed] for seed in seeds])
+        given = torch.cat([answers.given[seed] for seed in seeds])
+        sizes = [len(answers.rows[seed]) for seed in seeds]
+        values = count(given, task.targets[rows], classes).split(sizes)
+        found |= dict(zip(seeds, values, strict=True))
+    return tuple(found[seed] for seed in range(len(answers.rows)))
 
 
-def by_text(values: Sequence[Tensor], rows: Sequence[Tensor], task: Task) -> Tensor:
-    """Each unique text's part of the mean in each seed, (s, g), of values (n,) of tested rows.
+def scores(outcome: Outcome | Answers, task: Task) -> tuple[float, ...]:
+    """The score of each repetition."""
+    found = parts(outcome, task)
+    return tuple(
+        float(torch.cat([found[seed] for seed in seeds]).mean()) for seeds in repetitions(outcome)
+    )
 
-    The parts of a seed sum to its mean; a text that it does not test has 0.
+
+def by_text(values: Sequence[Tensor], outcome: Outcome | Answers, task: Task) -> Tensor:
+    """Each unique text's part in each seed, (s, g), of values (n,) of tested rows.
+
+    Over texts and seeds they come to s times the mean over repetitions of the mean of all rows;
+    a text that a seed does not test has 0 there.
     """
-    parts = torch.zeros(len(rows), int(task.groups.max()) + 1).double()
-    for part, value, tested in zip(parts, values, rows, strict=True):
-        part.index_add_(0, task.groups[tested], value / len(tested))
+    parts = torch.zeros(len(outcome.rows), int(task.groups.max()) + 1).double()
+    for seeds in repetitions(outcome):
+        rows = sum(len(outcome.rows[seed]) for seed in seeds)
+        for seed in seeds:
+            value = values[seed] * (len(seeds) / rows)
+            parts[seed].index_add_(0, task.groups[outcome.rows[seed]], value)
     return parts
 
 

@@ -10,14 +10,23 @@ from math import erfc
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, by_text, parts
+from heads.pipeline.measure.chosen import chosen_score
+from heads.pipeline.measure.luck import Luck, luck_of
+from heads.pipeline.measure.outcomes import (
+    BASELINES,
+    Answers,
+    Outcome,
+    Task,
+    by_text,
+    first,
+    parts,
+)
 
 DRAWS = 1999  # so that (DRAWS + 1) · 5 % is a whole number
 DRAWS_AT_ONCE = 250
 LEVEL = 0.05
 Z_95 = 1.959963984540054
 SAME = 1e-5  # statistics closer than this are equal
-SMALL = 1e-15  # a variance below this is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +40,9 @@ class Difference:
         low: Lower end of its interval; 95 % holds for all intervals of the family at once.
         high: Its upper end.
         p: The chance that some pair of the family differs as clearly if no cells differ.
-        differs: Whether the two are told apart: p is at most 0.05 and 0 outside the interval.
+        differs: Whether the two are told apart: p is at most 0.05 and 0 outside the interval. Of
+            cells that were trained once, and of which one would come out otherwise if it were
+            trained again, it is never said: interval and p are then of these trained heads only.
     """
 
     name: str
@@ -54,6 +65,9 @@ class Comparisons:
         to_reference: Every other cell less the reference.
         to_best: Every other cell less the best; as that was chosen by looking, the family is
             all pairs of cells.
+        chosen: The score that the best of the heads comes to on rows that did not choose it;
+            None of a single head.
+        once: Whether there is one seed and a head draws lots: nothing is known of their luck.
     """
 
     reference: str
@@ -61,6 +75,8 @@ class Comparisons:
     seeds: int
     to_reference: tuple[Difference, ...]
     to_best: tuple[Difference, ...]
+    chosen: float | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,21 +87,31 @@ class _Pairs:
         differences: Of the mean scores.
         of_rows: Their variance through the tested texts if nothing differed.
         within: What the tested texts alone make a difference vary by from seed to seed.
-        luck: What the luck of a seed adds to that, 0 for one seed.
+        luck: What is believed of the luck of every cell, in units of half of that.
         parts: (g, k), each text's part of the score; only texts on which cells differ.
+        random: (k,), whether a cell draws lots in training.
         texts: How many unique texts were tested.
         seeds: How many seeds.
+        unit: What one text counts for at most, about: 1, but for errors in units of the labels.
         most: The largest difference there can be.
     """
 
     differences: Tensor
     of_rows: Tensor
     within: Tensor
-    luck: Tensor
+    luck: Luck
     parts: Tensor
+    random: list[bool]
     texts: int
     seeds: int
+    unit: float
     most: float
+
+    @property
+    def variances(self) -> Tensor:
+        """(k, k), of a difference, its luck being the usual one of both cells."""
+        own = self.luck.usual
+        return self.of_rows + self.within * (own[:, None] + own) / 2 / self.seeds
 
 
 def compare(
@@ -95,15 +121,19 @@ def compare(
 
     Rows count by their parts of the score (`parts`). Each pair's statistic is the difference
     over its standard error, which has a part for the tested texts (all rows of one text, in
-    all seeds, are one piece of evidence) and one for the luck of the seeds. What it would be
-    by chance is drawn by giving every text's differences a random sign, the same for all
-    pairs, and every cell new luck, whose spread is estimated anew in each draw. The largest
-    statistic of a family sets the bar for each of its pairs (max-T, single step), so that the
-    chance of any false difference in the family is about 5 % at most. Two texts' worth of
-    disagreement is added to every pair, so that the interval of two cells which never
-    disagree has a width.
+    all seeds, are one piece of evidence) and one for the luck of the seeds, every cell's own
+    (`luck_of`). What it would be by chance is drawn by giving every text's differences a random
+    sign, the same for all pairs, and every cell new luck, of a spread that is drawn from what is
+    believed of it. The largest statistic of a family sets the bar for each of its pairs (max-T,
+    single step), so that the chance of any false difference in the family is about 5 % at most.
+    Two texts' worth of disagreement is added to every pair, so that the interval of two cells
+    which never disagree has a width.
 
-    One seed says nothing of luck: then the comparison is of these trained heads only.
+    Folds are seeds that test other rows each: what their scores vary is mostly of the rows, and
+    that is taken out before luck is told.
+
+    One seed says nothing of luck: then the comparison is of these trained heads only, and heads
+    that draw lots are not told apart.
 
     Source: Westfall & Young 1993 (max-T); Cameron, Gelbach & Miller 2008 (random signs by
     cluster, the null imposed); Bonett & Price 2012 (the added disagreement).
@@ -112,14 +142,10 @@ def compare(
         ValueError: Seeds do not test the same rows in every cell (a fault of the caller).
     """
     seeds = min(len(outcome.rows) for outcome in outcomes)
-    for outcome in outcomes[1:]:
-        for mine, theirs in zip(outcome.rows[:seeds], outcomes[0].rows, strict=False):
-            if not torch.equal(mine, theirs):
-                raise ValueError(f"{outcome.name} and {outcomes[0].name} tested different rows")
+    answers = [first(outcome, seeds, task) for outcome in outcomes]
     names = [outcome.name for outcome in outcomes]
-    home = names.index(reference)
-    pairs = _pairs(outcomes, task, seeds)
-    best = _best(names, pairs.differences[:, home], home)
+    home, pairs = names.index(reference), _pairs(answers, task)
+    best = _best(names, pairs.differences[:, home] / pairs.unit, home)
     drawn = list(_chance(pairs, home, seed))
     to_reference, to_any = torch.cat([a for a, _ in drawn]), torch.cat([b for _, b in drawn])
     return Comparisons(
@@ -128,6 +154,8 @@ def compare(
         seeds=seeds,
         to_reference=_family(pairs, names, home, to_reference),
         to_best=_family(pairs, names, best, to_any),
+        chosen=chosen_score([one for one in answers if one.name not in BASELINES], task, seed),
+        once=seeds == 1 and any(pairs.random),
     )
 
 
@@ -138,27 +166,40 @@ def _best(names: Sequence[str], leads: Tensor, home: int) -> int:
     return best if leads[best] > SAME else home
 
 
-def _pairs(outcomes: Sequence[Outcome | Answers], task: Task, seeds: int) -> _Pairs:
-    rows = outcomes[0].rows[:seeds]
-    found = [parts(outcome, task)[:seeds] for outcome in outcomes]
-    each = torch.stack([by_text(seed, rows, task) for seed in found], dim=2)  # (s, g, k)
+def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
+    for one in answers[1:]:
+        if not all(map(torch.equal, one.rows, answers[0].rows)):
+            raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
+    rows, seeds = answers[0].rows, len(answers[0].rows)
+    found = [by_text(parts(one, task), one, task) for one in answers]
+    each = torch.stack(found, dim=2)  # (s, g, k)
     by_group = each.mean(dim=0)
+    scores = by_group.sum(dim=0)
     texts = len(torch.cat([task.groups[tested] for tested in rows]).unique())
-    scores = each.sum(dim=1)
-    by_seed = (scores[:, :, None] - scores[:, None]).permute(1, 2, 0)  # (k, k, s)
+    name = task.score
+    unit = (float(scores.abs().mean()) or 1.0) if name.scale == "error" else 1.0
     of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
-    within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
-    between = by_seed.var(dim=2) if seeds > 1 else torch.zeros_like(within)
     return _Pairs(
-        differences=by_seed.mean(dim=2),
-        of_rows=of_rows + 2 / texts**2,
-        within=within,
-        luck=_luck(between, within, seeds),
+        differences=scores[:, None] - scores,
+        of_rows=of_rows + 2 * (unit / texts) ** 2,
+        within=((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0),
+        luck=_luck(each),
         parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
+        random=[one.is_random for one in answers],
         texts=texts,
         seeds=seeds,
-        most=2.0 if task.kind == "number" else 1.0,
+        unit=unit,
+        most=name.high - name.low,
     )
+
+
+def _luck(each: Tensor) -> Luck:
+    """The luck of every cell, from each text's parts (s, g, k) about those of all cells."""
+    seeds, own = len(each), each - each.mean(dim=2, keepdim=True)
+    of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
+    within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
+    between = own.sum(dim=1).var(dim=0) if seeds > 1 else torch.zeros_like(within)
+    return luck_of(between, within, seeds)
 
 
 def _squares(parts: Tensor) -> Tensor:
@@ -168,41 +209,24 @@ def _squares(parts: Tensor) -> Tensor:
     return (own[..., :, None] + own[..., None, :] - 2 * products).clamp_min(0)
 
 
-def _luck(between: Tensor, within: Tensor, seeds: int) -> Tensor:
-    """What varies from seed to seed beyond what the tested texts make vary, (..., k, k).
-
-    Few seeds tell little of one pair, but all pairs together tell much: a pair has at least
-    the luck that is usual here, taken one standard error high as it is an estimate itself.
-    """
-    ratio = torch.where(within > SMALL, between / within.clamp_min(SMALL), torch.nan)
-    usual = ratio.nanmean(dim=(-2, -1), keepdim=True).nan_to_num(1.0)
-    freedom = max((within.shape[-1] - 1) * (seeds - 1), 1)
-    usual = usual * (1 + (2 / freedom) ** 0.5)
-    return torch.maximum(between - within, (usual - 1) * within).clamp_min(0) * (seeds > 1)
-
-
 def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The largest |statistic| by chance, (b,): of the pairs with one cell, and of all pairs."""
     dice = torch.Generator().manual_seed(seed)
-    parts, scale = (pairs.parts * pairs.texts).float(), pairs.texts**2
-    of_rows, within, luck = (
-        (part * scale).float() for part in (pairs.of_rows, pairs.within, pairs.luck)
-    )
-    (texts, cells), seeds = parts.shape, pairs.seeds
+    scale = pairs.texts / pairs.unit
+    parts, atoms = (pairs.parts * scale).float(), pairs.luck.atoms.float()
+    spread = (pairs.within / 2).sqrt().float() * scale
+    errors = pairs.variances.sqrt().float() * scale
+    texts, cells = parts.shape
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
         draws = min(DRAWS_AT_ONCE, DRAWS - start)
         signs = torch.randint(2, (draws, texts), generator=dice, dtype=torch.int8).float() * 2 - 1
         by_rows = signs @ parts  # (b, k)
-        # A pair is two cells, so each has half of the pair's variance.
-        noise = torch.randn(draws, seeds, cells, generator=dice) / 2**0.5
-        middle = noise.mean(dim=1)
-        spread = _squares(noise - middle[:, None]) / max(seeds - 1, 1)  # (b, k, k)
-        # A spread drawn too large is no merit: the bar stays above that of a known spread.
-        again = _luck((within + luck) * spread, within, seeds).minimum(luck)
-        variances = of_rows + again / seeds
+        which = torch.randint(atoms.shape[1], (cells, draws), generator=dice)
+        noise = torch.randn(draws, cells, generator=dice) / pairs.seeds**0.5
+        lucky = atoms.gather(1, which).T.sqrt() * noise  # (b, k)
         shifts = by_rows[:, :, None] - by_rows[:, None]
-        shifts = shifts + luck.sqrt() * (middle[:, :, None] - middle[:, None])
-        statistics = shifts.abs() / variances.sqrt()
+        shifts = shifts + spread * (lucky[:, :, None] - lucky[:, None])
+        statistics = shifts.abs() / errors
         yield statistics[:, :, home].amax(dim=1), statistics.amax(dim=(1, 2))
 
 
@@ -213,17 +237,16 @@ def _family(
     # The bar that exactly 5 % of the draws reach: an interval leaves 0 out just when p <= 0.05.
     allowed = round(LEVEL * (DRAWS + 1))
     bar = max(float(by_chance.sort().values[-allowed]) + SAME, Z_95)
-    found = []
+    found, variances = [], pairs.variances
     for number, name in enumerate(names):
         if number == home:
             continue
-        gap = float(pairs.differences[number, home])
-        of_seeds = float(pairs.luck[number, home]) / pairs.seeds
-        variance = float(pairs.of_rows[number, home]) + of_seeds
+        gap, variance = float(pairs.differences[number, home]), float(variances[number, home])
         statistic = abs(gap) / variance**0.5
         reached = int((by_chance >= statistic - SAME).sum())
         p = max((1 + reached) / (DRAWS + 1), erfc(statistic / 2**0.5))
-        half = _half(bar, variance, gap, pairs.texts)
+        half = _half(bar, variance, gap, pairs)
+        is_told = pairs.seeds > 1 or not (pairs.random[number] or pairs.random[home])
         found.append(
             Difference(
                 name=name,
@@ -232,14 +255,14 @@ def _family(
                 low=max(-pairs.most, gap - half),
                 high=min(pairs.most, gap + half),
                 p=p,
-                differs=abs(gap) > half,
+                differs=is_told and abs(gap) > half,
             )
         )
     return tuple(found)
 
 
-def _half(bar: float, variance: float, gap: float, texts: int) -> float:
+def _half(bar: float, variance: float, gap: float, pairs: _Pairs) -> float:
     """Half the interval: every true difference that the statistic would not tell from `gap`."""
-    left = 1 - bar**2 / texts
-    around = max(variance - gap**2 / texts, 0.0)  # the variance about the difference, not about 0
-    return bar * (around / left) ** 0.5 if left > 0 else 4.0
+    left = 1 - bar**2 / pairs.texts
+    around = max(variance - gap**2 / pairs.texts, 0.0)  # about the difference, not about 0
+    return bar * (around / left) ** 0.5 if left > 0 else 4.0 * pairs.unit

@@ -1,39 +1,84 @@
-"""The score by which heads are ranked, for every kind of label, and how it is said."""
+"""The metrics by which heads can be ranked, for every kind of label: how each is counted and said.
 
-from collections.abc import Mapping
+One of them, of the user's choice, ranks and decides everywhere: which settings are taken, who
+leaves a race, who leads, every interval, every comparison, the verdict and the learning curve.
+In all of them more is better; errors are negated, as in scikit-learn.
+
+Legend: n rows, c classes.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from heads.pipeline.corpus import Kind
+from torch import Tensor
 
-Metric = Literal["accuracy", "micro_f1", "spearman"]
+from heads.errors import DataError
+from heads.pipeline.corpus import Kind
+from heads.pipeline.measure import confusion, influence
+
+Metric = Literal[
+    "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
+    "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
+    "neg_mean_squared_error", "neg_mean_absolute_error",
+]  # fmt: skip
+# What rows of one kind said, what is true, and how many classes there are: each row's part of
+# the score, (n,), which is their mean.
+Parts = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreName:
-    """How a score is named and said.
+    """One metric.
 
     Attributes:
         title: As the head of a column.
         noun: Within a sentence.
         sentence: What a head does, with `{}` for the score.
-        is_share: Whether it is a share, said in percent; else a number from −1 to 1.
+        parts: How it is counted, for each kind of label that it is for.
+        scale: What it is: a share from 0 to 1, said in percent; a correlation or an agreement
+            from −1 to 1; an explained share, at most 1; or a negated error in the units of the
+            labels, at most 0.
+        needs_order: Whether it is for classes in an order only.
     """
 
     title: str
     noun: str
     sentence: str
-    is_share: bool
+    parts: Mapping[Kind, Parts]
+    scale: Literal["share", "correlation", "explained", "error"] = "share"
+    needs_order: bool = False
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share, said in percent."""
+        return self.scale == "share"
+
+    @property
+    def low(self) -> float:
+        """The least that it can be."""
+        return {"share": 0.0, "correlation": -1.0}.get(self.scale, float("-inf"))
+
+    @property
+    def high(self) -> float:
+        """The most that it can be."""
+        return 0.0 if self.scale == "error" else 1.0
 
     def told(self, score: float) -> str:
         """The score as a reader would say it.
 
         >>> SCORES["micro_f1"].told(0.61234), SCORES["spearman"].told(0.61234)
         ('61.2 %', '0.612')
+        >>> SCORES["neg_mean_squared_error"].told(-1234.567)
+        '−1235'
         """
         if self.is_share:
             return f"{100 * score:.1f} %"
-        told = f"{score:.3f}"
+        return self._plain(score)
+
+    def _plain(self, score: float) -> str:
+        told = f"{score:.4g}" if self.scale == "error" else f"{score:.3f}"
         return "0.000" if told == "-0.000" else told.replace("-", "−")
 
     def gap(self, difference: float) -> str:
@@ -41,10 +86,12 @@ class ScoreName:
 
         >>> SCORES["accuracy"].gap(0.0084), SCORES["accuracy"].gap(-0.021)
         ('0.8 points', '-2.1 points')
-        >>> SCORES["spearman"].gap(0.357)
-        '0.357'
+        >>> SCORES["spearman"].gap(0.357), SCORES["neg_mean_absolute_error"].gap(0.0123456)
+        ('0.357', '0.0123')
         """
-        return f"{100 * difference:.1f} points" if self.is_share else f"{difference:.3f}"
+        if self.is_share:
+            return f"{100 * difference:.1f} points"
+        return f"{difference:.3g}" if self.scale == "error" else f"{difference:.3f}"
 
     def signed(self, difference: float) -> str:
         """The same with its sign and without its unit.
@@ -52,18 +99,19 @@ class ScoreName:
         >>> SCORES["micro_f1"].signed(0.021), SCORES["spearman"].signed(-0.357)
         ('+2.1', '−0.357')
         """
-        told = f"{100 * difference:+.1f}" if self.is_share else f"{difference:+.3f}"
+        form = "+.3g" if self.scale == "error" else "+.3f"
+        told = f"{100 * difference:+.1f}" if self.is_share else f"{difference:{form}}"
         return told.replace("-", "−")
 
-    def between(self, low: float, high: float) -> str:
-        """The ends of a difference's interval.
+    def between(self, low: float, high: float, sign: str = "to") -> str:
+        """The ends of an interval, without their unit.
 
-        >>> SCORES["accuracy"].between(0.01, 0.02), SCORES["spearman"].between(0.3, 0.41)
-        ('1.0 to 2.0', '0.300 to 0.410')
+        >>> SCORES["accuracy"].between(0.01, 0.02), SCORES["spearman"].between(-0.3, 0.41, "–")
+        ('1.0 to 2.0', '−0.300 – 0.410')
         """
         if self.is_share:
-            return f"{100 * low:.1f} to {100 * high:.1f}"
-        return f"{low:.3f} to {high:.3f}"
+            return f"{100 * low:.1f} {sign} {100 * high:.1f}"
+        return f"{self._plain(low)} {sign} {self._plain(high)}"
 
     def reached(self, score: float) -> str:
         """What a head with that score does, to follow its name.
@@ -74,18 +122,133 @@ class ScoreName:
         return self.sentence.format(self.told(score))
 
 
+def _reaching(noun: str, *, title: str = "", a: str = "a", **rest: object) -> ScoreName:
+    title = title or noun[0].upper() + noun[1:]
+    return ScoreName(title=title, noun=noun, sentence=f"reaches {a} {noun} of {{}}", **rest)  # type: ignore[arg-type]
+
+
+def _of_table(score: influence.Function) -> dict[Kind, Parts]:
+    return {"one": partial(influence.of_table, score=score)}
+
+
+def _plain(parts: Callable[[Tensor, Tensor], Tensor]) -> Parts:
+    return lambda given, truth, _: parts(given, truth)
+
+
+def _hits(given: Tensor, truth: Tensor) -> Tensor:
+    return (given == truth).double()
+
+
+def _all_right(given: Tensor, truth: Tensor) -> Tensor:
+    return (given == truth.bool()).all(dim=1).double()
+
+
+def _squared(given: Tensor, truth: Tensor) -> Tensor:
+    return -(given.double() - truth.double()).square()
+
+
+def _absolute(given: Tensor, truth: Tensor) -> Tensor:
+    return -(given.double() - truth.double()).abs()
+
+
+# The first of a kind is its default.
 SCORES: Mapping[Metric, ScoreName] = {
     "accuracy": ScoreName(
-        title="Accuracy", noun="accuracy", sentence="answers {} right", is_share=True
+        title="Accuracy",
+        noun="accuracy",
+        sentence="answers {} right",
+        parts={"one": _plain(_hits)},
     ),
-    "micro_f1": ScoreName(
-        title="Micro-F1", noun="micro-F1", sentence="reaches a micro-F1 of {}", is_share=True
+    "balanced_accuracy": _reaching(
+        "balanced accuracy", parts=_of_table(confusion.balanced_accuracy)
     ),
-    "spearman": ScoreName(
+    "macro_f1": _reaching(
+        "macro-F1",
+        parts={**_of_table(confusion.macro_f1), "many": _plain(influence.macro_f1_parts)},
+    ),
+    "weighted_f1": _reaching("weighted F1", parts=_of_table(confusion.weighted_f1)),
+    "mcc": _reaching(
+        "Matthews correlation",
+        title="Matthews' correlation",
+        parts=_of_table(confusion.mcc),
+        scale="correlation",
+    ),
+    "cohen_kappa": _reaching(
+        "Cohen's kappa", parts=_of_table(confusion.cohen_kappa), scale="correlation"
+    ),
+    "quadratic_kappa": _reaching(
+        "quadratic kappa",
+        parts=_of_table(confusion.quadratic_kappa),
+        scale="correlation",
+        needs_order=True,
+    ),
+    "micro_f1": _reaching("micro-F1", parts={"many": _plain(influence.micro_f1_parts)}),
+    "samples_f1": _reaching(
+        "mean F1 of a row", title="F1 of a row", parts={"many": _plain(influence.samples_f1_parts)}
+    ),
+    "exact_match": ScoreName(
+        title="All labels right",
+        noun="share of rows with all labels right",
+        sentence="gets all labels of {} of the rows right",
+        parts={"many": _plain(_all_right)},
+    ),
+    "spearman": _reaching(
+        "Spearman correlation",
         title="Spearman's correlation",
-        noun="Spearman correlation",
-        sentence="reaches a Spearman correlation of {}",
-        is_share=False,
+        parts={"number": _plain(influence.spearman_parts)},
+        scale="correlation",
+    ),
+    "pearson": _reaching(
+        "Pearson correlation",
+        title="Pearson's correlation",
+        parts={"number": _plain(influence.pearson_parts)},
+        scale="correlation",
+    ),
+    "r2": _reaching("R²", a="an", parts={"number": _plain(influence.r2_parts)}, scale="explained"),
+    "neg_mean_squared_error": _reaching(
+        "negative mean squared error", parts={"number": _plain(_squared)}, scale="error"
+    ),
+    "neg_mean_absolute_error": _reaching(
+        "negative mean absolute error", parts={"number": _plain(_absolute)}, scale="error"
     ),
 }
 METRICS: Mapping[Kind, Metric] = {"one": "accuracy", "many": "micro_f1", "number": "spearman"}
+AUTO = "auto"
+_LABELS: Mapping[Kind, str] = {
+    "one": "one class a row",
+    "many": "several labels a row",
+    "number": "numbers",
+}
+
+
+def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[Metric, ...]:
+    """The metrics by which heads can be ranked for labels of a kind; the first is the default.
+
+    >>> metrics_of("many")
+    ('micro_f1', 'macro_f1', 'samples_f1', 'exact_match')
+    """
+    fits: list[Metric] = [
+        name
+        for name, one in SCORES.items()
+        if kind in one.parts and (ordered or not one.needs_order)
+    ]
+    fits.sort(key=lambda name: name != METRICS[kind])
+    return tuple(fits)
+
+
+def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> Metric:
+    """The metric that was asked for, or the kind's own where none was.
+
+    Raises:
+        DataError: It is none for labels of that kind.
+    """
+    if asked == AUTO:
+        return METRICS[kind]
+    known = metrics_of(kind, ordered=ordered)
+    for name in known:
+        if name == asked:
+            return name
+    labels, needs = _LABELS[kind], metrics_of(kind, ordered=True)
+    labels += " in no order" * (asked in needs)
+    what = f"The metric {asked} is not for labels that are {labels}."
+    raise DataError(what, f"Take one of {', '.join(known)}.")

@@ -18,6 +18,7 @@ from heads.pipeline.corpus import Corpus, groups_of
 from heads.pipeline.grid.splits import Splits, split
 from heads.pipeline.joining import check_groups, joined, met
 from heads.pipeline.measure.outcomes import BASELINES, Task, strata
+from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.table import Data
@@ -99,7 +100,13 @@ class Asked:
             groups=groups_of(self.corpus).tensor,
             kind=self.corpus.kind,
             ordered=self.corpus.ordered,
+            metric=self.metric,
         )
+
+    @cached_property
+    def metric(self) -> Metric:
+        """What heads are ranked and compared by."""
+        return metric_of(self.contest.metric, self.corpus.kind, ordered=self.corpus.ordered)
 
     @cached_property
     def splits(self) -> Splits:
@@ -139,7 +146,8 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
 
 
 def _check_settings(contest: Contest, corpus: Corpus) -> None:
-    """Refuses settings that mean nothing for numbers."""
+    """Refuses settings that mean nothing for the labels."""
+    metric_of(contest.metric, corpus.kind, ordered=corpus.ordered)
     asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(contest, n)]
     if corpus.kind == "number" and asked:
         what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."

@@ -139,7 +139,7 @@ def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
     for seed in range(len(splits)):
         lesson.check()
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
-        C = tfidf_strength(asked.corpus, *rows, balanced=balanced)
+        C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
         strengths.append(C)
         if board.task.kind == "many":
             rows = splits.fitted(seed).tolist(), rows[1]
@@ -160,7 +160,7 @@ def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
 def _place(asked: Asked, board: Board) -> Path:
     """Where what these rows come to is kept."""
     code = own_code("measure/baselines", "measure/calibration"), version("scikit-learn")
-    facts = asked.corpus.fingerprint, asked.contest.class_weights, code
+    facts = asked.corpus.fingerprint, asked.contest.class_weights, asked.metric, code
     digest = hashlib.sha256(repr(facts).encode())
     splits = board.splits
     for rows in (*splits.search, *splits.development, *splits.train, *splits.test):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -100,6 +101,9 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
             tensors[f"confidence.{seed}"] = sure.float()
     if cell.measures.confusion is not None:
         tensors["confusion"] = cell.measures.confusion.int()
+    tensors["is_random"] = torch.tensor(answers.is_random)
+    if answers.repetition:
+        tensors["repetition"] = torch.tensor(answers.repetition)
     run.put(f"cells/{number:03}.safetensors", lambda place: save_file(tensors, place))
     values = {
         "recipe": cell.name,
@@ -188,11 +192,14 @@ def said(run: RunFolder, number: int, name: str) -> Said:
     try:
         tensors: Mapping[str, Tensor] = _tensors(run, number)
         seeds = range(sum(name.startswith("rows.") for name in tensors))
+        repetition, is_random = tensors.get("repetition"), tensors.get("is_random")
         return Said(
             answers=Answers(
                 name=name,
                 rows=tuple(tensors[f"rows.{seed}"].long() for seed in seeds),
                 given=tuple(tensors[f"given.{seed}"] for seed in seeds),
+                is_random=True if is_random is None else bool(is_random),
+                repetition=() if repetition is None else tuple(repetition.tolist()),
             ),
             confidence=tuple(
                 tensors[key] for seed in seeds if (key := f"confidence.{seed}") in tensors

@@ -102,9 +102,12 @@ def _keep(run: RunFolder, number: int, one: Searched) -> None:
     tensors = dict[str, Tensor]()
     for seed, each in enumerate(one.found):
         assert each.point.parts is not None
-        tensors[f"parts.{seed}"] = each.point.parts.contiguous()
+        # Seeds of equal rows may share what they found, which the file may not.
+        tensors[f"parts.{seed}"] = each.point.parts.clone().contiguous()
         if each.held is not None:
             tensors[f"held.{seed}"] = each.held.contiguous()
+        for name, tensor in (each.state or {}).items():
+            tensors[f"state.{seed}.{name}"] = tensor.contiguous()
     run.put(f"race/{number:03}.safetensors", lambda place: save_file(tensors, place))
     values = {
         "recipe": one.name,
@@ -124,8 +127,10 @@ def _kept(run: RunFolder, number: int) -> Searched | None:
         tensors, found = load_file(run.path / f"race/{number:03}.safetensors"), []
         for seed, told in enumerate(values["found"]):
             point = Tried(**told, parts=tensors[f"parts.{seed}"])
-            held = tensors.get(f"held.{seed}")
-            found.append(Found(chosen=point.settings, point=point, held=held))
+            held, begin = tensors.get(f"held.{seed}"), f"state.{seed}."
+            names = [name for name in tensors if name.startswith(begin)]
+            state = {name.removeprefix(begin): tensors[name] for name in names} or None
+            found.append(Found(chosen=point.settings, point=point, held=held, state=state))
         return Searched(
             name=values["recipe"],
             found=tuple(found),

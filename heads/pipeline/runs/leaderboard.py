@@ -13,9 +13,8 @@ from heads.pipeline.measure.agreement import Agreement, agreement
 from heads.pipeline.measure.curve import Stage, curve_says
 from heads.pipeline.measure.estimates import Estimate
 from heads.pipeline.measure.judgement import judge
-from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.paired import Comparisons, Difference, compare
-from heads.pipeline.measure.scores import METRICS, SCORES, Metric
+from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.runs import wording
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, kept, said
@@ -40,7 +39,7 @@ class Leaderboard:
         revision: Which version of it.
         classes: The names of the classes, in the order of every table.
         kind: Of the labels: "one", "many" or "number".
-        metric: What the score is: "accuracy", "micro_f1" or "spearman".
+        metric: What the score is: that of `Contest.metric`, or the usual one of the kind.
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
         cells: Heads by score, the highest first; then the baselines.
@@ -144,9 +143,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
     comparisons, verdict = _comparisons(run, asked, cells), NOTHING
     if comparisons:
-        usual = wording.commonest(asked, asked.splits.train[0])
-        judged = judge(_measures(cells), comparisons, commonest=usual)
-        verdict = wording.so_far(judged, cells.values(), asked, len(stopped))
+        verdict = _verdict(asked, cells, comparisons, len(stopped))
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
@@ -158,7 +155,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         revision=asked.revision,
         classes=asked.corpus.classes,
         kind=asked.corpus.kind,
-        metric=METRICS[asked.corpus.kind],
+        metric=asked.metric,
         rows=len(asked.corpus),
         protocol=wording.protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
@@ -168,7 +165,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         reference=comparisons.reference if comparisons else "",
         verdict=verdict,
         curve=tuple(curve),
-        curve_says=_curve_says(curve, asked.corpus.kind),
+        curve_says=_curve_says(curve, asked.metric),
         estimates=estimates,
         agreements=_agreements(estimates, cells, comparisons),
         notes=wording.notes(run, asked, facts, len(stopped)),
@@ -189,8 +186,14 @@ def _comparisons(run: RunFolder, asked: Asked, cells: Mapping[str, Cell]) -> Com
     return compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
 
 
-def _measures(cells: Mapping[str, Cell]) -> dict[str, Measures]:
-    return {name: cell.measures for name, cell in cells.items()}
+def _verdict(
+    asked: Asked, cells: Mapping[str, Cell], comparisons: Comparisons, stopped: int
+) -> tuple[str, ...]:
+    measures = {name: cell.measures for name, cell in cells.items()}
+    usual = wording.commonest(asked, asked.splits.train[0])
+    judged = judge(measures, comparisons, commonest=usual)
+    judged = (*judged, *wording.of_these_rows(asked.splits))
+    return wording.so_far(judged, cells.values(), asked, stopped)
 
 
 def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, Cell]:
@@ -242,8 +245,8 @@ def _top(order: Order) -> str:
     return str(replace(order.recipe, pooling="", layers="", options=kept))
 
 
-def _curve_says(curve: Sequence[Mapping[str, Any]], kind: Kind) -> str:
-    return curve_says([_stage(stage) for stage in curve], METRICS[kind]) if len(curve) > 1 else ""
+def _curve_says(curve: Sequence[Mapping[str, Any]], metric: Metric) -> str:
+    return curve_says([_stage(stage) for stage in curve], metric) if len(curve) > 1 else ""
 
 
 def _stage(values: Mapping[str, Any]) -> Stage:

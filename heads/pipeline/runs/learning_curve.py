@@ -15,8 +15,7 @@ from heads.pipeline.grid.splits import FEWEST_DEVELOPMENT, Splits, on_fewer_rows
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
 from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, strata
-from heads.pipeline.measure.outcomes import parts as of_rows
+from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, scores, strata
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, kept, said
@@ -127,8 +126,7 @@ def _stage(answers: Sequence[Outcome | Answers], board: Board) -> dict[str, Any]
     told = {}
     for one in answers:
         low, high = score_interval(one, board.task)
-        mean = fmean(float(seed.mean()) for seed in of_rows(one, board.task))
-        told[one.name] = {"score": mean, "low": low, "high": high}
+        told[one.name] = {"score": fmean(scores(one, board.task)), "low": low, "high": high}
     return {
         "rows": len(board.splits.train[0]),
         "scores": told,

@@ -16,6 +16,7 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.settings import Contest
 
 REFERENCE = "mean+linear"
+LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
 
 
 def reference_of(names: Sequence[str]) -> str:
@@ -59,6 +60,32 @@ def protocol(splits: Splits, asked: Asked) -> str:
         f"Split into {folds} folds: each of {scored:,} rows was scored once{again}, by heads that "
         f"learned from about {train:,} rows of the other folds ({chosen})."
     )
+
+
+def of_these_rows(splits: Splits) -> tuple[str, ...]:
+    """Whether all seeds learn from the same rows, whose luck no interval holds then."""
+    if not splits.is_fixed:
+        return ()
+    rows = f"{len(splits.train[0]):,}"
+    return (
+        f"All intervals are for heads that learn from these {rows} rows: what other rows to learn "
+        "from would change is not in them.",
+    )
+
+
+def lopsided(asked: Asked) -> list[str]:
+    """A hint at another metric, where most rows are of one class and accuracy ranks."""
+    if asked.metric != "accuracy":
+        return []
+    counts = torch.bincount(asked.targets)
+    share = float(counts.max() / counts.sum())
+    if share < LOPSIDED:
+        return []
+    name = asked.corpus.classes[int(counts.argmax())]
+    return [
+        f"{share:.0%} of the rows are '{name}', and accuracy says little of the other classes: "
+        "--metric balanced_accuracy or macro_f1 ranks by all classes alike.".replace("%", " %", 1)
+    ]
 
 
 def so_far(
@@ -141,7 +168,12 @@ def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) 
         stopped: How many heads were stopped in a race.
     """
     notes = [raced(stopped)] if run.read("race.json") else []
-    notes += [*_failures(run, asked), *asked.account.get("between", []), *_of(asked.account)]
+    notes += [
+        *lopsided(asked),
+        *_failures(run, asked),
+        *asked.account.get("between", []),
+        *_of(asked.account),
+    ]
     notes += [f"In the test file: {says}" for says in _of(asked.account.get("test"))]
     notes += [says] if (says := facts.get("reading", {}).get("says")) else []
     notes += without_effect(asked)

@@ -1,0 +1,140 @@
+"""Heads whose truth is known: what `compare` and `score_interval` say of them can be counted.
+
+A row is answered right where its ease, with a part of the head's own that stays, and with noise
+of each training, is above a threshold, which the luck of that training moves. One text in six
+stands in several rows and is answered alike. Three designs: one test set for every seed; k folds,
+each row tested once a repetition; and several repetitions of those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heads.pipeline.measure import confusion
+from heads.pipeline.measure.outcomes import Answers, Task
+from heads.pipeline.measure.scores import Metric
+
+RIGHT = 0.85
+OWN, NOISE = 0.15, 0.35  # of a head, and of each training, in deviations of the rows' ease
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Which rows are tested when.
+
+    Attributes:
+        rows: How many there are.
+        seeds: How many times every head is trained; of folds, in each repetition.
+        repetitions: How many times all rows are divided into folds; 0: one test set of all rows.
+    """
+
+    rows: int
+    seeds: int
+    repetitions: int = 0
+
+    def __str__(self) -> str:
+        if not self.repetitions:
+            return f"{self.rows:,} rows, {self.seeds} seed{'s' * (self.seeds > 1)}"
+        times = f" × {self.repetitions}" * (self.repetitions > 1)
+        return f"{self.rows:,} rows, {self.seeds} folds{times}"
+
+
+def groups_of(rows: int, dice: torch.Generator) -> Tensor:
+    """(n,), the text of each row; one in six stands in more than one."""
+    groups = torch.arange(rows)
+    repeated = torch.rand(rows, generator=dice) < 1 / 6
+    groups[repeated] = torch.randint(rows, (int(repeated.sum()),), generator=dice)
+    return groups.unique(return_inverse=True)[1]
+
+
+def tested_of(
+    design: Design, groups: Tensor, dice: torch.Generator
+) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """The rows of every seed, and the repetition that it belongs to; texts stay together."""
+    if not design.repetitions:
+        return (torch.arange(design.rows),) * design.seeds, ()
+    tested, numbers = list[Tensor](), list[int]()
+    for number in range(design.repetitions):
+        fold = torch.randperm(int(groups.max()) + 1, generator=dice) % design.seeds
+        tested += [(fold[groups] == one).nonzero()[:, 0] for one in range(design.seeds)]
+        numbers += [number] * design.seeds
+    return tuple(tested), tuple(numbers)
+
+
+def simulated(
+    design: Design,
+    gains: Sequence[float],
+    luck: Sequence[float],
+    dice: torch.Generator,
+    *,
+    is_random: bool = True,
+) -> tuple[list[Answers], Task]:
+    """Heads that are right in 85 % of the rows and so much more, each with luck of its own.
+
+    Args:
+        gains: Of each head, 0.01 is one point.
+        luck: The deviation of each head's score from training to training, likewise.
+    """
+    groups = groups_of(design.rows, dice)
+    task = Task(targets=torch.zeros(design.rows).long(), classes=("x", "y"), groups=groups)
+    tested, numbers = tested_of(design, groups, dice)
+    texts = int(groups.max()) + 1
+    ease = torch.randn(texts, generator=dice)
+    normal = torch.distributions.Normal(0.0, (1 + OWN**2 + NOISE**2) ** 0.5)
+    heads = []
+    for number, (gain, scatter) in enumerate(zip(gains, luck, strict=True)):
+        own, given = ease + OWN * torch.randn(texts, generator=dice), list[Tensor]()
+        for rows in tested:
+            right = RIGHT + gain + scatter * torch.randn(1, generator=dice)
+            bar = normal.icdf(1 - right.clamp(0.01, 0.99))
+            noise = NOISE * torch.randn(texts, generator=dice)
+            given.append(((own + noise)[groups[rows]] <= bar).long())
+        head = Answers(
+            name=f"head {number}",
+            rows=tested,
+            given=tuple(given),
+            is_random=is_random,
+            repetition=numbers,
+        )
+        heads.append(head)
+    return heads, task
+
+
+SHARES = (0.55, 0.25, 0.15, 0.05)  # of the classes
+WRONG = 0.2
+
+
+def drawn_of_classes(
+    design: Design, cells: int, metric: Metric, dice: torch.Generator
+) -> tuple[list[Answers], Task, float]:
+    """Like heads on four classes, the rarest in one row of twenty, and their true score.
+
+    A row is hard for all heads or for none, and each has luck of its own; who is wrong answers
+    with any other class alike.
+    """
+    groups = groups_of(design.rows, dice)
+    texts, classes = int(groups.max()) + 1, len(SHARES)
+    truth = torch.tensor(SHARES).multinomial(texts, True, generator=dice)
+    task = Task(
+        targets=truth[groups], classes=tuple("abcd"), groups=groups, metric=metric, ordered=True
+    )
+    tested, numbers = tested_of(design, groups, dice)
+    ease = torch.randn(texts, generator=dice)
+    bar = torch.distributions.Normal(0.0, (1 + OWN**2 + NOISE**2) ** 0.5).icdf(
+        torch.tensor(1 - WRONG)
+    )
+    other = (truth + torch.randint(1, classes, (texts,), generator=dice)) % classes
+    heads = []
+    for number in range(cells):
+        own, given = ease + OWN * torch.randn(texts, generator=dice), list[Tensor]()
+        for rows in tested:
+            hard = own + NOISE * torch.randn(texts, generator=dice) > bar
+            given.append(torch.where(hard, other, truth)[groups[rows]])
+        name = f"head {number}"
+        heads.append(Answers(name=name, rows=tested, given=tuple(given), repetition=numbers))
+    shares = torch.tensor(SHARES).double()
+    off = shares[:, None] * (1 - torch.eye(classes)) * (WRONG / (classes - 1))
+    return heads, task, float(confusion.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))

@@ -1,0 +1,403 @@
+"""Settings are let go and heads stop by one rule; what is handed on is the best that was seen."""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_boards import WIDTH, blobs, board_of, ended, lesson_of
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from heads.parts.registry import head
+from heads.pipeline.corpus import Kind
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid import search
+from heads.pipeline.grid.descent import Choice, Descent, Pupil
+from heads.pipeline.grid.learn_descent import Stacked
+from heads.pipeline.grid.learner import Found, Tried, first_of
+from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
+from heads.pipeline.grid.splits import Splits
+from heads.pipeline.grid.stack import Stack
+from heads.pipeline.measure.calibration import temperature
+from heads.pipeline.objective import Objective
+from heads.settings import Contest
+
+CLASSES, ROWS = 3, 200
+
+# The rule, on copies whose loss is written down
+
+
+@dataclass
+class Written:
+    """Copies whose share of right answers after so many steps is given by a function each."""
+
+    lesson: Lesson
+    curves: Sequence[Any]  # step to a logit of the right class
+    steps: int = 0
+    learned: list[tuple[int, int]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.live = list(range(len(self.curves)))
+
+    def learn(self, until: int) -> None:
+        assert until > self.steps
+        self.steps = until
+        self.learned.append((until, len(self.live)))
+
+    def answers(self, number: int, rows: Tensor) -> Tensor:
+        value = self.curves[self.live[number]](self.steps)
+        right = one_hot(self.lesson.targets[rows], CLASSES).float()
+        flip = torch.arange(len(rows)) % 10 == 0  # so that a temperature is defined
+        right[flip] = right[flip].roll(1, dims=1)
+        # What is known lies in the noise, as the temperature takes the scale away.
+        dice = torch.Generator().manual_seed(self.live[number])
+        return right * value + torch.randn(right.shape, generator=dice)
+
+    def state(self, number: int) -> dict[str, Tensor]:
+        return {"steps": torch.tensor([self.live[number], self.steps])}
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        self.dropped += [one for n, one in enumerate(self.live) if n not in numbers]
+        self.live = [self.live[number] for number in numbers]
+
+
+def written(
+    *curves: Any, seeds: Sequence[int] = (), pass_steps: float = 8.0
+) -> tuple[list[Found], list[Tried], Written, list[Trial]]:
+    targets = torch.arange(ROWS) % CLASSES
+    lesson = lesson_of(torch.zeros(ROWS, 2), targets, CLASSES)
+    rows = torch.arange(ROWS)
+    trials = [
+        Trial(
+            seed=seed,
+            choice=Choice(learning_rate=10.0 ** -(n + 1)),
+            development=rows,
+            pass_steps=pass_steps,
+        )
+        for n, seed in enumerate(seeds or [0] * len(curves))
+    ]
+    copies = Written(lesson, curves)
+    told, work = list[Tried](), searched(copies, trials, lesson)
+    while True:
+        try:
+            told.append(next(work))
+        except StopIteration as end:
+            return end.value, told, copies, trials
+
+
+def rising(end: float, pace: float) -> Any:
+    return lambda step: end * (1 - math.exp(-step / pace))
+
+
+def flat(value: float) -> Any:
+    return lambda step: value
+
+
+def test_who_is_clearly_behind_is_let_go_early_and_who_is_near_is_not() -> None:
+    found, told, copies, _ = written(flat(4.0), flat(3.98), flat(0.5))
+    first = next(iter(looks(8.0, 4096)))
+    assert copies.dropped[0] == 2
+    (gone,) = {point.step for point in told if point.settings["learning_rate"] == 1e-3} & {
+        max(p.step for p in told if p.settings["learning_rate"] == 1e-3)
+    }
+    assert gone == search.SETTLED * first  # not before, however far behind
+    later = [point for point in told if point.settings["learning_rate"] == 1e-2]
+    assert max(point.step for point in later) > gone
+    assert found[0].chosen["learning_rate"] in (0.1, 0.01)
+
+
+def test_it_stops_where_twice_as_many_steps_have_not_made_the_loss_fall() -> None:
+    (one,), told, copies, _ = written(flat(3.0))
+    least = search.PASSES * 8
+    assert copies.steps == next(step for step in looks(8.0, 4096) if step >= least)
+    assert one.chosen["converged"] is True
+    # One that learns for longer takes longer, by the same rule.
+    (one,), told, copies, _ = written(rising(4.0, 20.0))
+    losses = {point.step: point.loss for point in told}
+    near = min(s for s, loss in losses.items() if loss <= min(losses.values()) * (1 + search.FALL))
+    assert copies.steps >= 2 * near > least
+    before = [step for step in losses if step < copies.steps]
+    assert all(step < 2 * near or step < least for step in before)
+    assert one.chosen["converged"] is True
+
+
+def test_after_enough_steps_a_seed_goes_on_with_its_best_alone() -> None:
+    slow = rising(6.0, 900.0)
+    found, _, copies, _ = written(slow, lambda step: 0.995 * slow(step), seeds=(0, 0))
+    lives = dict(copies.learned)
+    assert all(live == 2 for step, live in lives.items() if step <= search.DECIDED)
+    assert all(live == 1 for step, live in lives.items() if step > search.DECIDED)
+    assert len(found) == 1
+
+
+def test_not_converged_is_said_only_where_the_cap_was_hit_while_still_falling() -> None:
+    (one,), _, copies, trials = written(lambda step: 0.01 * step)
+    assert copies.steps == max(search.DECIDED, round(search.CAP_PASSES * 8.0))
+    assert trials[0].is_falling()
+    assert (one.chosen["converged"], one.point.settings["converged"]) == (False, False)
+    # It fell until it was let go, but was let go: its seed's other copy has converged.
+    (one,), _, _, _ = written(flat(5.0), rising(2.0, 500.0))
+    assert one.chosen["converged"] is True
+    # At the cap, but long done.
+    (one,), _, copies, _ = written(rising(3.0, 40.0), pass_steps=40.0)
+    assert one.chosen["converged"] is True
+
+
+def test_a_seed_is_judged_by_itself_whoever_is_beside_it() -> None:
+    curves = [rising(4.0, 50.0), flat(0.5), rising(2.0, 30.0), flat(1.9)]
+    together, _, _, _ = written(*curves, seeds=(0, 0, 1, 1))
+    assert len(together) == 2
+    alone, _, _, _ = written(*curves[:2])
+    assert together[0].chosen == alone[0].chosen
+    assert together[0].point.loss == alone[0].point.loss
+    assert together[1].point.seed == 1
+
+
+def test_the_best_look_is_handed_on_not_the_last() -> None:
+    """Of a head that gets worse after a while, as one that overfits does."""
+    (one,), told, copies, trials = written(lambda step: 4.0 - abs(math.log(step / 32)))
+    best = min(told, key=lambda point: point.loss)
+    assert best.step == 32 < copies.steps
+    assert one.point.step == 32
+    assert one.state is not None
+    assert one.state["steps"].tolist() == [0, 32]
+    copies.steps = 32
+    copies.live = [0]
+    assert one.held is not None
+    assert torch.equal(one.held, copies.answers(0, trials[0].development))
+    assert one.chosen["epochs"] == 32 / 8
+
+
+def test_a_head_that_answers_with_no_number_neither_leads_nor_breaks_the_search() -> None:
+    nan = flat(float("nan"))
+    (one,), _, copies, _ = written(nan, rising(4.0, 30.0))
+    assert one.chosen["learning_rate"] == 1e-2
+    assert 0 in copies.dropped
+    (one,), _, copies, _ = written(nan)
+    assert copies.steps < 100
+    assert math.isnan(one.point.loss)
+
+
+@given(st.floats(0.5, 2_000), st.integers(1, 5_000))
+def test_looks_come_further_apart_and_end_at_the_cap(pass_steps: float, cap: int) -> None:
+    steps = list(looks(pass_steps, cap))
+    assert steps[-1] == cap
+    assert steps == sorted(set(steps))
+    for one, other in pairwise(steps[:-1]):
+        assert 1.3 < other / one < 1.5
+
+
+# The temperature
+
+
+def logits_of(kind: Kind, spread: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Logits that tell the targets, but for some noise."""
+    dice = torch.Generator().manual_seed(seed)
+    targets = torch.randint(CLASSES, (120,), generator=dice)
+    goals = one_hot(targets, CLASSES).float()
+    if kind == "many":
+        targets = goals = (torch.rand(120, CLASSES, generator=dice) < 0.4).float()
+    noise = torch.randn(120, CLASSES, generator=dice)
+    return spread * (2 * goals - 1 + noise), targets
+
+
+def settled(logits: Tensor, targets: Tensor, objective: Objective, start: float = 1.0) -> float:
+    for _ in range(6):
+        start = factor_of(logits, targets, objective, start)
+    return start
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(["one", "many"]), st.floats(0.1, 8.0), st.integers(0, 99))
+def test_the_factor_is_one_over_the_temperature(kind: Kind, spread: float, seed: int) -> None:
+    logits, targets = logits_of(kind, spread, seed)
+    found = settled(logits, targets, Objective(kind=kind, outputs=CLASSES))
+    assert found == pytest.approx(1 / temperature(logits, targets, kind), rel=1e-3)
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+@pytest.mark.parametrize(
+    "options", [{"loss": "ovr"}, {"smoothing": 0.1}, {"loss": "ovr", "smoothing": 0.1},
+                {"kind": "many", "smoothing": 0.05}, {"loss": "ordinal"}], ids=str,
+)  # fmt: skip
+def test_the_factor_makes_the_loss_that_is_learned_by_smallest(
+    options: dict[str, Any], spread: float
+) -> None:
+    objective = Objective(**{"kind": "one", "outputs": CLASSES} | options)
+    logits, targets = logits_of(objective.kind, spread, 1)
+    found = settled(logits, targets, objective)
+    assert math.isfinite(found)
+    least = float(objective.rows(logits * found, targets).mean())
+    for other in (0.9, 1.1, 1 / found):
+        assert least <= float(objective.rows(logits * found * other, targets).mean()) + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "number"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_factor_is_a_number_whatever_is_answered(kind: Kind, smoothing: float) -> None:
+    smoothing = 0.0 if kind == "number" else smoothing
+    objective = Objective(kind=kind, outputs=CLASSES, smoothing=smoothing)
+    logits, targets = logits_of("one" if kind == "number" else kind, 1.0, 0)
+    right = one_hot(targets, CLASSES).float() if targets.dim() == 1 else targets
+    for each in (right * 2 - 1, 1 - 2 * right, torch.zeros_like(logits), logits * 1e4,
+                 logits * 1e-6, logits * torch.nan):  # fmt: skip
+        found = settled(each, targets, objective)
+        assert 1e-2 <= found <= 1e2
+        assert found == 1.0 or kind != "number"
+
+
+# Real copies
+
+
+def made(name: str, seed: int) -> nn.Sequential:
+    with Dice(seed).rolling():
+        return head[name].make(WIDTH, CLASSES)
+
+
+def course_of(name: str, seeds: Sequence[int], dtype: torch.dtype) -> Descent:
+    vectors, targets = blobs(120, CLASSES)
+    lesson = replace(lesson_of(vectors, targets, CLASSES), products=dtype)
+    rows = [torch.arange(10 * (seed % 3), 60 + 10 * seed) for seed in seeds]
+    pupils = [Pupil(rows=own, vectors=vectors[own].to(dtype)) for own in rows]
+    choices = [Choice(learning_rate=1e-3 * (seed + 1), weight_decay=0.1 * seed) for seed in seeds]
+    stack = Stack([made(name, seed) for seed in seeds], seeds, dtype)
+    return Descent(stack, lesson, pupils, choices, seeds, batch=16)
+
+
+def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
+    assert list(one) == list(other)
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["roberta", "modernbert", "multi_sample_dropout"])
+def test_those_who_go_on_learn_the_same_to_the_last_bit(name: str, dtype: torch.dtype) -> None:
+    whole, fewer = (course_of(name, [0, 1, 2, 3], dtype) for _ in range(2))
+    for course in (whole, fewer):
+        course.learn(25)
+    fewer.keep([3, 1])
+    for number, own in enumerate((3, 1)):  # nothing is lost on the way
+        same(fewer.state(number), whole.state(own))
+        same(fewer.stack.state(number), whole.stack.state(own))
+    for course in (whole, fewer):
+        course.learn(45)
+    fewer.keep([0])  # and once more
+    for course in (whole, fewer):
+        course.learn(60)
+    same(fewer.state(0), whole.state(3))
+    alone = course_of(name, [3], dtype)
+    alone.learn(60)
+    same(alone.state(0), whole.state(3))
+    same(alone.stack.state(0), whole.stack.state(3))
+
+
+def test_a_stack_gathers_the_numbers_of_some_copies_in_the_order_asked_for() -> None:
+    chains = [made("mlp", seed) for seed in range(4)]
+    stack = Stack(chains, list(range(4)))
+    kept = stack.kept([2, 0])
+    for number, own in enumerate((2, 0)):
+        same(kept.state(number), chains[own].state_dict())
+    marks = torch.arange(len(stack.numbers), dtype=torch.float32)
+    gathered = stack.gathered(marks, [2, 0])
+    for number, own in enumerate((2, 0)):
+        same(kept.state(number, gathered), stack.state(own, marks))
+    with torch.no_grad():
+        kept.numbers.zero_()
+    same(stack.state(2), chains[2].state_dict())  # what is kept is no view
+
+
+# Searches of real heads
+
+
+def lesson_and_splits(seeds: int, **contest: Any) -> tuple[Lesson, Splits]:
+    vectors, targets = blobs(160, CLASSES, apart=0.5, seed=2)
+    parts = ["train"] * 120 + ["test"] * 40
+    board = board_of(vectors, targets, Contest(seeds=seeds, **contest), parts=parts)
+    return board.lesson("mean", threading.Event()), board.splits
+
+
+def stacked(name: str, **options: Any) -> Stacked:
+    def make() -> nn.Sequential:
+        return head[name].make(WIDTH, CLASSES, **options)
+
+    return Stacked(make=make, first=first_of(make()), pretrained=False)
+
+
+@pytest.fixture(scope="module")
+def three() -> tuple[Lesson, Splits, list[Tried], list[Found]]:
+    lesson, splits = lesson_and_splits(3)
+    told, work = list[Tried](), stacked("roberta").search(lesson, splits, [5, 6, 7])
+    while True:
+        try:
+            told.append(next(work))
+        except StopIteration as end:
+            return lesson, splits, told, end.value
+
+
+def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> None:
+    lesson, splits, told, found = three
+    for number, one in enumerate(found):
+        chain = stacked("roberta").make()
+        chain.load_state_dict(one.state)
+        rows = splits.development[number]
+        with torch.no_grad():
+            logits = chain.eval()(lesson.of(rows))
+        assert torch.equal(one.held, logits)
+        own = [point for point in told if point.seed == number]
+        (look,) = (
+            p for p in own if {**p.settings, "converged": one.chosen["converged"]} == one.chosen
+        )
+        assert one.point == replace(look, settings=one.chosen)
+        alike = [p for p in own if _choice(p) == _choice(look)]
+        assert look.loss == min(point.loss for point in alike)
+
+
+def _choice(point: Tried) -> dict[str, Any]:
+    return {n: value for n, value in point.settings.items() if n not in ("epochs", "converged")}
+
+
+def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
+    _, _, _, found = three
+    lesson, splits = lesson_and_splits(1)
+    (alone,) = ended(stacked("roberta").search(lesson, splits, [5]))
+    assert alone.chosen == found[0].chosen
+    assert alone.point == found[0].point
+    same(alone.state, found[0].state)
+
+
+def test_learning_goes_on_from_the_head_that_was_found(three) -> None:
+    lesson, splits, _, found = three
+    learner, seeds = stacked("roberta"), [5, 6, 7]
+    learned = learner.learn(lesson, found, splits.train, splits.test, seeds)
+    for number, (one, own) in enumerate(zip(found, learned, strict=True)):
+        rows = splits.train[number]
+        (alone,) = learner.learn(lesson, [one], [rows], [splits.test[number]], [seeds[number]])
+        same(alone.state, own.state)
+        assert torch.equal(alone.logits, own.logits)
+        fresh = learner.learn(
+            lesson, [replace(one, state=None)], [rows], [splits.test[number]], [seeds[number]]
+        )
+        away = [
+            sum(float((tensor - one.state[name]).square().sum()) for name, tensor in each.items())
+            for each in (own.state, fresh[0].state)
+        ]
+        assert 0 < away[0] < away[1]
+
+
+def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_without() -> None:
+    settings = {"learning_rate": 1e-3, "epochs": 10.0}
+    point = Tried(settings=settings, step=40, score=0.0, loss=0.0)
+    fresh = Found(chosen=settings, point=point)
+    assert steps_after(fresh, 5.0) == 50
+    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0) == 25
+    assert steps_after(fresh, 0.1) == search.FIRST[0]

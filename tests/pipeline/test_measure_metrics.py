@@ -1,0 +1,190 @@
+"""Every metric is that of scikit-learn or SciPy, and a row's part of it is its pull on it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from sklearn import metrics
+from torch import Tensor
+
+from heads.errors import DataError, LimitError
+from heads.interfaces.drawings import PLAIN
+from heads.pipeline.corpus import Kind
+from heads.pipeline.measure.measures import score_interval
+from heads.pipeline.measure.outcomes import Answers, Task, parts
+from heads.pipeline.measure.paired import compare
+from heads.pipeline.measure.scores import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
+from heads.settings import METRICS as NAMES
+from heads.settings import Contest
+
+CLASSES = 4
+
+
+def f1(average: str, zero: float = 0.0) -> Callable[[Any, Any], float]:
+    return lambda y, x: metrics.f1_score(y, x, average=average, zero_division=zero)
+
+
+# What a library says it is, of (truth, answers).
+KNOWN: dict[tuple[Kind, Metric], Callable[[Any, Any], Any]] = {
+    ("one", "accuracy"): metrics.accuracy_score,
+    ("one", "balanced_accuracy"): metrics.balanced_accuracy_score,
+    ("one", "macro_f1"): f1("macro"),
+    ("one", "weighted_f1"): f1("weighted"),
+    ("one", "mcc"): metrics.matthews_corrcoef,
+    ("one", "cohen_kappa"): metrics.cohen_kappa_score,
+    ("one", "quadratic_kappa"): lambda y, x: metrics.cohen_kappa_score(y, x, weights="quadratic"),
+    ("many", "micro_f1"): f1("micro"),
+    ("many", "macro_f1"): f1("macro"),
+    ("many", "samples_f1"): f1("samples", 1.0),
+    ("many", "exact_match"): metrics.accuracy_score,
+    ("number", "spearman"): lambda y, x: stats.spearmanr(y, x).statistic,
+    ("number", "pearson"): lambda y, x: stats.pearsonr(y, x).statistic,
+    ("number", "r2"): metrics.r2_score,
+    ("number", "neg_mean_squared_error"): lambda y, x: -metrics.mean_squared_error(y, x),
+    ("number", "neg_mean_absolute_error"): lambda y, x: -metrics.mean_absolute_error(y, x),
+}
+EACH = pytest.mark.parametrize(("kind", "metric"), KNOWN)
+
+
+def drawn(kind: Kind, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Truth and answers that agree more often than not; classes of unlike size."""
+    dice = torch.Generator().manual_seed(seed)
+    if kind == "number":
+        truth = 3 * torch.randn(rows, generator=dice) + 1
+        return truth, truth + 2 * torch.randn(rows, generator=dice)
+    if kind == "many":
+        truth = (torch.rand(rows, CLASSES, generator=dice) < 0.3).float()
+        return truth, truth.bool() ^ (torch.rand(rows, CLASSES, generator=dice) < 0.15)
+    truth = torch.tensor([0.6, 0.2, 0.15, 0.05]).multinomial(rows, True, generator=dice)
+    other = torch.randint(CLASSES, (rows,), generator=dice)
+    return truth, torch.where(torch.rand(rows, generator=dice) < 0.7, truth, other)
+
+
+def task_of(kind: Kind, truth: Tensor, metric: Metric) -> Task:
+    names = ("x",) if kind == "number" else tuple("abcd")
+    rows = torch.arange(len(truth))
+    return Task(targets=truth, classes=names, groups=rows, kind=kind, ordered=True, metric=metric)
+
+
+def saying(given: Tensor, name: str = "x") -> Answers:
+    return Answers(name=name, rows=(torch.arange(len(given)),), given=(given,), is_random=False)
+
+
+def counted(kind: Kind, metric: Metric, truth: Tensor, given: Tensor) -> Tensor:
+    return parts(saying(given), task_of(kind, truth, metric))[0]
+
+
+def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
+    assert (AUTO, *SCORES) == NAMES
+    assert {(kind, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
+    assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
+    for kind, usual in METRICS.items():
+        assert metrics_of(kind)[0] == usual == metric_of(AUTO, kind)
+
+
+@EACH
+def test_the_mean_of_the_parts_is_what_the_library_says(kind, metric):
+    for seed in range(5):
+        truth, given = drawn(kind, 120, seed)
+        wanted = KNOWN[kind, metric](truth.numpy(), given.numpy())
+        assert float(counted(kind, metric, truth, given).mean()) == pytest.approx(wanted)
+
+
+@EACH
+def test_a_part_is_what_one_more_such_row_does_to_the_score(kind, metric):
+    """By finite differences of the library's own score: 50 times all rows and one of them again."""
+    truth, given = drawn(kind, 60)
+    score, times = KNOWN[kind, metric], 50
+    of_rows = counted(kind, metric, truth, given)
+    base = float(of_rows.mean())
+    for row in range(0, 60, 7):
+        more = [
+            torch.cat([side.repeat(times, *[1] * (side.dim() - 1)), side[row : row + 1]])
+            for side in (truth, given)
+        ]
+        moved = (score(*(side.numpy() for side in more)) - base) * (60 * times + 1)
+        assert moved == pytest.approx(float(of_rows[row]) - base, rel=0.02, abs=0.02)
+
+
+@EACH
+def test_the_variance_of_the_parts_is_that_of_the_jackknife(kind, metric):
+    truth, given = drawn(kind, 200, 1)
+    score, all_rows = KNOWN[kind, metric], torch.arange(200)
+    left = [score(truth[all_rows != n].numpy(), given[all_rows != n].numpy()) for n in range(200)]
+    jackknife = torch.tensor(left).double().var(correction=0) * 199
+    own = counted(kind, metric, truth, given).var(correction=0) / 200
+    assert float(own) == pytest.approx(float(jackknife), rel=0.12)
+
+
+@EACH
+def test_an_interval_holds_the_score_and_stays_within_what_is_possible(kind, metric):
+    truth, given = drawn(kind, 150)
+    task, name = task_of(kind, truth, metric), SCORES[metric]
+    score = float(parts(saying(given), task)[0].mean())
+    low, high = score_interval(saying(given), task)
+    assert name.low <= low < score < high <= name.high
+    perfect = truth.bool() if kind == "many" else truth
+    low, high = score_interval(saying(perfect), task)
+    assert low <= name.high
+    assert high == pytest.approx(name.high)
+    assert name.told(score)
+
+
+@EACH
+def test_better_answers_are_told_apart_by_every_metric(kind, metric):
+    truth, poor = drawn(kind, 900)
+    mends = torch.arange(900) % 2 == 0
+    mends = mends[:, None] if kind == "many" else mends
+    good = torch.where(mends, truth.to(poor.dtype), poor)
+    cells = [saying(poor, "poor"), saying(good, "good"), saying(poor.clone(), "like")]
+    better, like = compare(cells, task_of(kind, truth, metric), reference="poor").to_reference
+    assert better.differs
+    assert 0 < better.low < better.difference < better.high
+    assert (like.difference, like.differs) == (pytest.approx(0.0), False)
+    assert like.low < 0 < like.high
+
+
+def test_the_metric_decides_who_is_best():
+    truth = torch.tensor([0] * 900 + [1] * 100)
+    always, even = torch.zeros(1000).long(), truth.clone()
+    even[:150] = 1  # misses 150 of the many, and none of the few
+    cells = [saying(always, "always"), saying(even, "even")]
+    for metric, wanted in (("accuracy", "always"), ("balanced_accuracy", "even"), ("mcc", "even")):
+        task = Task(targets=truth, classes=("a", "b"), groups=torch.arange(1000), metric=metric)
+        assert compare(cells, task, reference="always").best == wanted
+
+
+@pytest.mark.parametrize("metric", ["balanced_accuracy", "macro_f1", "mcc", "cohen_kappa"])
+def test_classes_that_are_nowhere_and_constant_answers_are_no_error(metric):
+    truth, given = torch.tensor([0, 0, 1]), torch.zeros(3).long()
+    found = counted("one", metric, truth, given)
+    wanted = KNOWN["one", metric](truth, given)
+    assert float(found.mean()) == pytest.approx(wanted)
+    alike = counted("one", metric, torch.zeros(3).long(), given)
+    assert bool(alike.isfinite().all())
+
+
+def test_what_is_no_metric_for_the_labels_is_refused():
+    with pytest.raises(DataError, match="mcc is not for labels that are numbers"):
+        metric_of("mcc", "number")
+    with pytest.raises(DataError, match=r"quadratic_kappa is not for .* one class a row in no ord"):
+        metric_of("quadratic_kappa", "one")
+    assert metric_of("quadratic_kappa", "one", ordered=True) == "quadratic_kappa"
+    with pytest.raises(LimitError, match=r"metric must be auto, accuracy, .* not 'auc'"):
+        Contest(metric="auc")
+
+
+def test_errors_in_units_of_the_labels_do_not_hang_on_the_unit():
+    truth, poor = drawn("number", 400)
+    good = (truth + poor) / 2
+    task = task_of("number", truth, "neg_mean_absolute_error")
+    (one,) = compare([saying(poor, "a"), saying(good, "b")], task, reference="a").to_reference
+    task = replace(task, targets=1000 * truth)
+    cells = [saying(1000 * poor, "a"), saying(1000 * good, "b")]
+    (other,) = compare(cells, task, reference="a").to_reference
+    assert other.differs == one.differs
+    assert other.high == pytest.approx(1000 * one.high, rel=1e-3)
+    assert other.p == one.p
