@@ -1,7 +1,7 @@
 # make app     set everything up and serve the page
 # make test    set everything up, Chromium too where that is possible, and run all tests
 # make check   format, lint and types
-# make docs    write the tables of README.md anew
+# make docs    write the tables of README.md anew, and those of docs that were measured
 # make bench   measure against floors and peers, whose environments it installs once
 #              (BENCH=--quick: on few rows; BENCH=--help)
 PYTHON ?= python3
@@ -23,6 +23,7 @@ check: .venv/ready-dev
 
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
+	$(BIN)/python -m benchmarks.stored
 
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks $(BENCH)

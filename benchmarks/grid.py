@@ -19,9 +19,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import memory
+from benchmarks import memory, stored
+from benchmarks.stored import Cell, Table, figure
 
 BATCH = 32
+TIMES = ("data", "rows", "grid", "naive", "floor", "reading", "in all", "× naive", "peak memory")
+SCORES = (
+    "data", "grid", "`mean+linear`", "the best head", "TF-IDF", "which is best",
+    "sentence-transformers + LR",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -30,16 +36,27 @@ def main() -> None:
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--full", action="store_true", help="the full grid as well")
     parser.add_argument("--rows", type=int, default=0, help="repeat rows up to that many; no test")
+    stored.add_flags(parser)
     asked = parser.parse_args()
-    for folder in asked.data:
-        if asked.rows:
+    stored.check_flags(parser, asked)
+    if asked.rows:
+        for folder in asked.data:
             many(folder, asked.rows)
-        else:
-            measured(folder, asked.full)
+        return
+    with stored.some_of(asked.data, quick=asked.quick) as folders:
+        pairs = [measured(folder, asked.full) for folder in folders]
+        times, scores = ([row for pair in pairs for row in pair[kind]] for kind in (0, 1))
+        command = f"python -m benchmarks.grid DATA…{' --full' * asked.full}"
+        for name, columns, rows in (
+            ("grid-seconds", TIMES, times),
+            ("grid-scores", SCORES, scores),
+        ):
+            tables = [Table(title="", columns=columns, rows=rows)]
+            stored.publish(name, tables, asked, command=command, data=folders)
 
 
-def measured(folder: Path, full: bool) -> None:
-    """Prints what one data set takes and gives."""
+def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell]]]:
+    """Prints what one data set takes and gives; the rows of the tables of times and of scores."""
     import heads
 
     train, test = heads.read(folder / "train.csv").corpus, heads.read(folder / "test.csv").corpus
@@ -47,6 +64,7 @@ def measured(folder: Path, full: bool) -> None:
     pairs = [*train.pairs, *test.pairs]
     print(f"\n{folder.name}: {len(train):,} + {len(test):,} rows, {len(train.classes)} classes")
     before = passes(texts, pairs)
+    times, scores = list[list[Cell]](), list[list[Cell]]()
     for grid in ("small", "full") if full else ("small",):
         found = run(folder, grid)
         after = passes(texts, pairs)  # a machine that is shared changes its pace in minutes
@@ -66,7 +84,21 @@ def measured(folder: Path, full: bool) -> None:
             f"mean+linear {cells['mean+linear']:.4f}, tfidf {cells['tfidf']:.4f}"
         )
         print(f"    {found['verdict']}")
-    peer(train, test)
+        rows = f"{len(train):,} + {len(test):,}"
+        told: list[Cell] = [figure(naive, 0), figure(floor, 0), figure(reading, 0)]
+        share = [
+            figure(seconds, 0),
+            figure(seconds / naive, 2),
+            figure(found["peak"] / 1e9, 1, "GB"),
+        ]
+        times.append([folder.name, rows, grid, *told, *share])
+        own: list[Cell] = [
+            figure(cells[name], 1, "%") for name in ("mean+linear", found["best"], "tfidf")
+        ]
+        scores.append([folder.name, grid, *own, f"`{found['best']}`"])
+    theirs = peer(train, test)
+    cell: Cell = "not installed" if theirs is None else figure(theirs, 1, "%")
+    return times, [[*row, cell] for row in scores]
 
 
 def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
@@ -137,13 +169,16 @@ def _process(asked: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout) | {"peak": memory.said(done.stderr)}
 
 
-def peer(train: Any, test: Any) -> None:
-    """sentence-transformers with scikit-learn's logistic regression, C searched by folds."""
+def peer(train: Any, test: Any) -> float | None:
+    """sentence-transformers with scikit-learn's logistic regression, C searched by folds.
+
+    Returns its accuracy, or None where it is not installed.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         print("    sentence-transformers is not installed: not compared")
-        return
+        return None
     from sklearn.linear_model import LogisticRegressionCV
 
     from heads.pipeline.bundled import bundled_folder
@@ -170,6 +205,7 @@ def peer(train: Any, test: Any) -> None:
     seconds = time.perf_counter() - begun
     name = "sentence-transformers + LogisticRegression, C searched"
     print(f"    {name}: {accuracy:.4f}, {seconds:.0f} s")
+    return float(accuracy)
 
 
 def many(folder: Path, rows: int) -> None:

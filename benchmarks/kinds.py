@@ -1,14 +1,15 @@
 """What the ways in, the losses and the kinds of labels are worth: `python -m benchmarks.kinds`.
 
 Each part is one run (or two) on real data with a test set, through the product's own functions;
-its table goes to standard output. Parts: pairs, labels, losses, calibration. Everything is scored
-on the test set; settings, thresholds and temperatures come from development rows.
+its tables go to standard output, with ``--write`` into the docs as well. Parts: pairs, labels,
+losses, calibration. Everything is scored on the test set; settings, thresholds and temperatures
+come from development rows.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
 import heads
+from benchmarks import stored
+from benchmarks.stored import Cell, Table, figure, gap, score
 from heads.parts.menu import pairing, resolve
 from heads.pipeline.extraction import extract
 from heads.pipeline.loading import load
+from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.cell import Cell as BoardCell
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.vectors import Features
 from heads.settings import limits
@@ -38,11 +43,15 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder of the data sets")
     parser.add_argument("--parts", default="pairs,labels,losses,calibration")
     parser.add_argument("--seeds", type=int, default=3)
+    stored.add_flags(parser)
     asked = parser.parse_args()
-    parts = {"pairs": pairs, "labels": labels, "losses": losses, "calibration": calibration}
+    stored.check_flags(parser, asked)
     for name in asked.parts.split(","):
-        for line in parts[name](asked.data, asked.seeds):
-            print(line, flush=True)
+        sets, part = PARTS[name]
+        with stored.some_of([asked.data / one for one in sets], quick=asked.quick) as folders:
+            tables = [table for folder in folders for table in part(folder, asked.seeds)]
+            command = f"python -m benchmarks.kinds DATA --parts {name} --seeds {asked.seeds}"
+            stored.publish(name, tables, asked, command=command, data=folders)
 
 
 def _run(
@@ -65,43 +74,41 @@ def _run(
     return board
 
 
-def _rows(board: Leaderboard) -> Iterator[str]:
+def _scored(cell: BoardCell) -> Cell:
+    own = cell.measures
+    return score(own.score, own.low, own.high)
+
+
+def _rows(board: Leaderboard) -> Iterator[list[Cell]]:
     """A row a cell: its score with interval, and its difference from the reference."""
     for cell in board.cells:
-        own, gap = cell.measures, cell.to_reference
-        told = f"{100 * own.score:.1f} ({100 * own.low:.1f} to {100 * own.high:.1f})"
-        against = ""
-        if gap:
-            ends = f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}"
-            against = f"{100 * gap.difference:+.1f} ({ends}){' *' if gap.differs else ''}"
-        yield f"| `{cell.name}` | {told} | {against} |"
+        own = cell.to_reference
+        against = gap(own.difference, own.low, own.high, differs=own.differs) if own else ""
+        yield [f"`{cell.name}`", _scored(cell), against]
 
 
-def pairs(data: Path, seeds: int) -> Iterator[str]:
+def pairs(folder: Path, seeds: int) -> Iterator[Table]:
     """Joint and siamese: `linear` with all seven pairings, and heads with a dense layer."""
-    for name in PAIRED:
-        linear = ["mean+linear", *(f"mean+linear?pair={way}" for way in pairing)]
-        ways = ("", "?pair=uv_diff", "?pair=diff_prod")
-        dense = [f"mean+{top}{way}" for top in ("mlp", "modernbert") for way in ways]
-        board = _run(data / name, [*linear, *dense], seeds)
-        yield from (f"\n{name}, {board.metric}", "", *HEAD, *_rows(board))
+    linear = ["mean+linear", *(f"mean+linear?pair={way}" for way in pairing)]
+    ways = ("", "?pair=uv_diff", "?pair=diff_prod")
+    dense = [f"mean+{top}{way}" for top in ("mlp", "modernbert") for way in ways]
+    board = _run(folder, [*linear, *dense], seeds)
+    title = f"{folder.name}, {SCORES[board.metric].title}"
+    yield Table(title=title, columns=COLUMNS, rows=list(_rows(board)))
 
 
-def labels(data: Path, seeds: int) -> Iterator[str]:
+def labels(folder: Path, seeds: int) -> Iterator[Table]:
     """Several labels a row, and scikit-learn's one-versus-rest on the same features."""
-    for name in LABELLED:
-        board = _run(data / name, ("mean+linear", "mean+mlp", "mean+ridge"), seeds)
-        yield from (f"\n{name}, {board.metric}", "", "| | micro-F1 | macro-F1 |", "|---|---|---|")
-        for cell in board.cells:
-            own = cell.measures
-            yield (
-                f"| `{cell.name}` | {100 * own.score:.1f} ({100 * own.low:.1f} to "
-                f"{100 * own.high:.1f}) | {100 * own.values['macro_f1']:.1f} |"
-            )
-        yield from _peer(board)
+    board = _run(folder, ("mean+linear", "mean+mlp", "mean+ridge"), seeds)
+    rows: list[list[Cell]] = [
+        [f"`{cell.name}`", _scored(cell), figure(100 * cell.measures.values["macro_f1"])]
+        for cell in board.cells
+    ]
+    columns = ("", "micro-F1 (95 %)", "macro-F1")
+    yield Table(title=folder.name, columns=columns, rows=[*rows, *_peer(board)])
 
 
-def _peer(board: Leaderboard) -> Iterator[str]:
+def _peer(board: Leaderboard) -> Iterator[list[Cell]]:
     """OneVsRestClassifier(LogisticRegression) on standardised mean vectors; C by micro-F1 on the
     development rows; answers at one half, and at thresholds chosen on the development rows.
     """
@@ -136,46 +143,57 @@ def _peer(board: Leaderboard) -> Iterator[str]:
     for says, bar in (("at one half", 0.5), ("thresholds by label", bars)):
         micro = f1_score(targets[test], given > bar, average="micro")
         macro = f1_score(targets[test], given > bar, average="macro")
-        yield f"| scikit-learn, C = {best:g}, {says} | {100 * micro:.1f} | {100 * macro:.1f} |"
+        yield [f"scikit-learn, C = {best:g}, {says}", figure(100 * micro), figure(100 * macro)]
 
 
-def losses(data: Path, seeds: int) -> Iterator[str]:
+def losses(folder: Path, seeds: int) -> Iterator[Table]:
     """Softmax against one versus the rest, on the same rows and seeds."""
-    for name in ("trec6", "banking77"):
-        recipes = ("mean+linear", "mean+roberta")
-        board = _run(data / name, recipes, seeds, losses=("softmax", "ovr"))
-        yield from (f"\n{name}, {board.metric}", "", *HEAD, *_rows(board))
-        for cell in board.cells:
-            values = cell.measures.values
-            yield (
-                f"  {cell.name}: log loss {values['log_loss']:.3f}, calibration error "
-                f"{100 * values['calibration_error']:.1f}, macro-F1 {100 * values['macro_f1']:.1f}"
-            )
+    board = _run(folder, ("mean+linear", "mean+roberta"), seeds, losses=("softmax", "ovr"))
+    rows = list[list[Cell]]()
+    for row, cell in zip(_rows(board), board.cells, strict=True):
+        values = cell.measures.values
+        error, loss = figure(100 * values["calibration_error"]), figure(values["log_loss"], 3)
+        rows.append([*row, error, loss])
+    columns = (*COLUMNS, "calibration error", "log loss")
+    yield Table(title=f"{folder.name}, {SCORES[board.metric].title}", columns=columns, rows=rows)
 
 
-def calibration(data: Path, seeds: int) -> Iterator[str]:
+def calibration(folder: Path, seeds: int) -> Iterator[Table]:
     """The calibration error before and after temperature scaling, and what abstaining gives."""
-    board = _run(data / "emotion", ("mean+linear", "mean+roberta", "mean+modernbert"), seeds)
-    yield from ("\nemotion", "", "| | accuracy | temperature | error before | after |")
-    yield "|---|---|---|---|---|"
-    for cell in board.cells:
-        own = cell.measures.calibration
-        if own:
-            yield (
-                f"| `{cell.name}` | {100 * cell.measures.score:.1f} | {own.temperature:.2f} | "
-                f"{100 * own.error_before:.1f} | {100 * own.error_after:.1f} |"
-            )
+    board = _run(folder, ("mean+linear", "mean+roberta", "mean+modernbert"), seeds)
+    scaled = [(cell, own) for cell in board.cells if (own := cell.measures.calibration)]
+    rows: list[list[Cell]] = [
+        [
+            f"`{cell.name}`",
+            _scored(cell),
+            figure(own.temperature, 2),
+            figure(100 * own.error_before),
+            figure(100 * own.error_after),
+        ]
+        for cell, own in scaled
+    ]
+    columns = ("", "accuracy (95 %)", "temperature", "error before", "after")
+    yield Table(title=folder.name, columns=columns, rows=rows)
     own = board.cell(board.best).measures.calibration
     assert own is not None
-    yield f"\n{board.best}: coverage and accuracy where it may abstain"
-    for point in own.coverage[::4]:
-        yield (
-            f"  sure to {100 * point.threshold:.0f} %: answers {100 * point.coverage:.0f} %, "
-            f"{100 * point.accuracy:.1f} % of those right"
-        )
+    points: list[list[Cell]] = [
+        [figure(one.threshold, 0, "%"), figure(one.coverage, 0, "%"), figure(one.accuracy, 1, "%")]
+        for one in own.coverage[::4]
+    ]
+    columns = ("surer than", "answers", "right of those")
+    yield Table(
+        title=f"{folder.name}, `{board.best}` where it abstains", columns=columns, rows=points
+    )
 
 
-HEAD = ("| | score (95 %) | against the reference |", "|---|---|---|")
+COLUMNS = ("", "score (95 %)", "against the reference")
+# Each part, and the data sets that it is measured on.
+PARTS: Mapping[str, tuple[Sequence[str], Callable[[Path, int], Iterator[Table]]]] = {
+    "pairs": (PAIRED, pairs),
+    "labels": (LABELLED, labels),
+    "losses": (("trec6", "banking77"), losses),
+    "calibration": (("emotion",), calibration),
+}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

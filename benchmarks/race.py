@@ -24,6 +24,8 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from benchmarks import stored
+from benchmarks.stored import Cell, Table, figure
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.contest import read
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
@@ -42,6 +44,10 @@ from heads.pipeline.runs.wording import reference_of
 from heads.pipeline.vectors import Read
 from heads.settings import Contest, limits
 
+COLUMNS = (
+    "data", "development rows", "races", "winner stopped", "mean regret, points", "at most",
+    "cells that go on", "share of the time",
+)  # fmt: skip
 EQUAL = (8, 64)  # cells that are equally good
 
 
@@ -98,21 +104,36 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="a folder for what whole grids came to")
+    stored.add_flags(parser)
     asked = parser.parse_args()
-    for folder in asked.data:
-        kept = asked.keep / f"{folder.name}-{asked.grid}-{asked.seeds}.pt" if asked.keep else None
-        if kept and kept.is_file():
-            whole = Whole(**torch.load(kept, weights_only=True))
-        else:
-            whole = gathered(folder, asked.grid, asked.seeds)
-            if kept:
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                torch.save({name: getattr(whole, name) for name in Whole.__slots__}, kept)
-        told(whole, asked.replays)
+    stored.check_flags(parser, asked)
+    replays = 20 if asked.quick else asked.replays
+    with stored.some_of(asked.data, quick=asked.quick) as folders:
+        rows = [row for folder in folders for row in told(_whole(folder, asked), replays)]
+        tables = [Table(title="", columns=COLUMNS, rows=rows)]
+        command = (
+            f"python -m benchmarks.race DATA… --grid {asked.grid} --seeds {asked.seeds} "
+            f"--replays {replays}"
+        )
+        stored.publish("race", tables, asked, command=command, data=folders)
 
 
-def told(whole: Whole, replays: int) -> None:
-    """Prints how races on one data set end."""
+def _whole(folder: Path, asked: argparse.Namespace) -> Whole:
+    """What a whole grid came to, now or before."""
+    kept = None
+    if asked.keep and not asked.quick:
+        kept = asked.keep / f"{folder.name}-{asked.grid}-{asked.seeds}.pt"
+    if kept and kept.is_file():
+        return Whole(**torch.load(kept, weights_only=True))
+    whole = gathered(folder, asked.grid, asked.seeds)
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({name: getattr(whole, name) for name in Whole.__slots__}, kept)
+    return whole
+
+
+def told(whole: Whole, replays: int) -> list[list[Cell]]:
+    """Prints how races on one data set end; the rows of the table."""
     scores, (rows, cells) = whole.scores, whole.parts.shape
     winner, reference = int(scores.argmax()), whole.names.index(reference_of(whole.names))
     print(
@@ -121,18 +142,20 @@ def told(whole: Whole, replays: int) -> None:
         f"({whole.names[reference]} {scores[reference]:.4f}); search {whole.search.sum():.0f} s, "
         f"learning {whole.learn.sum():.0f} s"
     )
-    summed("as it went", [ended(whole, whole.parts, whole.texts)])
+    rows = [[whole.data, *summed("as it went", [ended(whole, whole.parts, whole.texts)])]]
     dice = torch.Generator().manual_seed(0)
     for name, draw in (("development rows drawn again", again), ("tested rows", from_tested)):
-        summed(name, [ended(whole, *draw(whole, dice)) for _ in range(replays)])
+        races = [ended(whole, *draw(whole, dice)) for _ in range(replays)]
+        rows.append([whole.data, *summed(name, races)])
     for equal in EQUAL:
         out = [len(nobody_better(whole, equal, dice)) / equal for _ in range(max(1, replays // 5))]
         share = sum(out) / len(out)
         print(f"  {equal} equally good cells: each is stopped in {share:.2%} of {len(out)} races")
+    return rows
 
 
-def summed(name: str, races: list[Ended]) -> None:
-    """Prints what races have in common."""
+def summed(name: str, races: list[Ended]) -> list[Cell]:
+    """Prints what races have in common; as cells of a table."""
     count = len(races)
     lost, kept = sum(one.lost for one in races), sum(one.kept for one in races) / count
     regrets = torch.tensor([one.regret for one in races])
@@ -141,6 +164,15 @@ def summed(name: str, races: list[Ended]) -> None:
         f"{regrets.mean():.3f} points, at most {regrets.max():.2f}; {kept:.1f} cells go on; "
         f"{sum(one.share for one in races) / count:.2f} of the time"
     )
+    return [
+        name,
+        figure(count, 0),
+        figure(lost / count, 1, "%"),
+        figure(float(regrets.mean()), 3),
+        figure(float(regrets.max()), 2),
+        figure(kept, 1),
+        figure(sum(one.share for one in races) / count, 2),
+    ]
 
 
 def ended(whole: Whole, parts: Tensor, texts: Tensor) -> Ended:

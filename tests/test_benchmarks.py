@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import against, figure, growth, memory, reading, reports, rounds, venvs
+from benchmarks import against, figure, growth, memory, reading, reports, rounds, stored, venvs
 from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.pipeline.loading import load
@@ -37,7 +37,7 @@ REPORT = Report(machine=MACHINE, parts={"extraction": ROWS}, missing={"page": "t
 
 
 @pytest.mark.parametrize(
-    "module", [reports, figure, growth, memory, venvs], ids=lambda one: one.__name__
+    "module", [reports, figure, growth, memory, venvs, stored], ids=lambda one: one.__name__
 )
 def test_examples_in_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0
@@ -285,3 +285,55 @@ def test_the_page_and_its_figures_are_written(tmp_path, monkeypatch, capsys):
     for name in bench.FIGURES:
         assert name in page.read_text("utf-8")
         ElementTree.parse(tmp_path / name)
+
+
+# Tables of the docs that are written from stored figures
+
+
+def test_every_measured_table_of_the_docs_is_what_is_stored():
+    regions = dict[str, str]()
+    for page in stored.PAGES:
+        text = page.read_text("utf-8")
+        assert stored.fresh(text) == text, f"{page.name} is not what is stored: run make docs"
+        for found in stored.REGION.finditer(text):
+            assert found[3] not in regions, f"{found[3]} stands twice"
+            regions[found[3]] = found[0]
+    kept = {path.stem for path in stored.FOLDER.glob("*.json")}
+    assert kept <= set(regions), "figures are stored that no page shows"
+    for name in set(regions) - kept:  # not measured by this command yet: it must not look so
+        assert "Measured at" not in regions[name]
+    assert {"pairs", "losses", "labels", "calibration", "race"} <= set(regions)
+
+
+def test_what_is_stored_is_drawn_with_commit_date_and_data(tmp_path):
+    data = tmp_path / "toy"
+    data.mkdir()
+    (data / "train.csv").write_text("text,label\n")
+    rows = [["`a|b`", stored.score(0.5, 0.4, 0.6), stored.gap(-0.1, -0.2, 0.0, differs=True)]]
+    table = stored.Table(title="toy, accuracy", columns=("", "score", "against"), rows=rows)
+    path = stored.store("toy", [table], command="measure toy", data=[data], folder=tmp_path)
+    page = "before\n  <!-- measured: toy -->\nold\n  <!-- /measured: toy -->\nafter\n"
+    found = stored.fresh(page, tmp_path)
+    values = json.loads(path.read_text("utf-8"))
+    assert values["tables"][0]["rows"][0][1] == {"score": 0.5, "low": 0.4, "high": 0.6}
+    assert "old" not in found
+    assert f"  *Measured at {values['commit']} on {values['date']} with `measure toy`" in found
+    assert f"toy {stored.fingerprint(data)[:8]}" in found
+    assert "\n  | `a\\|b` | 50.0 (40.0–60.0) | −10.0 (−20.0 to +0.0) * |\n" in found
+    assert stored.fresh(found, tmp_path) == found
+    assert found.startswith("before\n")
+    assert found.endswith("  <!-- /measured: toy -->\nafter\n")
+    (data / "train.csv").write_text("text,label\nother,rows\n")
+    assert stored.fingerprint(data)[:8] not in found
+
+
+@pytest.mark.parametrize("module", ["kinds", "grid", "race"])
+def test_figures_of_few_rows_are_not_for_the_docs(module):
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", "nowhere", "--quick", "--write"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert done.returncode == 2
+    assert "figures of --quick are not for the docs" in done.stderr

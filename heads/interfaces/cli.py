@@ -4,9 +4,7 @@ Exit codes: 0 done, 1 a bug of ours, 2 something in the question that does not f
 """
 
 import gc
-import os
 import sys
-import traceback
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +15,7 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces import files, flags, look_verbs
 from heads.interfaces import grid_verbs as grid
 from heads.interfaces import verbs as run
-from heads.interfaces.shell import Parser, noted_interrupts
+from heads.interfaces.shell import Parser, let_go_of_output, noted_interrupts, unforeseen
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -62,22 +60,21 @@ def _done(asked: Namespace, interrupted: Sequence[int]) -> int:
             _take(path)
             set_parts_file(path)  # for the processes that this one starts
         asked.run(asked)
+        sys.stdout.flush()  # what a full disk does not take is said here, not behind our back
     except HeadsError as error:
         if interrupted:
             return 130
         print(f"heads: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader has gone, as `head` does; leave nothing for Python to flush into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go_of_output()  # the reader has gone, as `head` does
         return 0
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        print(f"heads: a bug of ours, {type(error).__name__} in {where}.", file=sys.stderr)
-        return 1
+        says, code = unforeseen(error)
+        print(says, file=sys.stderr)
+        return code
     return 0
 
 

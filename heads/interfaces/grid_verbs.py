@@ -120,6 +120,7 @@ def _tell(data: Any, name: str) -> None:
 def work(asked: argparse.Namespace) -> None:
     """Works on a run and prints an event a line, as JSON: the page's worker process."""
     from heads.errors import HeadsError
+    from heads.pipeline.disk import refusal
     from heads.pipeline.runs.folder import RunFolder
     from heads.pipeline.runs.running import working
 
@@ -129,8 +130,9 @@ def work(asked: argparse.Namespace) -> None:
         for event in working(run, limits()):
             print(json.dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
-        ours = not isinstance(error, HeadsError)
-        says = f"a bug of ours, {type(error).__name__}" if ours else str(error)
+        told = error if isinstance(error, HeadsError) else refusal(error)
+        ours = told is None
+        says = f"a bug of ours, {type(error).__name__}" if ours else str(told)
         print(json.dumps({"event": "error", "says": says}), flush=True)
         if ours:
             traceback.print_exc()  # for the log of whoever started this

@@ -226,10 +226,10 @@ def _show_neighbours(found: Iterable[Any]) -> None:
     for one in found:
         terminal.show(one.says)
         terminal.listing(
-            ("similarity", "label", "training example"),
+            ("how near", "label", "training example"),
             [
                 (
-                    f"{near.similarity:.3f}",
+                    near.told,
                     ", ".join(near.labels) or "none",
                     " ↔ ".join(filter(None, (near.text, near.pair))),
                 )

@@ -124,7 +124,7 @@ def neighbours(found: Sequence[Neighbourhood]) -> Markup:
             Markup("<li>“{}” <strong>{}</strong> <span class='quiet'>{}</span></li>").format(
                 " ↔ ".join(filter(None, (near.text, near.pair))),
                 ", ".join(near.labels) or "no label",
-                f"similarity {near.similarity:.2f}",
+                near.told,
             )
             for near in one.neighbours
         )

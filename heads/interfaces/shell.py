@@ -2,9 +2,13 @@
 
 import argparse
 import contextlib
+import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -34,3 +38,20 @@ def noted_interrupts() -> Iterator[list[int]]:
         yield noted
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+def unforeseen(error: Exception) -> tuple[str, int]:
+    """What to say of an error that nobody foresaw, and the exit code; a full disk is no bug."""
+    from heads.pipeline.disk import refusal  # only here: a command begins sooner without it
+
+    if told := refusal(error):
+        let_go_of_output()
+        return f"heads: {told}", 2
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"heads: a bug of ours, {type(error).__name__} in {where}.", 1
+
+
+def let_go_of_output() -> None:
+    """Leaves nothing for Python to flush where nobody reads, or the disk is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -134,16 +134,19 @@ def _scored(head: TrainedHead) -> list[str]:
     if scores is None:
         return ["Nobody has scored it here."]
     name = next((said for metric, said in SCORES.items() if metric == scores.metric), None)
-    low, high, own, chance = (
+    low, high, mean, chance, own = (
         f"{value:.1%}" if name is None or name.is_share else name.told(value)
-        for value in (scores.low, scores.high, scores.accuracy, scores.majority)
+        for value in (scores.low, scores.high, scores.accuracy, scores.majority, scores.own or 0.0)
     )
+    of = ""
+    if scores.own is not None:
+        of = f" That is the mean of several trainings of this recipe; this very head: {own}."
     right = "all labels of a text right" if head.many else "texts answered right"
     says = right if name is None or scores.metric == "accuracy" else name.noun
     always = "the same number" if head.squash == "none" else "the commonest answer"
     return [
-        f"{own} ({says}; 95 % interval {low} to {high}), "
-        f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.",
+        f"{mean} ({says}; 95 % interval {low} to {high}), "
+        f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.{of}",
         f"Chance level, always giving {always}: {chance}.",
         *_cautions(head, scores.among),
     ]

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from heads.errors import CheckpointError, HeadsError
 from heads.pipeline.assembly import TrainedHead, assemble, kind_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.dice import Dice
+from heads.pipeline.disk import save_tensors
 from heads.pipeline.metrics import Scores
 from heads.settings import Limits, Training
 
@@ -25,7 +26,11 @@ BROKEN = "Delete the file; the head will be trained again."
 
 
 def save(head: TrainedHead, path: Path) -> None:
-    """Writes a head that was trained here to a file."""
+    """Writes a head that was trained here to a file.
+
+    Raises:
+        OSError: The disk refuses.
+    """
     if head.scores is None or head.training is None:
         raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
     facts = {
@@ -44,8 +49,7 @@ def save(head: TrainedHead, path: Path) -> None:
         "thresholds": head.thresholds,
         "paired": head.paired,
     }
-    tensors = {name: tensor.contiguous() for name, tensor in head.module.state_dict().items()}
-    save_file(tensors, path, metadata={KEY: json.dumps(facts)})
+    save_tensors(path, head.module.state_dict(), {KEY: json.dumps(facts)})
 
 
 def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
@@ -99,7 +103,8 @@ def _check_facts(facts: dict[str, Any]) -> None:
         isinstance(name, str) for name in classes
     )
     bars, temperature = facts.get("thresholds", []), facts.get("temperature", 1.0)
-    measured = [value for name, value in scores.items() if name != "metric"]
+    absent = ("metric", "own") if scores.get("own") is None else ("metric",)
+    measured = [value for name, value in scores.items() if name not in absent]
     counted = all(isinstance(value, int | float) for value in (*measured, *bars, temperature))
     fits = len(bars) in (0, len(classes)) and isinstance(scores.get("metric", ""), str)
     if not (named and counted and fits and temperature > 0 and isinstance(facts["recipe"], str)):

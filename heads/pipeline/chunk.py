@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from heads.parts.order import Order
-from heads.pipeline.disk import used, write
+from heads.pipeline.disk import used, write_tensors
 from heads.pipeline.origin import foreign_code
 from heads.pipeline.vectors import Part
 from heads.settings import cache_folder
@@ -64,8 +63,8 @@ def is_kept(path: Path) -> bool:
 def put(path: Path, tensors: dict[str, Tensor], says: str = "") -> Part:
     """Keeps tensors on disk; where that fails, in memory."""
     try:
-        write(path, lambda place: save_file(tensors, place, {"says": says}))
-    except (OSError, SafetensorError):
+        write_tensors(path, tensors, {"says": says})
+    except OSError:
         return tensors
     return path
 

@@ -1,28 +1,140 @@
 """Files that are there whole or not at all, and folders that do not grow without end."""
 
 import contextlib
+import errno
 import os
+import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+
+from heads.errors import DataError, HeadsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNFINISHED = ".unfinished-"
 ORPHANS = (UNFINISHED, ".tmp")  # ours, and those of safetensors
 IN_USE_SECONDS = 3600  # what was used less than an hour ago may belong to work under way
+ROOM = "Make room on the disk, or name another place."
+# What a disk answers that is full, worn out, or not to be written to.
+REFUSALS = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO,
+)  # fmt: skip
+NUMBER = re.compile(r"\(os error (\d+)\)")
+
+
+@contextlib.contextmanager
+def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> Iterator[None]:
+    """Within it, whatever the disk refuses becomes one sentence: what, why, and what to do.
+
+    Args:
+        what: What is written, as the beginning of a sentence.
+        hint: What to do.
+        kind: The error that it becomes.
+
+    Raises:
+        HeadsError: The disk refuses.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise kind(f"{what} cannot be written ({why(error)}).", hint) from error
+
+
+def why(error: Exception) -> str:
+    """The reason that a disk gives, in its own words."""
+    found = _plain(error)
+    return found.strerror or str(found) or type(found).__name__
+
+
+def refusal(error: Exception) -> DataError | None:
+    """What to say where a disk has refused and nobody foresaw it; None, if that is not what it was.
+
+    That is the net under `writing`: a bug is not blamed on the disk.
+    """
+    if not isinstance(error, OSError | SafetensorError):
+        return None
+    found = _plain(error)
+    if found.errno not in REFUSALS:
+        return None
+    name = str(found.filename or "The output or a file")
+    return DataError(f"{name} cannot be written ({found.strerror}).", ROOM)
+
+
+def _plain(error: Exception) -> OSError:
+    """An error of a disk as Python's own kind; safetensors' has the number in its words."""
+    if isinstance(error, OSError):
+        return error
+    number = NUMBER.search(str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Writes a file so that it is there whole or not at all."""
+    """Writes a file so that it is there whole or not at all.
+
+    Raises:
+        OSError: The disk refuses, whoever it was that wrote; what was there before stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
     os.close(handle)
     try:
         fill(Path(name))
         Path(name).replace(path)
+    except SafetensorError as error:
+        Path(name).unlink(missing_ok=True)
+        raise _plain(error) from error
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, "Tensor"], facts: Mapping[str, str] | None = None
+) -> None:
+    """Writes tensors as a safetensors file, whole or not at all.
+
+    Args:
+        tensors: Of any layout in memory: views, and the same one under several names.
+        facts: What stands beside them, in the file's metadata.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    write(path, partial(save_tensors, tensors=tensors, facts=facts))
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, "Tensor"], facts: Mapping[str, str] | None = None
+) -> None:
+    """The same into a place that the caller has made sure of.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    from safetensors.torch import save_file
+
+    try:
+        save_file(_apart(tensors), path, None if facts is None else dict(facts))
+    except SafetensorError as error:
+        raise _plain(error) from error
+
+
+def _apart(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Each in memory of its own, end to end: safetensors refuses to keep one part of it twice."""
+    seen, found = set[int](), dict[str, "Tensor"]()
+    for name, tensor in tensors.items():
+        own = tensor.detach().contiguous()
+        place = own.untyped_storage().data_ptr()
+        found[name] = own.clone() if place in seen else own
+        seen.add(place)
+    return found
 
 
 def used(path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from heads.errors import CheckpointError, RecipeError
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.config import shown
+from heads.pipeline.disk import writing
 from heads.pipeline.equivalent import Equivalent, equivalent
 from heads.pipeline.native_folder import write_native
 from heads.pipeline.onnx import OnnxReport, write_onnx
@@ -129,7 +130,7 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
     Raises:
         CheckpointError: There is something in it already, or the disk refuses.
     """
-    try:
+    with writing(str(folder), kind=CheckpointError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-unfinished-"))
         try:
@@ -140,9 +141,6 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
             path.replace(folder)
         finally:
             shutil.rmtree(path, ignore_errors=True)
-    except OSError as error:
-        what = f"{folder} cannot be written ({error.strerror or type(error).__name__})."
-        raise CheckpointError(what, "Name another folder, or make room.") from error
     return written
 
 

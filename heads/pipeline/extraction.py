@@ -4,13 +4,15 @@ A reading is a recipe less its head: a pooling and its layers. Texts that occur 
 are read once. They are read in chunks, and what a chunk gives is kept on disk under a
 fingerprint of the model, the tokenizer's settings, our own code and the texts themselves: the
 next run finds it there, and one that was killed loses a chunk at most.
+Texts of rows that are scored can be read in 32 bits beside others in 16: so a head is scored on
+what it reads once it is exported.
 Legend: n rows, u different texts, w width of a reading.
 """
 
 import hashlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -35,17 +37,13 @@ CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is
 FEWEST = 1024
 SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
 CODE = (
-    "backbone",
-    "features",
-    "extraction",
-    "states",
-    "weights",
-    "packed/block",
-    "packed/forward",
-    "packed/names",
-    "packed/products",
-)  # what the numbers depend on
+    "backbone", "features", "extraction", "states", "weights",
+    "packed/block", "packed/forward", "packed/names", "packed/products",
+)  # fmt: skip  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
+APART = "Rows that are scored were read in 32 bits, as an exported head reads them."
+Given = list[tuple[dict[str, Part], Part]]  # what every chunk gave, and its counts
+Found = tuple[Given, Engine, Pace]
 
 
 def extract(
@@ -54,6 +52,7 @@ def extract(
     pairs: Sequence[str],
     backbone: Backbone,
     precision: str = EXACT,
+    scored: Collection[int] = (),
 ) -> Iterator[Progress | Features]:
     """Reads every text once for all readings, or finds what was read before.
 
@@ -62,6 +61,7 @@ def extract(
         texts: The gated texts of n rows.
         pairs: The second texts, or none.
         precision: auto, exact or fast, as the setting has it.
+        scored: Numbers of rows that are read in 32 bits whatever the setting.
 
     Yields:
         `Progress` with the rate and the time left, then the `Features`.
@@ -72,7 +72,8 @@ def extract(
     found: Features | None = None
     groups = _by_prompt(orders)
     for done, (prompt, own) in enumerate(groups.items()):
-        for event in _extracted(own, texts, pairs, backbone.prompted(prompt), precision):
+        prompted = backbone.prompted(prompt)
+        for event in _extracted(own, texts, pairs, prompted, precision, scored):
             if isinstance(event, Features):
                 found = _joined(found, event) if found else event
             else:
@@ -105,44 +106,99 @@ def _extracted(
     pairs: Sequence[str],
     backbone: Backbone,
     precision: str,
+    scored: Collection[int],
 ) -> Iterator[Progress | Features]:
     """The same for recipes that read the same texts, with one prompt behind them or with none."""
     readers = {order.reading: Reader(order, backbone) for order in orders}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
-    number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
-    while True:
-        engine, chunks = _prepared(list(number), bool(pairs), readers, backbone, precision)
-        pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", list(number))
-        with relied_on(engine):
-            given = yield from _all(chunks, readers, engine, pace)
-            break
+    groups = grouped(rows, precision, scored, backbone)
+    different = [row for group in groups for row in group.rows]
+    number = {row: place for place, row in enumerate(different)}
+    found, before = list[Found](), 0
+    for group in groups:
+        part = len(group.rows) / len(different)
+        reading = _of(group, bool(pairs), readers, backbone)
+        found.append((yield from _within(reading, before / len(different), part)))
+        before += len(group.rows)
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
+    index = torch.tensor([number[row] for row in rows])
+    yield _features(found, index, list(readers))
+
+
+def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) -> Features:
+    """What all groups gave; where scored texts were read apart, they are the second one."""
+    given = [part for parts, _, _ in found for part in parts]
+    engines, paces = [engine for _, engine, _ in found], [pace for _, _, pace in found]
     counts = [opened(part) for _, part in given]
-    yield Features(
-        index=torch.tensor([number[row] for row in rows]),
-        parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readers},
+    learned, *exact = engines
+    return Features(
+        index=index,
+        parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readings},
         **{name: torch.cat([count[name] for count in counts]) for name in counts[0]},
-        seconds=pace.seconds,
-        fresh=pace.texts,
-        engine=engine.way.name,
-        precision=engine.way.precision,
-        says=engine.says,
+        seconds=sum(pace.seconds for pace in paces),
+        fresh=sum(pace.texts for pace in paces),
+        engine=" and ".join(dict.fromkeys(engine.way.name for engine in engines)),
+        precision=learned.way.precision,
+        scored=engines[-1].way.precision,
+        says=f"{learned.says} {APART}" if exact and exact[0].way != learned.way else learned.says,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Different texts, each with its second or "", that are read in one precision."""
+
+    rows: Sequence[tuple[str, str]]
+    precision: str
+
+
+def grouped(
+    rows: Sequence[tuple[str, str]], precision: str, scored: Collection[int], backbone: Backbone
+) -> list[Group]:
+    """The different texts of some rows; where others are not read so, those of scored rows last."""
+    if not scored or ways(backbone, precision) == ways(backbone, EXACT):
+        return [Group(rows=list(dict.fromkeys(rows)), precision=precision)]
+    exact = dict.fromkeys(rows[row] for row in scored)
+    others = list(dict.fromkeys(row for row in rows if row not in exact))
+    both = (Group(rows=others, precision=precision), Group(rows=list(exact), precision=EXACT))
+    return [group for group in both if group.rows]
+
+
+def _within(
+    events: Generator[Progress, None, Found], start: float, share: float
+) -> Generator[Progress, None, Found]:
+    """A part of a reading, its progress as one of the whole."""
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as end:
+            return end.value
+        yield Progress(says=event.says, share=start + share * event.share)
+
+
+def _of(
+    group: Group, paired: bool, readers: Mapping[str, Reader], backbone: Backbone
+) -> Generator[Progress, None, Found]:
+    """What a group's texts gave, by what they were read, and how fast."""
+    while True:
+        engine, chunks = _prepared(group.rows, paired, readers, backbone, group.precision)
+        pace = Pace(f"Reading {len(group.rows):,} texts with {backbone.id}", group.rows)
+        with relied_on(engine):
+            return (yield from _all(chunks, readers, engine, pace)), engine, pace
 
 
 def unread(
     orders: Sequence[Order],
-    texts: Sequence[str],
-    pairs: Sequence[str],
+    rows: Sequence[tuple[str, str]],
+    paired: bool,
     backbone: Backbone,
     way: Way,
 ) -> list[tuple[str, str]]:
-    """The different texts, each with its second or "", that are not kept for all readings yet."""
-    rows = list(dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True)))
+    """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
     for prompt, own in _by_prompt(orders).items():
         readers = [Reader(order, backbone) for order in own]
-        for chunk in _chunks(rows, bool(pairs), backbone.prompted(prompt), way):
+        for chunk in _chunks(rows, paired, backbone.prompted(prompt), way):
             if not all(is_kept(chunk.place(reader.order)) for reader in readers):
                 found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
     return found
@@ -192,9 +248,9 @@ def _chunks(
 
 def _all(
     chunks: Sequence[Chunk], readers: Mapping[str, Reader], engine: Engine, pace: Pace
-) -> Generator[Progress, None, list[tuple[dict[str, Part], Part]]]:
+) -> Generator[Progress, None, Given]:
     """What every chunk gave, and its counts."""
-    given = []
+    given: Given = []
     for chunk in chunks:
         given.append((yield from _read(chunk, readers, engine, pace)))
     for parts, counts in given:  # what this run is about to open is used

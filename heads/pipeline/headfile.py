@@ -115,7 +115,10 @@ def _facts(path: Path) -> dict[str, Any]:
     facts = json.loads(path.read_text("utf-8"))
     classes, rows = facts["classes"], facts["rows"]
     named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-    measured = [value for name, value in (facts["scores"] or {}).items() if name != "metric"]
+    scores = dict(facts["scores"] or {})
+    if scores.get("own") is None:  # of one training, or written by an older version
+        scores.pop("own", None)
+    measured = [value for name, value in scores.items() if name != "metric"]
     temperature, thresholds = facts.get("temperature", 1.0), facts.get("thresholds", ())
     numbers = [*measured, temperature, *thresholds]
     sizes = [*(facts["training"] or {}).values(), rows]

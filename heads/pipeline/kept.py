@@ -9,8 +9,6 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from heads.errors import CheckpointError
 from heads.parts.menu import resolve
 from heads.parts.order import Order
@@ -74,7 +72,7 @@ def keep(key: str, head: TrainedHead) -> None:
     try:
         write(_path(key), lambda path: checkpoint.save(head, path))
         make_room(_path(key).parent, ON_DISK_BYTES)
-    except (OSError, SafetensorError):
+    except OSError:
         return  # a full or read-only disk costs the next start a few seconds, nothing else
 
 

@@ -30,6 +30,7 @@ class Scores:
         metric: What `accuracy` is where it is none: the name of another metric.
         among: How many heads of a run were scored on these rows, so that this one may have been
             chosen by them; 1 of a head that was trained by itself.
+        own: What this very head reached, where `accuracy` is the mean of several trainings.
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Scores:
     majority: float
     metric: str = "accuracy"
     among: int = 1
+    own: float | None = None
 
 
 def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:

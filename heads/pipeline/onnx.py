@@ -18,6 +18,7 @@ from torch import Tensor
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.pipeline.card import base_name, hub_id
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.disk import writing
 from heads.pipeline.metrics import Squash
 from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 from heads.pipeline.whole import SUFFIXES, Whole, asks_content, exported, inputs, sides
@@ -112,15 +113,14 @@ def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
         CheckpointError: onnxruntime gives other logits than we do; nothing is left of the file.
     """
     _check(classifier, path)
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
-            draft = Path(folder) / path.name
-            _write(classifier, draft)
-            names, texts, difference = _verified(classifier, draft)
-            draft.replace(path)
-    except OSError as error:
-        what = f"{path} cannot be written ({error.strerror or type(error).__name__})."
-        raise DataError(what, "Choose another place.") from error
+    with (
+        writing(str(path)),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder,
+    ):
+        draft = Path(folder) / path.name
+        _write(classifier, draft)
+        names, texts, difference = _verified(classifier, draft)
+        draft.replace(path)
     return OnnxReport(
         path=path,
         size_bytes=path.stat().st_size,
@@ -192,6 +192,8 @@ def _write(classifier: Classifier, path: Path) -> None:
             program = exported(Whole(classifier, torch.float32), example)
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
+    except OSError:  # it is the disk's
+        raise
     except Exception as error:
         said = type(error.__cause__ or error).__name__
         name, recipe = base_name(classifier.backbone), classifier.recipe

@@ -24,6 +24,7 @@ from heads.errors import CheckpointError, DataError
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import base_name, formulas, model_card, versions
 from heads.pipeline.classifier import Classifier
+from heads.pipeline.disk import save_tensors, writing
 from heads.pipeline.notation import last_linear, leaves, words
 from heads.pipeline.standalone import source
 from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
@@ -60,16 +61,13 @@ def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
     folder = folder.expanduser().absolute()
     _check_place(folder)
     page = source(classifier)  # before anything is written: this may fail
-    try:
+    with writing(folder.name):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
             draft = Path(place) / "new"
             _write(classifier, draft, page, why)
             difference = _verify(classifier, draft)
             _publish(draft, folder, Path(place) / "old")
-    except OSError as error:
-        what = f"{folder.name} cannot be written ({error.strerror or type(error).__name__})."
-        raise DataError(what, "Choose another place.") from error
     return difference
 
 
@@ -93,12 +91,9 @@ def _is_export(folder: Path) -> bool:
 
 
 def _write(classifier: Classifier, folder: Path, page: str, why: str) -> None:
-    from safetensors.torch import save_file
-
     folder.mkdir()
     _save_base(classifier.backbone, folder / "backbone")
-    tensors = classifier.head.module.state_dict()
-    save_file({n: t.clone().contiguous() for n, t in tensors.items()}, folder / "head.safetensors")
+    save_tensors(folder / "head.safetensors", classifier.head.module.state_dict())
     facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2)
     use = USAGE.format(texts=TEXTS_OR_PAIRS[classifier.head.needs_pairs])
     notes = [why, "Its `load.py` holds the source of what is read and of the head, to be read."]

@@ -26,6 +26,7 @@ from heads.parts.models import BUNDLED, BUNDLED_SHA256
 from heads.parts.twins import TWINS, Twin, family_of, twin_id
 from heads.pipeline.bundled import bundled_folder, verify
 from heads.pipeline.config import shown
+from heads.pipeline.disk import writing
 from heads.settings import cache_folder
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def _make(twin: Twin, folder: Path) -> None:
     sums = {name: _sum(content) for name, content in files.items()}
     record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
     files[RECORD] = _json(record)
-    try:
+    hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
+    with writing(twin_id(twin.family), hint, ModelError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         _make_room(folder.parent)
         place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
@@ -83,10 +85,6 @@ def _make(twin: Twin, folder: Path) -> None:
             _move(place, folder)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-    except OSError as error:
-        what = f"{twin_id(twin.family)} cannot be written ({error.strerror or 'disk error'})."
-        hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
-        raise ModelError(what, hint) from None
 
 
 def _move(place: Path, folder: Path) -> None:

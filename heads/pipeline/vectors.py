@@ -32,6 +32,7 @@ class Features:
         fresh: How many texts were read now, not found on disk.
         engine: By what they were read: packed, or Transformers.
         precision: In what its products were computed: float32 or bfloat16.
+        scored: The same for rows that heads are scored on, which may have been read apart.
         says: Why so, and how closely it agrees with Transformers, in a sentence.
     """
 
@@ -45,6 +46,7 @@ class Features:
     engine: str
     precision: str
     says: str
+    scored: str = ""
 
     def matrix(self, reading: str) -> Tensor:
         """The vectors of all different texts under a reading, (u, w)."""
@@ -88,14 +90,16 @@ class Read:
         """By what the base model has read, in which precision, and why, as plain values.
 
         Pairs that are read both ways may be read differently: `joint` and `alone` have the
-        precision of each.
+        precision of each, of rows that are only learned from.
         """
         named = {"joint": self.joint, "alone": self.alone}
         parts = {name: part for name, part in named.items() if part and part.parts}
         facts = {name: part.precision for name, part in parts.items()}
+        engines = dict.fromkeys(part.engine for part in parts.values())
+        precisions = [one for part in parts.values() for one in (part.precision, part.scored)]
         told = {
-            name: " and ".join(dict.fromkeys(getattr(part, name) for part in parts.values()))
-            for name in ("engine", "precision")
+            "engine": " and ".join(engines),
+            "precision": " and ".join(dict.fromkeys(filter(None, precisions))),
         }
         says = " ".join(dict.fromkeys(part.says for part in parts.values()))
         return {**facts, **told, "says": says}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from full_disk import full_disk
 from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from heads.errors import RecipeError
 from heads.parts.menu import resolve
 from heads.parts.registry import pooling
 from heads.parts.samples import SAMPLES
-from heads.pipeline import chunk, extraction
+from heads.pipeline import extraction
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.disk import make_room
 from heads.pipeline.engine import ways
@@ -335,15 +336,9 @@ def test_a_place_that_cannot_be_written_still_gives_features(
     assert torch.equal(features.matrix("mean"), matrix)
 
 
-def test_a_full_disk_still_gives_features(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(tensors: object, path: Path, metadata: object) -> None:
-        path.write_bytes(b"half of it")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(chunk, "save_file", full)
-    features, _ = read(["mean", "cls"], TEXTS, small)
+def test_a_full_disk_still_gives_features(small: Backbone, home: Path) -> None:
+    with full_disk(64):
+        features, _ = read(["mean", "cls"], TEXTS, small)
     assert torch.allclose(rows_of(features, "mean")[1], alone("mean", small, TEXTS[1]), atol=1e-5)
     assert [path for path in home.rglob("*") if path.is_file()] == []
 

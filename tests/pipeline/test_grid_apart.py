@@ -61,7 +61,7 @@ def lesson() -> Lesson:
     centres = 2 * torch.randn(CLASSES, WIDTH, generator=dice)
     numbers = centres[classes[owners]] + torch.randn(len(owners), WIDTH, generator=dice)
     states = TokenStates(
-        numbers=numbers[:, None].numpy().astype(np.float16),
+        numbers=(numbers[:, None].numpy().astype(np.float16),),
         starts=starts,
         lengths=lengths,
         marks=torch.ones(len(owners), 3, dtype=torch.bool),

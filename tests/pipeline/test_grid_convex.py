@@ -272,14 +272,14 @@ def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: f
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     lesson, unit = lesson_of("one", targets, loss="hinge"), unit_of("mean+linear", small, "one")
     rows, asked = torch.arange(120), torch.arange(120, 160)
-    chosen: dict[str, Value] = {"standardise": True, "C": C}
-    (found,) = unit.learner.learn(lesson, chosen, [rows], [asked], [0])
+    given = [found_of({"standardise": True, "C": C})]
+    (found,) = unit.learner.learn(lesson, given, [rows], [asked], [0])
     scaler = StandardScaler().fit(lesson.vectors[rows].numpy())
-    given = scaler.transform(lesson.vectors.numpy())
+    scaled = scaler.transform(lesson.vectors.numpy())
     # Its bias is penalised like a weight; drawn out a hundredfold, that is hardly felt.
     model = LinearSVC(C=C, dual=False, tol=1e-9, intercept_scaling=100, max_iter=100_000)
-    model.fit(given[:120], targets[rows].numpy())
-    wanted = torch.from_numpy(model.decision_function(given[120:])).float()
+    model.fit(scaled[:120], targets[rows].numpy())
+    wanted = torch.from_numpy(model.decision_function(scaled[120:])).float()
     assert_close(found.logits, wanted, rtol=0, atol=1e-2)
 
 

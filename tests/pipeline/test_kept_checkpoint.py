@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -380,13 +381,8 @@ def test_keeping_does_not_fail_in_a_folder_of_others(
 def test_keeping_does_not_fail_on_a_full_disk(
     heads: dict[str, TrainedHead], own_cache: Path
 ) -> None:
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
-    try:
+    with full_disk(64):
         kept.keep("f" * 40, heads["mean+linear"])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list((own_cache / "heads").iterdir())
 
 

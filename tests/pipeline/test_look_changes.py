@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 import heads as public
 from heads.errors import DataError, LimitError, RecipeError
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import split
+from heads.pipeline.corpus import build, split
 from heads.pipeline.look.ablation import ablated, kind_of, layers_named
 from heads.pipeline.look.asking import ablating, searching
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
@@ -60,6 +60,22 @@ def test_a_training_example_is_nearest_to_itself(asked):
         assert one.searched == len(asked.learned)
         same = [n for n in one.neighbours if n.labels == (one.answer,)]
         assert one.says.startswith(f"{len(same)} of the 3 nearest")
+        assert one.says.endswith("The text itself is among them: its neighbours explain little.")
+        assert [n.is_same for n in one.neighbours] == [True, False, False]
+
+
+def test_examples_of_equal_text_and_labels_are_one_neighbour(small, rows):
+    repeated = [row for row in range(20) for _ in range(3)]  # each of twenty texts thrice
+    texts = [rows.texts[row] + " " * n for n, row in enumerate(repeated)]  # and with other spaces
+    names = [rows.classes[rows.targets[row][0]] for row in repeated]
+    corpus = build("repeated", texts, names)
+    found = trained(small, corpus, RECIPES)
+    for one in result(searching(Heads(classifiers=found, corpus=corpus, learned=tuple(range(60))),
+                                "it was not there", most=5)):  # fmt: skip
+        assert [n.times for n in one.neighbours] == [3] * 5
+        assert not any(n.is_same for n in one.neighbours)
+        assert len({n.text.strip() for n in one.neighbours}) == 5
+        assert one.neighbours[0].told.endswith(", 3 times")
 
 
 def test_rows_that_were_not_learned_from_are_no_neighbours(asked):

@@ -1,7 +1,10 @@
 """The baselines say what they claim to, for every kind of label."""
 
 import contextlib
+import math
+import random
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -39,6 +42,34 @@ def test_counted_words_learn_what_is_there(spoken):
     answers = [(number,) for number in logits.argmax(dim=1).tolist()]
     assert answers == [spoken.targets[row] for row in test]
     assert torch.equal(logits, tfidf(spoken, train, test, C=strength))
+
+
+def test_strengths_beyond_the_first_are_tried_while_they_are_better():
+    tried = list[float]()
+
+    def scored(best: float) -> Callable[[float], float]:
+        def score(C: float) -> float:
+            tried.append(C)
+            return -abs(math.log(C / best))
+
+        return score
+
+    for best, count in ((0.001, 6), (0.1, 5), (10.0, 3), (100.0, 5), (1000.0, 6), (1e-9, 6)):
+        tried.clear()
+        assert baselines.grown((1.0, 10.0, 30.0), scored(best)) == max(best, 0.001)
+        assert len(tried) == len(set(tried)) == count
+    assert (
+        baselines.grown((1.0, 10.0, 30.0), lambda C: 0.5) == 1.0
+    )  # what is no better is no reason
+
+
+def test_labels_that_hardly_hang_on_words_get_a_weak_fit():
+    dice = random.Random(0)
+    words = [f"word{n}" for n in range(60)]
+    texts = [" ".join(dice.sample(words, 8)) for _ in range(300)]
+    labels = ["yes" if dice.random() < 0.6 + 0.15 * ("word1 " in t) else "no" for t in texts]
+    corpus = build("noisy", texts, labels)
+    assert tfidf_strength(corpus, range(200), range(200, 300)) < 1.0
 
 
 @pytest.mark.parametrize("small", [0, baselines.SMALL])

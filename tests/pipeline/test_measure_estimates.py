@@ -66,6 +66,24 @@ def test_neighbours_are_those_of_scikit_learn_without_the_row_itself():
     assert neighbours(features, targets, k=1) == pytest.approx(right / 90)
 
 
+def test_rows_of_a_group_are_no_neighbours_of_each_other():
+    features, targets = blobs(60, 6, 3, 0.4)
+    twice, both = features.repeat(2, 1), targets.repeat(2)
+    groups = torch.arange(60).repeat(2)
+    assert neighbours(twice, both, k=1) == 1.0  # each row's own copy knows its answer
+    alone = neighbours(features, targets, k=1)
+    assert neighbours(twice, both, k=1, groups=groups) == pytest.approx(alone)
+    labels = torch.stack([both == 0, both != 1], dim=1).float()
+    number = twice[:, 0] ** 3
+    for goal, kind in ((labels, "many"), (number, "number")):
+        wanted = neighbours(twice[:60], goal[:60], k=1, kind=kind)
+        own = neighbours(twice, goal, k=1, kind=kind, groups=groups)
+        assert own == pytest.approx(wanted, abs=0.01)
+    for k, kept in ((5, groups), (200, torch.zeros(120))):  # fewer than k, and none at all
+        found = neighbours(twice, both, k=k, groups=kept)
+        assert 0 <= found < 1
+
+
 def test_log_me_of_labels_is_the_mean_of_each_label_alone_and_of_numbers_that_of_the_number():
     features, _ = blobs(60, 5, 3, 1.0)
     dice = torch.Generator().manual_seed(1)

@@ -1,9 +1,10 @@
 """The states of all tokens on disk are those of the base model, and are found again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import LIMITS
@@ -28,9 +29,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "cache" / "states"
 
 
-def kept(backbone: Backbone, *recipes: str) -> tuple[TokenStates, int]:
+def kept(
+    backbone: Backbone, *recipes: str, scored: Collection[int] = ()
+) -> tuple[TokenStates, int]:
     """The states, and how often it was said that they are being read."""
-    said, events = 0, keep_states([resolve(r) for r in recipes], TEXTS, (), backbone, LIMITS)
+    orders, said = [resolve(recipe) for recipe in recipes], 0
+    events = keep_states(orders, TEXTS, (), backbone, LIMITS, scored=scored)
     while True:
         try:
             assert isinstance(next(events), Progress)
@@ -87,12 +91,31 @@ def test_another_run_finds_them(backbone: Backbone, home: Path) -> None:
     again, silent = kept(backbone, "attention+linear")
     assert said > 0
     assert silent == 0
-    for name in ("numbers", "starts", "lengths", "marks"):
+    for one, other in zip(first.numbers, again.numbers, strict=True):
+        assert (one == other).all()
+    for name in ("starts", "lengths", "marks"):
         assert (getattr(first, name) == getattr(again, name)).all()
     (file,) = home.glob("*.f16")
     file.write_bytes(file.read_bytes()[:-2])  # not whole any more
     _, said = kept(backbone, "attention+linear")
     assert said > 0
+
+
+def test_texts_that_are_scored_are_kept_in_32_bits(backbone: Backbone, home: Path) -> None:
+    exact, scored = replace(backbone, block=None), [3, 40, 41]
+    found, _ = kept(backbone, "attention+linear", scored=scored)
+    sizes = {path.suffix: path.stat().st_size for path in home.iterdir()}
+    tokens = sum(found.lengths[scored].tolist()) * backbone.width
+    assert sizes[".f32"] == 4 * tokens
+    assert sizes[".f16"] == 2 * (sum(found.lengths.tolist()) * backbone.width - tokens)
+    for text in range(len(TEXTS)):
+        (own,) = found.states(torch.tensor([text])).hidden[-1]
+        (alone,) = exact.states(exact.encode([TEXTS[text]])).hidden[-1]
+        far = float((own - alone).abs().max())
+        assert far < 5e-3
+        assert (far < 1e-5) == (text in scored)
+    everything, _ = kept(backbone, "attention+linear", scored=range(len(TEXTS)))
+    assert [one.dtype for one in everything.numbers] == [np.float32]
 
 
 def test_what_would_take_too_much_room_is_refused(backbone: Backbone) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import gradio as gr
 
 from heads.errors import HeadsError
+from heads.pipeline.disk import refusal
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -44,6 +45,8 @@ def sentence(error: Exception) -> str:
     """What a user reads of an error; a bug is logged whole and shown as a code."""
     if isinstance(error, HeadsError):
         return str(error)
+    if told := refusal(error):
+        return str(told)
     code = secrets.token_hex(2).upper()
     log.error("bug %s", code, exc_info=error)
     return f"Something went wrong (code {code}). It is our fault, not yours; please try again."

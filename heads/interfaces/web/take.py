@@ -13,6 +13,7 @@ from heads.interfaces import drawings
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
+from heads.pipeline.disk import writing
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def written(
         by = classifier.head.chosen[CALIBRATED]
         says.insert(1, f"It is calibrated: its last layer is divided by the temperature {by:.3g}.")
     path = place / f"{name}.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    with writing(path.name), zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):
             archive.write(file, f"{name}/{file.relative_to(folder)}")
     return path, says
@@ -128,9 +129,10 @@ def _with_tokenizer(classifier: "Classifier", folder: Path) -> tuple[list[str], 
     from heads.pipeline.onnx import usage
 
     file = f"{folder.name}.onnx"
-    folder.mkdir()
-    report = export_onnx(classifier, folder / file)
-    (folder / "run.py").write_text(usage(classifier, file, tokenizer="."), "utf-8")
-    tokenizer_of(classifier).save_pretrained(folder)
+    with writing(folder.name):
+        folder.mkdir()
+        report = export_onnx(classifier, folder / file)
+        (folder / "run.py").write_text(usage(classifier, file, tokenizer="."), "utf-8")
+        tokenizer_of(classifier).save_pretrained(folder)
     says = f"{folder.name}.zip: {file}, its tokenizer, and run.py, which runs it in that folder."
     return [says, *report.notes], report.difference

@@ -18,6 +18,7 @@ from gradio.utils import get_upload_folder
 
 from heads.errors import DataError
 from heads.parts.samples import SAMPLES
+from heads.pipeline.disk import writing
 from heads.pipeline.table import Columns, Data, Table, data_of, open_table
 from heads.settings import Limits, cache_folder, runs_folder
 from heads.settings import limits as limits_here
@@ -72,12 +73,13 @@ def keep(path: str, limits: Limits) -> str:
         raise DataError(what, "Choose a smaller file, or a part of the rows.")
     name = secrets.token_urlsafe(16)
     try:
-        sweep()
-        (folder() / name).mkdir(parents=True, mode=0o700)
-        shutil.move(given, folder() / name / given.name[-120:])
-    except OSError as error:
-        what = f"The file cannot be kept ({error.strerror})."
-        raise DataError(what, "Make room on the disk.") from None
+        with writing("The file"):
+            sweep()
+            (folder() / name).mkdir(parents=True, mode=0o700)
+            shutil.move(given, folder() / name / given.name[-120:])
+    except DataError:
+        shutil.rmtree(folder() / name, ignore_errors=True)  # half of it, perhaps
+        raise
     finally:
         forget(given)
     return name

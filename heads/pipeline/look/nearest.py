@@ -5,7 +5,7 @@ Legend: n rows, W width of what the head gets.
 
 import weakref
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -17,12 +17,14 @@ from heads.pipeline.assembly import Assembly
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import Features, extract
+from heads.pipeline.letters import folded
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said
 from heads.pipeline.training import Progress
 
 MOST = 50
+ROUNDING = 1e-4  # of a cosine
 READ_AT_MOST = 5000  # rows of a learned reading, which no disk holds
 # What a learned reading made of the rows that it was last asked about.
 _read: "weakref.WeakKeyDictionary[Assembly, tuple[object, Tensor]]" = weakref.WeakKeyDictionary()
@@ -38,6 +40,8 @@ class Neighbour:
         labels: Its labels; where rows are labelled with numbers, that number.
         similarity: The cosine of its vector and the text's, -1 to 1.
         line: Where it stands in its file; 0 where that is not known.
+        times: How often it stands among the training examples, with these labels.
+        is_same: Whether it is the very text asked about.
     """
 
     text: str
@@ -45,6 +49,14 @@ class Neighbour:
     labels: tuple[str, ...]
     similarity: float
     line: int
+    times: int = 1
+    is_same: bool = False
+
+    @property
+    def told(self) -> str:
+        """How near it is, and whether it is special, in a few words."""
+        own = ["this very text"] * self.is_same + [f"{self.times} times"] * (self.times > 1)
+        return ", ".join([f"similarity {self.similarity:.2f}", *own])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +82,20 @@ class Neighbourhood:
     @property
     def says(self) -> str:
         """How the neighbours' labels go with the answer, in a sentence."""
+        same = " The text itself is among them: its neighbours explain little." * any(
+            one.is_same for one in self.neighbours
+        )
         if self.numbers:
             mean = sum(float(one.labels[0]) for one in self.neighbours) / len(self.neighbours)
             average = f"{mean:.2f}".replace("-", "−")
             return (
                 f"The {len(self.neighbours)} nearest training examples have {average} on "
-                f"average; {self.name} answers {self.answer}."
+                f"average; {self.name} answers {self.answer}.{same}"
             )
         return (
             f"{self.alike} of the {len(self.neighbours)} nearest training examples "
-            f"{'is' if self.alike == 1 else 'are'} labelled {self.answer}, as {self.name} answers."
+            f"{'is' if self.alike == 1 else 'are'} labelled {self.answer}, "
+            f"as {self.name} answers.{same}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -91,6 +107,8 @@ def neighbourhood(
     heads: Heads, number: int, texts: Sequence[str], most: int
 ) -> Generator[Progress, None, Neighbourhood]:
     """The training examples nearest to a text in the space that a head sees it in.
+
+    Those of equal text and labels are one neighbour, with how often it stands there.
 
     Args:
         number: Which of the heads.
@@ -119,11 +137,8 @@ def neighbourhood(
         own = module.vectors(*states)
         answer = said(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]
-    best = similar.topk(min(most, len(similar)))
-    found = [
-        _neighbour(corpus, row, cosine)
-        for row, cosine in zip(rows[best.indices].tolist(), best.values.tolist(), strict=True)
-    ]
+    order = similar.argsort(descending=True, stable=True)
+    found = _different(corpus, rows[order].tolist(), similar[order].tolist(), texts, most)
     return Neighbourhood(
         name=answer.name,
         answer=answer.spoken,
@@ -132,6 +147,23 @@ def neighbourhood(
         alike=sum(set(one.labels) == set(answer.answer) for one in found),
         numbers=bool(corpus.numbers),
     )
+
+
+def _different(
+    corpus: Corpus, rows: Sequence[int], cosines: Sequence[float], texts: Sequence[str], most: int
+) -> list[Neighbour]:
+    """The first so many different examples of rows in the order of their nearness."""
+    asked, found = folded(*texts), dict[object, Neighbour]()
+    for row, cosine in zip(rows, cosines, strict=True):
+        if len(found) == most and cosine < list(found.values())[-1].similarity - ROUNDING:
+            break  # whatever equals a neighbour would be as near
+        one = _neighbour(corpus, row, cosine)
+        text = folded(one.text, one.pair) if one.pair else folded(one.text)
+        if before := found.get((text, one.labels)):
+            found[text, one.labels] = replace(before, times=before.times + 1)
+        elif len(found) < most:
+            found[text, one.labels] = replace(one, is_same=text == asked)
+    return list(found.values())
 
 
 def _neighbour(corpus: Corpus, row: int, cosine: float) -> Neighbour:

@@ -27,8 +27,8 @@ class Estimate:
         log_me: Mean log evidence, per row and class, of a Bayesian linear model.
         h_score: How much of the features' variance lies between the classes; of several labels
             the mean, of numbers the share of their variance that the features explain.
-        neighbours: What the 10 nearest other rows by cosine reach: the accuracy, micro-F1 or
-            Spearman's correlation of their vote or mean.
+        neighbours: What the 10 nearest rows of other texts by cosine reach: the accuracy,
+            micro-F1 or Spearman's correlation of their vote or mean.
     """
 
     name: str
@@ -41,9 +41,19 @@ MEASURES = {"log_me": "LogME", "h_score": "H-score", "neighbours": "10 nearest r
 
 
 def estimate(
-    name: str, features: Tensor, targets: Tensor, *, kind: Kind = "one", seed: int = 0
+    name: str,
+    features: Tensor,
+    targets: Tensor,
+    *,
+    kind: Kind = "one",
+    seed: int = 0,
+    groups: Tensor | None = None,
 ) -> Estimate:
-    """All three estimates, on at most 4,000 rows (1,500 of wide ones), which the seed draws."""
+    """All three estimates, on at most 4,000 rows (1,500 of wide ones), which the seed draws.
+
+    Args:
+        groups: (n,), rows that share a number are of one text, or belong together otherwise.
+    """
     dice = torch.Generator().manual_seed(seed)
     most = MOST_ROWS if features.shape[1] <= WIDE else WIDE
     rows = torch.randperm(len(targets), generator=dice)[:most].sort().values
@@ -52,7 +62,9 @@ def estimate(
         name=name,
         log_me=log_me(features, targets, kind=kind),
         h_score=h_score(features, targets, kind=kind),
-        neighbours=neighbours(features, targets, kind=kind),
+        neighbours=neighbours(
+            features, targets, kind=kind, groups=None if groups is None else groups[rows]
+        ),
     )
 
 
@@ -165,25 +177,43 @@ def _shrinkage(centred: Tensor, covariance: Tensor, width: int) -> Tensor:
 
 
 def neighbours(
-    features: Tensor, targets: Tensor, k: int = NEIGHBOURS, *, kind: Kind = "one"
+    features: Tensor,
+    targets: Tensor,
+    k: int = NEIGHBOURS,
+    *,
+    kind: Kind = "one",
+    groups: Tensor | None = None,
 ) -> float:
     """What the k nearest other rows, by cosine, answer: their score.
 
     They vote for their classes, and where votes are level, the class whose rows are nearer
     wins; for each of their labels, which more than half of the votes must give; or they answer
-    with the mean of their numbers.
+    with the mean of their numbers. A row's own duplicates know its answer, as nothing does that
+    a head will be scored on: rows of one group are no neighbours. Rows without any do not count.
+
+    Args:
+        groups: (n,), rows of one group share a number; without it, each is its own.
     """
     directions = normalize(features.float(), dim=1)
     near = directions @ directions.T
-    near.fill_diagonal_(-torch.inf)
+    if groups is None:
+        near.fill_diagonal_(-torch.inf)
+    else:
+        near.masked_fill_(groups[:, None] == groups, -torch.inf)
     closeness, rows = near.topk(min(k, len(targets) - 1), dim=1)
+    has = closeness[:, 0] > -torch.inf
+    if not has.any():
+        return 0.0
+    closeness, rows, targets, known = closeness[has], rows[has], targets[has], targets
+    counts = closeness > -torch.inf  # where others are fewer than k
     if kind == "number":
-        return float(spearman_parts(targets[rows].double().mean(dim=1), targets).mean())
-    weights = 1 + closeness / (10 * k)
+        means = (known[rows].double() * counts).sum(dim=1) / counts.sum(dim=1)
+        return float(spearman_parts(means, targets).mean())
+    weights = torch.where(counts, 1 + closeness / (10 * k), 0)
     if kind == "many":
-        votes = (weights[:, :, None] * targets[rows].float()).sum(dim=1)
+        votes = (weights[:, :, None] * known[rows].float()).sum(dim=1)
         given = votes > weights.sum(dim=1, keepdim=True) / 2
         return float(micro_f1_parts(given, targets).mean())
-    votes = torch.zeros(len(targets), int(targets.max()) + 1)
-    votes.scatter_add_(1, targets[rows], weights)
+    votes = torch.zeros(len(targets), int(known.max()) + 1)
+    votes.scatter_add_(1, known[rows], weights)
     return float((votes.argmax(dim=1) == targets).double().mean())

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from heads.pipeline.chunk import home_of
-from heads.pipeline.disk import make_room, used, write
+from heads.pipeline.disk import make_room, used, write_tensors
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
@@ -170,13 +169,12 @@ def _place(asked: Asked, board: Board) -> Path:
 
 def _keep(path: Path, words: Words) -> None:
     """Keeps it, where the disk takes it."""
-    # Seeds may share what they came to, which a file does not hold twice under two names.
-    tensors = {f"logits.{place:03}": one.clone() for place, one in enumerate(words.logits)}
+    tensors = {f"logits.{place:03}": one for place, one in enumerate(words.logits)}
     if words.thresholds is not None:
-        tensors["thresholds"] = words.thresholds.contiguous()
+        tensors["thresholds"] = words.thresholds
     told = {"C": " ".join(map(repr, words.C)), "seconds": repr(words.seconds)}
-    with contextlib.suppress(OSError, SafetensorError):
-        write(path, lambda place: save_file(tensors, place, told))
+    with contextlib.suppress(OSError):
+        write_tensors(path, tensors, told)
         make_room(path.parent, ON_DISK_BYTES)
 
 

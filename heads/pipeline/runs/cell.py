@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.errors import DataError
@@ -95,7 +95,7 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
     """
     answers, tensors = answers_of(outcome, task), dict[str, Tensor]()
     for seed, (rows, given) in enumerate(zip(answers.rows, answers.given, strict=True)):
-        tensors |= {f"rows.{seed}": rows.int(), f"given.{seed}": given.contiguous()}
+        tensors |= {f"rows.{seed}": rows.int(), f"given.{seed}": given}
         if task.kind == "one":
             sure = outcome.logits[seed].double().softmax(dim=1).amax(dim=1)
             tensors[f"confidence.{seed}"] = sure.float()
@@ -104,7 +104,7 @@ def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) 
     tensors["is_random"] = torch.tensor(answers.is_random)
     if answers.repetition:
         tensors["repetition"] = torch.tensor(answers.repetition)
-    run.put(f"cells/{number:03}.safetensors", lambda place: save_file(tensors, place))
+    run.write_tensors(f"cells/{number:03}.safetensors", tensors)
     values = {
         "recipe": cell.name,
         "measures": _plain(cell.measures),

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE
 from heads.pipeline.engine import Engine, ways
-from heads.pipeline.extraction import unread
+from heads.pipeline.extraction import Group, grouped, unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
@@ -18,6 +19,7 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.reading import relied_on, to_try, tried
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.preparing import scored_rows
 
 ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
@@ -70,38 +72,47 @@ def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expecte
 
 
 def _reading(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> float:
-    """Seconds to read what is not kept from before."""
+    """Seconds to read what is not kept from before, in each precision."""
+    corpus, scored = asked.corpus, scored_rows(asked)
+    joint = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
+    alone = [(text, "") for text in (*corpus.texts, *corpus.pairs)]
+    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
+    sides = [cell.order.side for cell in cells if cell.order.pair]
+    states = [cell.order for cell in cells if not cell.reading]
+    seconds, both = 0.0, [*scored, *(row + len(corpus) for row in scored)]
+    for orders, rows, exact in (
+        (fixed, joint, scored),
+        (sides, alone, both),
+        (states, joint, scored),
+    ):
+        for group in grouped(rows, asked.contest.precision, exact, backbone) if orders else ():
+            seconds += _seconds_of(group, orders, backbone, is_kept=orders is not states)
+    return seconds
+
+
+def _seconds_of(
+    group: Group, orders: Sequence[Order], backbone: Backbone, *, is_kept: bool
+) -> float:
+    """Seconds to read some texts, less those whose features are kept."""
     while True:
-        engine = _engine(asked, backbone)
+        engine = _engine(group, backbone)
+        paired = any(second for _, second in group.rows)
         with relied_on(engine):
-            left = _unread(asked, cells, engine)
+            left = group.rows
+            if is_kept:
+                left = unread(orders, left, paired, backbone, engine.way)
             return _timed(left, engine) if left else 0.0
 
 
-def _engine(asked: Asked, backbone: Backbone) -> Engine:
+def _engine(group: Group, backbone: Backbone) -> Engine:
     """What is going to read; a GPU is tried first, for it may not do."""
-    corpus, precision = asked.corpus, asked.contest.precision
-    way = ways(backbone, precision)[0]
+    way = ways(backbone, group.precision)[0]
     if way.device == HERE:
         return Engine(backbone=backbone, way=way)
-    rows = to_try(list(map(len, corpus.texts)))
-    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
-    return tried(backbone, precision, backbone.encode([corpus.texts[row] for row in rows], pairs))
-
-
-def _unread(asked: Asked, cells: Sequence[Unit], engine: Engine) -> list[tuple[str, str]]:
-    """The texts that are going to be read, each with its second or ""; by each way in."""
-    texts, pairs = asked.corpus.texts, asked.corpus.pairs
-    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
-    sides = [cell.order.side for cell in cells if cell.order.pair]
-    left = list[tuple[str, str]]()
-    if fixed:
-        left += unread(fixed, texts, pairs, engine.backbone, engine.way)
-    if sides:
-        left += unread(sides, (*texts, *pairs), (), engine.backbone, engine.way)
-    if not all(cell.reading for cell in cells):  # the states of their tokens are wanted
-        left += dict.fromkeys(zip(texts, pairs or [""] * len(texts), strict=True))
-    return left
+    some = [group.rows[row] for row in to_try([len(text) for text, _ in group.rows])]
+    pairs = [second for _, second in some] if any(second for _, second in group.rows) else []
+    encoded = backbone.encode([text for text, _ in some], pairs)
+    return tried(backbone, group.precision, encoded)
 
 
 def _timed(texts: Sequence[tuple[str, str]], engine: Engine) -> float:

@@ -27,18 +27,20 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heads.errors import DataError
-from heads.pipeline.disk import write
+from heads.pipeline.disk import ROOM as ROOM_ELSEWHERE
+from heads.pipeline.disk import why, write, write_tensors, writing
 from heads.settings import runs_folder
 
 VERSION = 3
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
 HINT = "List them with: heads runs"
+ROOM = "Make room on the disk; then resume the run: what is finished stays."
 PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a moment
 
 
@@ -83,17 +85,23 @@ class RunFolder:
         text = json.dumps(values, ensure_ascii=False)
         self.put(name, lambda place: place.write_text(text, "utf-8"))
 
+    def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
+        """Writes tensors as a file of the run, whole or not at all.
+
+        Raises:
+            DataError: The disk does not take it.
+        """
+        with writing(f"{name} of the run {self.id}", ROOM):
+            write_tensors(self.path / name, tensors)
+
     def put(self, name: str, fill: Callable[[Path], object]) -> None:
         """Writes any file of the run, whole or not at all.
 
         Raises:
             DataError: The disk does not take it.
         """
-        try:
+        with writing(f"{name} of the run {self.id}", ROOM):
             write(self.path / name, fill)
-        except OSError as error:
-            what = f"The run {self.id} cannot be written ({error.strerror})."
-            raise DataError(what, "Make room on the disk; then resume the run.") from None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -105,8 +113,8 @@ class RunFolder:
         try:
             lock = (self.path / "lock").open("w")
         except OSError as error:
-            what = f"The run {self.id} cannot be opened ({error.strerror})."
-            raise DataError(what, HINT) from None
+            what = f"The run {self.id} cannot be opened ({why(error)})."
+            raise DataError(what, HINT if isinstance(error, FileNotFoundError) else ROOM) from None
         with lock as file:
             if not _lock(file, PATIENCE):
                 what = f"The run {self.id} is being worked on by another process."
@@ -121,6 +129,19 @@ class RunFolder:
                 return not _lock(file, patience=0)
         except OSError:
             return False
+
+    @contextlib.contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Within it the question is written down; if that fails, no folder stays behind.
+
+        Raises:
+            DataError: The disk does not take it.
+        """
+        try:
+            yield
+        except DataError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise DataError(error.what, ROOM_ELSEWHERE) from error
 
     def delete(self) -> None:
         """Deletes the run and all that it holds.
@@ -172,10 +193,8 @@ def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:
         path = out
     else:
         path = runs_folder() / (f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name))
-    try:
+    with writing(str(path)):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path} cannot be made ({error.strerror}).", "Name another.") from None
     return RunFolder(path=path)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from math import ceil
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_apart import BATCH
 from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import MAJORITY
+from heads.pipeline.measure.outcomes import MAJORITY, Task, first, scores
 from heads.pipeline.metrics import Scores
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
@@ -86,11 +86,19 @@ def trained_head(
             majority=_majority(run, asked),
             metric=measures.metric,
             among=len(asked.recipes),
+            own=_own(played, asked.task),
         ),
         training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
     )
+
+
+def _own(played: Played, task: Task) -> float | None:
+    """What the head that is kept, the first seed's, reached by itself, where there are others."""
+    if len(played.outcome.rows) == 1:
+        return None
+    return fmean(scores(first(played.outcome, 1, task), task))
 
 
 def _majority(run: RunFolder, asked: Asked) -> float:

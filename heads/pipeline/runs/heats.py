@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.errors import DataError
@@ -102,13 +102,11 @@ def _keep(run: RunFolder, number: int, one: Searched) -> None:
     tensors = dict[str, Tensor]()
     for seed, each in enumerate(one.found):
         assert each.point.parts is not None
-        # Seeds of equal rows may share what they found, which the file may not.
-        tensors[f"parts.{seed}"] = each.point.parts.clone().contiguous()
+        tensors[f"parts.{seed}"] = each.point.parts
         if each.held is not None:
-            tensors[f"held.{seed}"] = each.held.contiguous()
-        for name, tensor in (each.state or {}).items():
-            tensors[f"state.{seed}.{name}"] = tensor.contiguous()
-    run.put(f"race/{number:03}.safetensors", lambda place: save_file(tensors, place))
+            tensors[f"held.{seed}"] = each.held
+        tensors |= {f"state.{seed}.{name}": own for name, own in (each.state or {}).items()}
+    run.write_tensors(f"race/{number:03}.safetensors", tensors)
     values = {
         "recipe": one.name,
         "found": [each.point.as_json() for each in one.found],

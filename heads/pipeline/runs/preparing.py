@@ -32,12 +32,22 @@ class Done:
     planned: int
 
 
+def scored_rows(asked: Asked) -> list[int]:
+    """The rows that heads are scored on, by any seed: those of the test set, or all of them.
+
+    They are read in 32 bits, as an exported head reads them.
+    """
+    given = [row for row, part in enumerate(asked.corpus.parts) if part == "test"]
+    return given or list(range(len(asked.corpus)))
+
+
 def featured(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], backbone: Backbone
 ) -> Generator[Progress, None, Read]:
     """The base model's features for all cells, and what reading the texts let one know.
 
-    Pairs are read as one sequence, or each text by itself, or both, as the cells ask.
+    Pairs are read as one sequence, or each text by itself, or both, as the cells ask. What is
+    scored is read in 32 bits, so that a head's score is that of the head as it is exported.
     """
     corpus = asked.corpus
     siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
@@ -47,12 +57,15 @@ def featured(
     joined, apart = (known.get(way, asked.contest.precision) for way in ("joint", "alone"))
     ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
     joint = alone = None
+    scored = scored_rows(asked)
     if ways > bool(siamese):
-        reading = extract(list(fixed.values()), corpus.texts, corpus.pairs, backbone, joined)
+        orders = list(fixed.values())
+        reading = extract(orders, corpus.texts, corpus.pairs, backbone, joined, scored)
         joint = yield from _read(reading, 0.0, 0.4 / ways)
     if siamese:
         texts = (*corpus.texts, *corpus.pairs)
-        reading = extract(list(sides.values()), texts, (), backbone, apart)
+        both = [*scored, *(row + len(corpus) for row in scored)]
+        reading = extract(list(sides.values()), texts, (), backbone, apart, both)
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
     read = Read(joint=joint, alone=alone, siamese=siamese)
     facts = run.read("facts.json")
@@ -120,7 +133,9 @@ def stated(
     facts = run.read("facts.json")
     told = facts["reading"] = facts.get("reading", {})
     precision = told.get("states", asked.contest.precision)
-    states = yield from keep_states(orders, texts, pairs, backbone, limits, precision)
+    index = read.vectors("")[1]
+    scored = index[scored_rows(asked)].unique().tolist()
+    states = yield from keep_states(orders, texts, pairs, backbone, limits, precision, scored)
     if "states" not in told:
         own = {"engine": states.engine, "precision": states.precision, "says": states.says}
         for name, says in own.items():
@@ -144,7 +159,8 @@ def estimated(
         matrix, index = board.read.vectors(reading)
         vectors = matrix[index[rows]]
         goals, kind = board.task.targets[rows], board.task.kind
-        one = estimate(reading, vectors, goals, kind=kind, seed=asked.contest.seed)
+        groups, seed = board.task.groups[rows], asked.contest.seed
+        one = estimate(reading, vectors, goals, kind=kind, seed=seed, groups=groups)
         found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
 

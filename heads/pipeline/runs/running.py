@@ -28,7 +28,14 @@ from heads.pipeline.runs.folder import RunFolder, new_folder
 from heads.pipeline.runs.heads_of import check_model, latencies
 from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
-from heads.pipeline.runs.preparing import Done, counted, estimated, featured, stated
+from heads.pipeline.runs.preparing import (
+    Done,
+    counted,
+    estimated,
+    featured,
+    scored_rows,
+    stated,
+)
 from heads.pipeline.token_states import check_states
 from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
@@ -52,9 +59,11 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
     allowed = replace(question, contest=_bounded(question.contest, limits))
     asked = ask(allowed, backbone, [cell.name for cell in cells])
     _ = asked.splits  # which says it where there are too few rows
-    check_states([c.order for c in cells if not c.reading], asked.corpus, backbone, limits)
+    learned = [cell.order for cell in cells if not cell.reading]
+    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
-    kept_question.save(run, asked)
+    with run.beginning():
+        kept_question.save(run, asked)
     return run
 
 

@@ -1,0 +1,197 @@
+"""A disk that is full, for real: one sentence, exit code 2, and what was finished stays."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from full_disk import full_disk
+
+from heads.errors import CheckpointError, DataError
+from heads.interfaces.cli import main
+from heads.parts.samples import SAMPLES
+from heads.pipeline.export import export, export_onnx
+from heads.pipeline.portable import write_portable
+from heads.pipeline.runs.folder import RunFolder, all_runs
+from heads.pipeline.runs.heads_of import classifier
+from heads.settings import limits, runs_folder
+
+ROOT = Path(__file__).parents[2]
+ROWS = 60
+RECIPES = ("-r", "mean+linear", "-r", "cls+bert")
+# Ours in a namespace of its own: a disk of 300 KB, on which a run does not find room.
+SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=300k tmpfs "$DISK"
+train() { "$PYTHON" -m heads train "$@" --json; }
+code=0; train "$DATA" --number --test "$TEST" --seeds 3 --no-curve {recipes} \
+    --out "$DISK/run" >/dev/null 2>"$TOLD/full" || code=$?
+echo $code >"$TOLD/code"
+ls "$DISK/run/cells" >"$TOLD/cells"
+find "$DISK" -name '.unfinished*' -o -name '.tmp*' >"$TOLD/left"
+mount -o remount,size=20m "$DISK"
+train --resume "$DISK/run" >"$TOLD/board.json"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    """Numbers to learn, and numbers to be tested on."""
+    place = tmp_path_factory.mktemp("numbers")
+    with SAMPLES["similarity"].path.open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    for name, part in (("train", rows[:ROWS]), ("test", rows[ROWS : 2 * ROWS])):
+        with (place / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([head, *part])
+    return place / "train.csv", place / "test.csv"
+
+
+@pytest.fixture
+def train(numbers, capfd):
+    """Trains on numbers with a test set and three seeds; exit code, leaderboard, stderr."""
+
+    def trained(*arguments):
+        data, test = numbers
+        asked = arguments or (str(data), "--number", "--test", str(test), "--seeds", "3", *RECIPES)
+        capfd.readouterr()
+        code = main(["train", *asked, "--json", *(() if arguments else ("--no-curve",))])
+        out, err = capfd.readouterr()
+        return code, json.loads(out) if out else None, err
+
+    return trained
+
+
+def scores(board):
+    return {cell["recipe"]: cell["scores"] for cell in board["cells"]}
+
+
+def test_numbers_with_a_test_set_and_three_seeds_are_trained(train):
+    code, board, err = train()
+    assert code == 0, err
+    found = scores(board)
+    assert {len(one) for one in found.values()} == {3}
+    assert set(found) == {"mean+linear", "cls+bert", "majority", "tfidf"}
+    assert len(set(found["tfidf"])) == 1  # it has no dice, and all seeds have the same rows
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(train):
+    with full_disk(1_000):  # bytes a file: the rows alone are more
+        code, board, err = train()
+    assert (code, board) == (2, None)
+    assert "rows.json of the run" in err
+    assert "cannot be written (File too large). Make room on the disk, or name another" in err
+    assert not any(runs_folder().iterdir())
+
+
+def test_a_disk_that_is_full_is_a_sentence_and_the_run_goes_on_when_it_is_not(train):
+    _, wanted, _ = train()
+    with full_disk(30_000):  # enough for all but the head with a dense layer
+        code, board, err = train()
+    assert code == 2
+    assert board is None
+    *_, last = err.strip().split("\n")
+    assert "cannot be written (File too large). Make room on the disk" in last
+    assert last.startswith("heads: ")
+    assert "heads/" in last
+    run = all_runs()[0]
+    assert not list(run.path.rglob(".unfinished*"))
+    before = {path: path.read_bytes() for path in (run.path / "cells").glob("*.json")}
+    assert before
+    code, board, err = train("--resume", run.id)
+    assert code == 0, err
+    assert scores(board) == scores(wanted)
+    assert all(path.read_bytes() == bytes for path, bytes in before.items())
+
+
+def test_an_export_that_the_disk_refuses_is_a_sentence_and_leaves_nothing(train, tmp_path, capfd):
+    run = RunFolder(path=Path(train()[1]["folder"]))
+    native, other = (classifier(run, name, limits()) for name in ("cls+bert", "mean+linear"))
+    place = tmp_path / "exports"
+    place.mkdir()
+    with full_disk(100_000):
+        with pytest.raises(
+            CheckpointError, match=r"one cannot be written \(File too large\)\. Make"
+        ):
+            export(native, place / "one")
+        with pytest.raises(DataError, match=r"two cannot be written \(File too large\)\. Make"):
+            write_portable(other, place / "two", why="It is asked for.")
+        with pytest.raises(DataError, match=r"three\.onnx cannot be written \(.*large"):
+            export_onnx(other, place / "three.onnx")
+        capfd.readouterr()
+        code = main(["export", "mean+linear", str(place / "four"), "--run", run.id])
+    assert code == 2
+    assert "four cannot be written (File too large)" in capfd.readouterr().err
+    assert list(place.iterdir()) == []
+
+
+def test_an_upload_that_the_disk_refuses_leaves_nothing(monkeypatch, tmp_path):
+    from heads.interfaces.web import uploads
+
+    monkeypatch.setattr(uploads, "folder", lambda: tmp_path / "private")
+    monkeypatch.setattr(uploads.shutil, "move", uploads.shutil.copy)  # as between two disks
+    given = tmp_path / "mine.csv"
+    given.write_text("text,label\n" * 1000)
+    with full_disk(500), pytest.raises(DataError, match=r"The file cannot be written \(File too"):
+        uploads.keep(str(given), limits())
+    assert list((tmp_path / "private").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("asked", [["parts"], ["parts", "--json"]])
+def test_output_that_finds_no_room_is_a_sentence(asked):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "heads", *asked],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "heads: The output or a file cannot be written (No space left on device). "
+        "Make room on the disk, or name another place.\n"
+    )
+
+
+def _can_mount() -> bool:
+    """Whether this machine lets anybody have a disk of their own, in a namespace."""
+    if shutil.which("unshare") is None:
+        return False
+    asked = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(asked, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not _can_mount(), reason="no namespace of one's own on this machine")
+def test_a_run_on_a_small_disk_stops_with_a_sentence_and_goes_on_when_it_grows(
+    train, numbers, tmp_path
+):
+    for name in ("disk", "told"):
+        (tmp_path / name).mkdir()
+    data, test = map(str, numbers)
+    places = {"DISK": str(tmp_path / "disk"), "TOLD": str(tmp_path / "told"), "TEST": test}
+    own = {"PYTHON": sys.executable, "DATA": data, "PYTHONPATH": str(ROOT)}
+    script = SMALL_DISK.replace("{recipes}", " ".join(RECIPES))
+    command = ["unshare", "-rm", "bash", "-c", script]
+    done = subprocess.run(command, env=os.environ | places | own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    def told(name):
+        return (tmp_path / "told" / name).read_text().strip()
+
+    assert told("code") == "2"
+    last = told("full").split("\n")[-1]
+    assert "cannot be written (No space left on device). Make room on the disk" in last
+    assert "000.json" not in told("cells").split()  # a head takes more than there is
+    assert {"002.json", "002.safetensors"} <= set(told("cells").split())  # the mean is kept
+    assert told("left") == ""
+    assert scores(json.loads(told("board.json"))) == scores(train()[1])
