@@ -77,7 +77,8 @@ def test_train_as_json_has_the_documented_keys(trained):
         assert 0 <= cell["low"] <= cell["accuracy"] <= cell["high"] <= 1
         assert {"recipe", "macro_f1", "f1", "log_loss", "parameters", "chosen"} <= set(cell)
         assert (cell["metric"], cell["score"]) == ("accuracy", cell["accuracy"])
-        assert len(cell["scores"]) == 2
+        assert len(cell["scores"]) == 1  # of one repetition
+        assert len(cell["chosen_by_seed"]) == (0 if cell["baseline"] else 2)
     assert trained["best"] in RECIPES
     assert trained["state"] == "finished"
     assert trained["rows"] == ROWS

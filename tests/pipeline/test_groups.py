@@ -174,14 +174,15 @@ def test_groups_stand_on_one_side_of_every_split() -> None:
     assert held
     assert not {groups[row] for row in train} & {groups[row] for row in held}
     targets = torch.tensor([target[0] for target in corpus.targets])
-    found = splits_of(targets, groups_of(corpus).tensor, (), Contest(seeds=3))
+    found = splits_of(targets, groups_of(corpus).tensor, (), Contest(folds=3))
     for learned, scored in zip(found.train, found.test, strict=True):
         here = {groups[row] for row in scored.tolist()}
         assert here
         assert not here & {groups[row] for row in learned.tolist()}
-    assert not {groups[row] for row in found.development.tolist()} & {
-        groups[row] for row in found.search.tolist()
-    }
+    for chosen, tried in zip(found.development, found.search, strict=True):
+        assert not {groups[row] for row in chosen.tolist()} & {
+            groups[row] for row in tried.tolist()
+        }
 
 
 def test_an_answer_that_many_authors_give_makes_no_one_group_of_them() -> None:

@@ -55,7 +55,7 @@ def _labels(
 ) -> tuple[Label, ...]:
     bars = outcome.thresholds
     bars = torch.zeros(len(task.classes)) if bars is None else bars
-    bars = bars.mean(dim=0) if bars.dim() == 2 else bars
+    bars = bars.reshape(-1, len(task.classes)).mean(dim=0)
     tested = task.targets[torch.cat(outcome.rows).unique()].bool().sum(dim=0)
     right = torch.stack([(yes & truth).sum(dim=0) for yes, truth in pairs]).double()
     given = torch.stack([yes.sum(dim=0) for yes, _ in pairs])

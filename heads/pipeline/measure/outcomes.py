@@ -56,7 +56,7 @@ class Outcome:
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
         logits: For each seed (n, c); (n, 1) where a number is predicted.
         thresholds: (c,), the logits above which a label is given, where a row may have any
-            number of them, or (s, c) where each seed has its own; 0 if None.
+            number of them, or (s, c) where each seed has its own, (s, n, c) each row; 0 if None.
         held: Logits (m, c) of rows that the head has not learned from, and the numbers (m,) of
             those rows: the confidence is scaled by them.
         is_random: As of `Answers`.
@@ -145,7 +145,7 @@ def answers_of(outcome: Outcome | Answers, task: Task) -> Answers:
         given = tuple(logits.argmax(dim=1) for logits in outcome.logits)
     elif task.kind == "many":
         bar = torch.zeros(()) if outcome.thresholds is None else outcome.thresholds
-        bars = bar if bar.dim() == 2 else [bar] * len(outcome.logits)
+        bars = bar if bar.dim() > 1 else [bar] * len(outcome.logits)
         given = tuple(logits > own for logits, own in zip(outcome.logits, bars, strict=True))
     else:
         given = tuple(logits[:, 0] for logits in outcome.logits)
@@ -174,7 +174,12 @@ def pooled(outcome: Outcome) -> Outcome:
     def joined(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(torch.cat([values[seed] for seed in each]) for each in repetitions(outcome))
 
-    return replace(outcome, rows=joined(outcome.rows), logits=joined(outcome.logits), repetition=())
+    bars = outcome.thresholds
+    if bars is not None and bars.dim() == 2:  # each fold has its own
+        each = [own.expand(len(rows), -1) for own, rows in zip(bars, outcome.rows, strict=True)]
+        bars = torch.stack(joined(each))
+    rows, logits = joined(outcome.rows), joined(outcome.logits)
+    return replace(outcome, rows=rows, logits=logits, thresholds=bars, repetition=())
 
 
 def first(outcome: Outcome | Answers, seeds: int, task: Task) -> Answers:
