@@ -225,7 +225,11 @@ def test_a_run_is_deleted_only_once_one_is_sure(tab, a_run):
     [
         ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(200), "picture"),
         ("empty.csv", b"", "empty"),
-        ("one.csv", b"text,label\nthe kettle leaks,x\nit is a fine day,x\n", "needs at least 2 classes"),
+        (
+            "one.csv",
+            b"text,label\nthe kettle leaks,x\nit is a fine day,x\n",
+            "needs at least 2 classes",
+        ),
     ],
 )
 def test_a_bad_file_gets_one_sentence_in_its_place(tab, tmp_path, name, content, says):

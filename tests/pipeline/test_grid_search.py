@@ -22,7 +22,7 @@ from heads.pipeline.grid import search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.learner import Found, Tried, first_of
-from heads.pipeline.grid.lesson import Lesson
+from heads.pipeline.grid.lesson import Fixed, Lesson
 from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
@@ -53,13 +53,14 @@ class Written:
         self.steps = until
         self.learned.append((until, len(self.live)))
 
-    def answers(self, number: int, rows: Tensor) -> Tensor:
-        value = self.curves[self.live[number]](self.steps)
+    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        number, steps = state["steps"].tolist()
+        value = self.curves[number](steps)
         right = one_hot(self.lesson.targets[rows], CLASSES).float()
         flip = torch.arange(len(rows)) % 10 == 0  # so that a temperature is defined
         right[flip] = right[flip].roll(1, dims=1)
         # What is known lies in the noise, as the temperature takes the scale away.
-        dice = torch.Generator().manual_seed(self.live[number])
+        dice = torch.Generator().manual_seed(number)
         return right * value + torch.randn(right.shape, generator=dice)
 
     def state(self, number: int) -> dict[str, Tensor]:
@@ -170,10 +171,8 @@ def test_the_best_look_is_handed_on_not_the_last() -> None:
     assert one.point.step == 32
     assert one.state is not None
     assert one.state["steps"].tolist() == [0, 32]
-    copies.steps = 32
-    copies.live = [0]
     assert one.held is not None
-    assert torch.equal(one.held, copies.answers(0, trials[0].development))
+    assert torch.equal(one.held, copies.answers(one.state, trials[0].development))
     assert one.chosen["epochs"] == 32 / 8
 
 
@@ -398,6 +397,7 @@ def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_witho
     settings = {"learning_rate": 1e-3, "epochs": 10.0}
     point = Tried(settings=settings, step=40, score=0.0, loss=0.0)
     fresh = Found(chosen=settings, point=point)
-    assert steps_after(fresh, 5.0) == 50
-    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0) == 25
-    assert steps_after(fresh, 0.1) == search.FIRST[0]
+    assert steps_after(fresh, 5.0, Fixed()) == 50
+    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, Fixed()) == 25
+    assert steps_after(fresh, 0.1, Fixed()) == search.FIRST[0]
+    assert steps_after(fresh, 5.0, Fixed(steps=7)) == 7

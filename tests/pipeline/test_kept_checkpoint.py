@@ -59,6 +59,7 @@ def trained(recipes: Sequence[str], corpus: Corpus, backbone: Backbone) -> list[
 def heads(small: Backbone, rows: Corpus) -> dict[str, TrainedHead]:
     alone = [recipe for recipe in RECIPES if "pair=" not in recipe]
     apart = [recipe for recipe in RECIPES if "pair=" in recipe]
+    rows = replace(rows, ordered=True)  # which one head asks for
     pairs = replace(rows, pairs=rows.texts[::-1])
     found = [*trained(alone, rows, small), *trained(apart, pairs, small)]
     return dict(zip([*alone, *apart], found, strict=True))
