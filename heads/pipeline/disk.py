@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
 
 from heads.errors import DataError, HeadsError
 
@@ -118,6 +117,7 @@ def save_tensors(
     Raises:
         OSError: The disk refuses.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     try:
