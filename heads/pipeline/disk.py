@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from heads.errors import DataError, HeadsError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> 
     """
     try:
         yield
-    except (OSError, SafetensorError) as error:
+    except (OSError, _safetensor_error()) as error:
         raise kind(f"{what} cannot be written ({why(error)}).", hint) from error
 
 
@@ -57,7 +56,7 @@ def refusal(error: Exception) -> DataError | None:
 
     That is the net under `writing`: a bug is not blamed on the disk.
     """
-    if not isinstance(error, OSError | SafetensorError):
+    if not isinstance(error, (OSError, _safetensor_error())):
         return None
     found = _plain(error)
     if found.errno not in REFUSALS:
@@ -86,7 +85,7 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
     try:
         fill(Path(name))
         Path(name).replace(path)
-    except SafetensorError as error:
+    except _safetensor_error() as error:
         Path(name).unlink(missing_ok=True)
         raise _plain(error) from error
     except BaseException:
@@ -117,12 +116,11 @@ def save_tensors(
     Raises:
         OSError: The disk refuses.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     try:
         save_file(_apart(tensors), path, None if facts is None else dict(facts))
-    except SafetensorError as error:
+    except _safetensor_error() as error:
         raise _plain(error) from error
 
 
@@ -166,3 +164,10 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
             facts = path.stat()
             if path.is_file():
                 yield facts.st_mtime, facts.st_size, path
+
+
+def _safetensor_error() -> type[Exception]:
+    """What safetensors raises: asked for only where something failed, as it imports torch."""
+    from safetensors import SafetensorError
+
+    return SafetensorError
