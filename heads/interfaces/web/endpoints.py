@@ -12,7 +12,6 @@ from typing import Any
 import gradio as gr
 
 from heads.errors import DataError
-from heads.interfaces.accounts import said
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
@@ -101,6 +100,8 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
     try:
         path = uploads.path_of(kept)
         *columns, form, labels, order, group = (str(name or "") for name in names)
+        from heads.interfaces.accounts import said
+
         asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
         table = uploads.opened(kept, limits())
         found = data_of(table, limits(), guess(table, asked) if asked else None, name=path.stem)
