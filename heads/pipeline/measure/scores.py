@@ -9,14 +9,13 @@ Legend: n rows, c classes.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from heads.errors import DataError
 from heads.pipeline.corpus import Kind
-from heads.pipeline.measure import confusion, influence
+
+if TYPE_CHECKING:  # the page names metrics before torch is imported
+    from torch import Tensor
 
 Metric = Literal[
     "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
@@ -25,7 +24,7 @@ Metric = Literal[
 ]  # fmt: skip
 # What rows of one kind said, what is true, and how many classes there are: each row's part of
 # the score, (n,), which is their mean.
-Parts = Callable[[Tensor, Tensor, int], Tensor]
+Parts = Callable[["Tensor", "Tensor", int], "Tensor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,27 +126,45 @@ def _reaching(noun: str, *, title: str = "", a: str = "a", **rest: object) -> Sc
     return ScoreName(title=title, noun=noun, sentence=f"reaches {a} {noun} of {{}}", **rest)  # type: ignore[arg-type]
 
 
-def _of_table(score: influence.Function) -> dict[Kind, Parts]:
-    return {"one": partial(influence.of_table, score=score)}
+def _of_table(name: str) -> dict[Kind, Parts]:
+    """A score of the confusion table, by its name in `confusion`."""
+
+    def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
+        from heads.pipeline.measure import confusion, influence
+
+        return influence.of_table(given, truth, classes, score=getattr(confusion, name))
+
+    return {"one": parts}
 
 
-def _plain(parts: Callable[[Tensor, Tensor], Tensor]) -> Parts:
+def _of_rows(name: str) -> Parts:
+    """Each row's influence on a score, by its name in `influence`."""
+
+    def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
+        from heads.pipeline.measure import influence
+
+        return getattr(influence, name)(given, truth)
+
+    return parts
+
+
+def _plain(parts: Callable[["Tensor", "Tensor"], "Tensor"]) -> Parts:
     return lambda given, truth, _: parts(given, truth)
 
 
-def _hits(given: Tensor, truth: Tensor) -> Tensor:
+def _hits(given: "Tensor", truth: "Tensor") -> "Tensor":
     return (given == truth).double()
 
 
-def _all_right(given: Tensor, truth: Tensor) -> Tensor:
+def _all_right(given: "Tensor", truth: "Tensor") -> "Tensor":
     return (given == truth.bool()).all(dim=1).double()
 
 
-def _squared(given: Tensor, truth: Tensor) -> Tensor:
+def _squared(given: "Tensor", truth: "Tensor") -> "Tensor":
     return -(given.double() - truth.double()).square()
 
 
-def _absolute(given: Tensor, truth: Tensor) -> Tensor:
+def _absolute(given: "Tensor", truth: "Tensor") -> "Tensor":
     return -(given.double() - truth.double()).abs()
 
 
@@ -159,32 +176,28 @@ SCORES: Mapping[Metric, ScoreName] = {
         sentence="answers {} right",
         parts={"one": _plain(_hits)},
     ),
-    "balanced_accuracy": _reaching(
-        "balanced accuracy", parts=_of_table(confusion.balanced_accuracy)
-    ),
+    "balanced_accuracy": _reaching("balanced accuracy", parts=_of_table("balanced_accuracy")),
     "macro_f1": _reaching(
         "macro-F1",
-        parts={**_of_table(confusion.macro_f1), "many": _plain(influence.macro_f1_parts)},
+        parts={**_of_table("macro_f1"), "many": _of_rows("macro_f1_parts")},
     ),
-    "weighted_f1": _reaching("weighted F1", parts=_of_table(confusion.weighted_f1)),
+    "weighted_f1": _reaching("weighted F1", parts=_of_table("weighted_f1")),
     "mcc": _reaching(
         "Matthews correlation",
         title="Matthews' correlation",
-        parts=_of_table(confusion.mcc),
+        parts=_of_table("mcc"),
         scale="correlation",
     ),
-    "cohen_kappa": _reaching(
-        "Cohen's kappa", parts=_of_table(confusion.cohen_kappa), scale="correlation"
-    ),
+    "cohen_kappa": _reaching("Cohen's kappa", parts=_of_table("cohen_kappa"), scale="correlation"),
     "quadratic_kappa": _reaching(
         "quadratic kappa",
-        parts=_of_table(confusion.quadratic_kappa),
+        parts=_of_table("quadratic_kappa"),
         scale="correlation",
         needs_order=True,
     ),
-    "micro_f1": _reaching("micro-F1", parts={"many": _plain(influence.micro_f1_parts)}),
+    "micro_f1": _reaching("micro-F1", parts={"many": _of_rows("micro_f1_parts")}),
     "samples_f1": _reaching(
-        "mean F1 of a row", title="F1 of a row", parts={"many": _plain(influence.samples_f1_parts)}
+        "mean F1 of a row", title="F1 of a row", parts={"many": _of_rows("samples_f1_parts")}
     ),
     "exact_match": ScoreName(
         title="All labels right",
@@ -195,16 +208,16 @@ SCORES: Mapping[Metric, ScoreName] = {
     "spearman": _reaching(
         "Spearman correlation",
         title="Spearman's correlation",
-        parts={"number": _plain(influence.spearman_parts)},
+        parts={"number": _of_rows("spearman_parts")},
         scale="correlation",
     ),
     "pearson": _reaching(
         "Pearson correlation",
         title="Pearson's correlation",
-        parts={"number": _plain(influence.pearson_parts)},
+        parts={"number": _of_rows("pearson_parts")},
         scale="correlation",
     ),
-    "r2": _reaching("R²", a="an", parts={"number": _plain(influence.r2_parts)}, scale="explained"),
+    "r2": _reaching("R²", a="an", parts={"number": _of_rows("r2_parts")}, scale="explained"),
     "neg_mean_squared_error": _reaching(
         "negative mean squared error", parts={"number": _plain(_squared)}, scale="error"
     ),
