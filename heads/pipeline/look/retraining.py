@@ -25,7 +25,7 @@ from heads.parts.order import WITHOUT
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus, groups_of, split
 from heads.pipeline.grid.jobs import Played, unit_job
-from heads.pipeline.grid.play import Board, Failed, play
+from heads.pipeline.grid.play import Failed, play
 from heads.pipeline.grid.units import units
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.nearest import vectors_of
@@ -33,12 +33,11 @@ from heads.pipeline.look.worth import Worth, worth_of
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.objective import goals_of
-from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import said as answered
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import trained_head
-from heads.pipeline.runs.preparing import featured, stated
+from heads.pipeline.runs.preparing import board_of, featured, stated
 from heads.pipeline.sampled import trained
 from heads.pipeline.training import Progress
 from heads.recipe import Recipe
@@ -188,14 +187,7 @@ def _of_run(
     cells = units(list(missing.values()), backbone, len(corpus.classes), limits, corpus.kind)
     read = yield from featured(run, asked, cells, backbone)
     states = yield from stated(run, asked, cells, read, backbone, limits)
-    board = Board(
-        read=read,
-        task=asked.task,
-        splits=asked.splits,
-        contest=asked.contest,
-        states=states,
-        products=products((run.read("facts.json") or {}).get("training", "float32")),
-    )
+    board = board_of(run, asked, read, states)
     places = {str(recipe): place for place, recipe in missing.items()}
     jobs = [unit_job(cell, board) for cell in cells]
     done = 0

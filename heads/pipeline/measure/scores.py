@@ -22,6 +22,7 @@ Metric = Literal[
     "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
     "neg_mean_squared_error", "neg_mean_absolute_error",
 ]  # fmt: skip
+Scale = Literal["share", "correlation", "explained", "error"]
 # What rows of one kind said, what is true, and how many classes there are: each row's part of
 # the score, (n,), which is their mean.
 Parts = Callable[["Tensor", "Tensor", int], "Tensor"]
@@ -46,7 +47,7 @@ class ScoreName:
     noun: str
     sentence: str
     parts: Mapping[Kind, Parts]
-    scale: Literal["share", "correlation", "explained", "error"] = "share"
+    scale: Scale = "share"
     needs_order: bool = False
 
     @property
@@ -121,9 +122,23 @@ class ScoreName:
         return self.sentence.format(self.told(score))
 
 
-def _reaching(noun: str, *, title: str = "", a: str = "a", **rest: object) -> ScoreName:
-    title = title or noun[0].upper() + noun[1:]
-    return ScoreName(title=title, noun=noun, sentence=f"reaches {a} {noun} of {{}}", **rest)  # type: ignore[arg-type]
+def _reaching(
+    noun: str,
+    *,
+    parts: Mapping[Kind, Parts],
+    title: str = "",
+    a: str = "a",
+    scale: Scale = "share",
+    needs_order: bool = False,
+) -> ScoreName:
+    return ScoreName(
+        title=title or noun[0].upper() + noun[1:],
+        noun=noun,
+        sentence=f"reaches {a} {noun} of {{}}",
+        parts=parts,
+        scale=scale,
+        needs_order=needs_order,
+    )
 
 
 def _of_table(name: str) -> dict[Kind, Parts]:

@@ -146,6 +146,18 @@ def stated(
     return states
 
 
+def board_of(run: RunFolder, asked: Asked, read: Read, states: TokenStates | None) -> Board:
+    """What the heads of a run are learned on, in the precision that was noted when it was read."""
+    return Board(
+        read=read,
+        task=asked.task,
+        splits=asked.splits,
+        contest=asked.contest,
+        states=states,
+        products=products((run.read("facts.json") or {}).get("training", "float32")),
+    )
+
+
 def estimated(
     run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board
 ) -> Iterator[Progress]:

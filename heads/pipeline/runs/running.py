@@ -13,10 +13,8 @@ import torch
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Trying
-from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
-from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.bar import rising, within
@@ -30,6 +28,7 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.learning_curve import learning_curve
 from heads.pipeline.runs.preparing import (
     Done,
+    board_of,
     counted,
     estimated,
     featured,
@@ -163,14 +162,7 @@ def _worked(
     states = yield from within(
         stated(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
     )
-    board = Board(
-        read=read,
-        task=asked.task,
-        splits=asked.splits,
-        contest=asked.contest,
-        states=states,
-        products=products(run.read("facts.json").get("training", "float32")),
-    )
+    board = board_of(run, asked, read, states)
     yield from estimated(run, asked, cells, board)
     yield from filled(run, asked, cells, board, backbone)
     if asked.contest.curve and run.read("curve.json") is None:
