@@ -5,7 +5,10 @@ Parts, each from texts to verdict by the product's own functions, on data with a
 - `same`: four copies of one recipe (hidden layers of 253, 255, 256 and 257 numbers) are compared on
   rows drawn anew again and again. None differs from another, so every "differs" is false; and the
   interval of a cell should hold what the recipe comes to on average over all draws.
-- `steps`: dense heads once more with four times the steps that they took.
+- `patience`: dense heads once more, given four times as long before they count as converged, and
+  four times the cap. A head that was stopped too early gains.
+- `steps`: dense heads once more, made to take four times the steps that they took, whatever their
+  development loss says. A head that was stopped too early gains, one that can overfit loses.
 
 A row of a table for every data set and size goes to standard output as it is done.
 """
@@ -14,7 +17,7 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +30,7 @@ from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
+from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
 from heads.pipeline.grid.learner import Found
 from heads.pipeline.grid.play import Board, Job, play
@@ -43,7 +47,10 @@ from heads.settings import Contest, limits
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
 TESTED = 500  # rows that are scored in each draw
-TIMES = 4  # as many steps
+TIMES = 4  # as long
+
+AllFound = Mapping[str, Sequence[Found]]  # by the name of the cell: what each seed has found
+Longer = Callable[[Sequence[Unit], Board, AllFound], AllFound]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +76,7 @@ def main() -> None:
     """Measures the parts that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="+", help="folders with train.csv and test.csv")
-    parser.add_argument("--parts", default="same,steps")
+    parser.add_argument("--parts", default="same,patience,steps")
     parser.add_argument("--rows", type=int, nargs="*", default=[500, 1_000, 3_000])
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=0, help="0: 3 of the same, 5 of more steps")
@@ -83,9 +90,10 @@ def main() -> None:
         data = _read(folder, backbone, [*COPIES, *dense])
         for rows in asked.rows if "same" in asked.parts else ():
             print(same(data, backbone, rows, asked.draws, asked.seeds or 3), flush=True)
-        if "steps" in asked.parts:
-            for line in steps(data, backbone, dense, asked.seeds or 5):
-                print(line, flush=True)
+        for part, longer in (("patience", _patient), ("steps", _forced)):
+            if part in asked.parts:
+                for line in steps(data, backbone, dense, asked.seeds or 5, longer):
+                    print(line, flush=True)
 
 
 def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
@@ -155,36 +163,64 @@ def _score(outcome: Outcome, task: Task) -> float:
     )
 
 
-def steps(data: Data, backbone: Backbone, recipes: Sequence[str], seeds: int) -> Iterator[str]:
-    """What four times the steps change: a row a recipe, in points of accuracy."""
+def steps(
+    data: Data, backbone: Backbone, recipes: Sequence[str], seeds: int, longer: Longer
+) -> Iterator[str]:
+    """What learning longer changes: a row a recipe, in points of accuracy with a standard error."""
     rows = torch.arange(len(data.targets))
     board = _board(data, rows, data.learned, Contest(seeds=seeds))
-    cells = {cell.name: cell for cell in units(recipes, backbone, len(data.classes), limits())}
-    jobs = [search_job(cell, board) for cell in cells.values()]
+    cells = units(recipes, backbone, len(data.classes), limits())
+    found = _searched(cells, board)
+    more = longer(cells, board, found)
+    for cell in cells:
+        before, after = (_right(cell, board, one[cell.name]) for one in (found, more))
+        gain = after - before
+        error = float(gain.std()) / len(gain) ** 0.5
+        scores = " | ".join(f"{100 * float(one.mean()):.2f}" for one in (before, after))
+        gained = f"{100 * float(gain.mean()):+.2f} ± {100 * error:.2f}"
+        yield f"| {data.name} | `{cell.name}` | {scores} | {gained} |"
+
+
+def _searched(cells: Sequence[Unit], board: Board) -> AllFound:
+    jobs = [search_job(cell, board) for cell in cells]
     workers = max(1, torch.get_num_threads())
-    searched = [one for one in play(jobs, board, workers) if isinstance(one, Searched)]
-    for one in searched:
-        more = [_with_more_steps(found) for found in one.found]
-        scores = [_learned(cells[one.name], board, found) for found in (list(one.found), more)]
-        told = " | ".join(f"{100 * score:.2f}" for score in scores)
-        yield f"| {data.name} | `{one.name}` | {told} | {100 * (scores[1] - scores[0]):+.2f} |"
+    events = play(jobs, board, workers)
+    return {one.name: list(one.found) for one in events if isinstance(one, Searched)}
+
+
+def _patient(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
+    """The whole search again, which waits `TIMES` as long."""
+    names = ("PATIENCE", "CAP", "CAP_PASSES")
+    before = {name: getattr(search, name) for name in names}
+    try:
+        for name, value in before.items():
+            setattr(search, name, TIMES * value)
+        return _searched(cells, board)
+    finally:
+        for name, value in before.items():
+            setattr(search, name, value)
+
+
+def _forced(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
+    """The same settings from the beginning, for `TIMES` as many steps."""
+    return {name: [_with_more_steps(one) for one in own] for name, own in found.items()}
 
 
 def _with_more_steps(found: Found) -> Found:
-    """The same settings from the beginning, for more steps."""
     epochs = TIMES * float(found.chosen["epochs"])
     return replace(found, chosen={**found.chosen, "epochs": epochs}, state=None)
 
 
-def _learned(cell: Unit, board: Board, found: Sequence[Found]) -> float:
-    """The accuracy of the heads of all seeds, on average."""
+def _right(cell: Unit, board: Board, found: Sequence[Found]) -> Tensor:
+    """(n,), how often the heads of all seeds are right about each tested row, from 0 to 1."""
     lesson = board.lesson(cell.reading, threading.Event())
     taught = teaching(cell, lesson, board.splits, board.contest)
     learned = taught.learn(found, board.splits.train, board.splits.test, seeds_of(board))
-    return fmean(
-        float((one.logits.argmax(dim=1) == board.task.targets[rows]).double().mean())
+    right = [
+        (one.logits.argmax(dim=1) == board.task.targets[rows]).double()
         for one, rows in zip(learned, board.splits.test, strict=True)
-    )
+    ]
+    return torch.stack(right).mean(dim=0)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
 FIRST = (8, 64)  # steps before the first look: about one pass
 SETTLED = 4  # times as many steps as that, before settings are let go
 PASSES = 8  # before a head may count as converged: what falls slowly may pause
+PATIENCE = 2  # times as many steps as that took, in which the loss does not fall any more
 FALL = 0.01  # of the development loss: what falls less does not fall
 DECIDED = 256  # steps, after which each seed goes on with its best settings alone
 BEHIND = 2.0  # standard errors of the paired difference, from which settings are let go before
@@ -105,13 +106,13 @@ class Trial:
             return False
         lowest = min(loss for _, loss in self.looks)
         near = next(at for at, loss in self.looks if loss <= lowest + FALL * abs(lowest))
-        return step >= 2 * near
+        return step >= PATIENCE * near
 
     def is_falling(self) -> bool:
         """Whether its loss was never as low as at the last look, by more than hardly."""
         step, last = self.looks[-1]
         lowest = min(loss for _, loss in self.looks)
-        early = [loss for at, loss in self.looks if at <= step / 2]
+        early = [loss for at, loss in self.looks if at <= step / PATIENCE]
         return last <= lowest and all(last < loss - FALL * abs(loss) for loss in early)
 
 
