@@ -1,6 +1,7 @@
 """Layers that a stack can compute: many copies at once, step by step under AdamW."""
 
 from collections.abc import Generator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
@@ -136,9 +137,12 @@ class _Copies:
         self._first, self._lesson = learner.first, lesson
         self._bases, chains, pupils = list[Basis | None](), list[nn.Sequential](), []
         starts = starts or [None] * len(rows)
+        fresh: dict[int, nn.Sequential] = {}
         for seed, own, choice, start in zip(seeds, rows, choices, starts, strict=True):
-            with Dice(seed).rolling():
-                chain = learner.make()
+            if seed not in fresh:  # all settings of a seed begin with the same weights
+                with Dice(seed).rolling():
+                    fresh[seed] = learner.make()
+            chain = deepcopy(fresh[seed])
             if start is None:
                 descent.at_base_rates(chain, lesson, own)
             else:
