@@ -144,7 +144,12 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument(
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
-    verb.add_argument("--grid", default="", help="small (the default), full or layers; not with -r")
+    verb.add_argument(
+        "--grid",
+        default="",
+        help="small (the default) or full; layers, each under a linear layer; heads, each on the "
+        "mean (or heads:cls); poolings, each under a linear layer (or poolings:mlp); not with -r",
+    )
     flags.add_ways(verb)
     verb.add_argument(
         "--test", default="", metavar="FILE", help="rows to score, instead of a split"

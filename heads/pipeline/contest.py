@@ -81,7 +81,9 @@ def train_grid(
     Args:
         data: A file, a sample, or what `heads.read` gave.
         recipes: The heads, for example ``["mean+linear", "cls+roberta"]``.
-        grid: Where no recipes are given: "small", "full", or "layers" ("layers:cls"), every layer.
+        grid: Where no recipes are given: "small" or "full"; "layers" ("layers:cls"), every layer;
+            "heads" ("heads:cls"), every head on one reading; "poolings" ("poolings:mlp"), every
+            pooling that is not learned under one head.
         group: The column of what belongs together, see `heads.read`.
         pairs: How two texts enter: "joint", "siamese", "features" (all seven), or by name.
         losses: Where a row has one class: "softmax", "ovr" (one versus the rest), "ordinal".

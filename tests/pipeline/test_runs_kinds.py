@@ -514,7 +514,7 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    return chosen_recipes(Question(data=data, **settings), backbone)
+    return chosen_recipes(Question(data=data, **settings), backbone, LIMITS)
 
 
 def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:
@@ -560,9 +560,32 @@ def test_every_layer_is_a_cell(small: Backbone, backbone: Backbone) -> None:
     assert recipes_of("layers:cls", small) == ["cls@0+linear", "cls@1+linear", "cls+linear"]
     found = recipes_of("layers", backbone)
     assert len(found) == backbone.layers + 1
-    for grid in ("layers:nothing", "layer", "small:cls", ""):
+    for grid in ("layers:nothing", "heads:nothing", "poolings:nothing", "layer", "small:cls", ""):
         with pytest.raises(RecipeError, match="There is no"):
             recipes_of(grid, small)
+
+
+def test_every_head_that_suits_the_labels_is_a_cell(small: Backbone, samples) -> None:
+    for sample, absent in (
+        ("sentiment", {"proportional_odds"}),  # its classes have no order
+        ("aspects", {"proportional_odds", "cosine_margin", "cosine", "knn"}),
+        ("similarity", {name for name, top in head.items() if top.single_label} | {"lda"}),
+    ):
+        found = {resolve(one).head.name for one in chosen(small, samples(sample), grid="heads")}
+        assert not found & absent
+        assert {"linear", "roberta", "dense_linear", "norm_linear", "residual"} <= found
+    found = chosen(small, samples("sentiment"), grid="heads:cls@cat4")
+    assert "cls@cat4+lda" in found
+    assert len(found) == len(head) - 1
+    assert all(one.startswith("cls@cat4+") for one in found)
+
+
+def test_every_pooling_that_suits_the_base_model_is_a_cell(small: Backbone, samples) -> None:
+    found = chosen(small, samples("sentiment"), grid="poolings:mlp")
+    assert {"mean+mlp", "gem+mlp", "cls_mean+mlp", "std+mlp"} <= set(found)
+    assert not any(resolve(one).needs_states for one in found)
+    pairs = chosen(small, samples("pairs"), grid="poolings", pairs=("joint", "diff"))
+    assert {"mean+linear", "mean+linear?pair=diff"} <= set(pairs)
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:

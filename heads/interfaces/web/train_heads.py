@@ -149,14 +149,20 @@ def _defaults() -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.pipeline.grid.units import GRIDS, LAYERS
+    from heads.pipeline.grid.units import GRIDS, HEADS, LAYERS, POOLINGS
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
         (f"{title}: {len(GRIDS[name][0]) * len(GRIDS[name][1])} heads", name)
         for title, name in names
     ]
-    return [*counted, ("Layer by layer, one linear layer on each", LAYERS), ("My own choice", OWN)]
+    return [
+        *counted,
+        ("Every head, on the mean", HEADS),
+        ("Every pooling, a linear layer on each", POOLINGS),
+        ("Layer by layer, a linear layer on each", LAYERS),
+        ("My own choice", OWN),
+    ]
 
 
 def _recipes() -> list[str]:

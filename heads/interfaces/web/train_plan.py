@@ -89,11 +89,12 @@ class Plan:
     @property
     def heads(self) -> int:
         """How many heads that are, or about how many: of layers, as many as usual models have."""
-        from heads.parts.menu import pairing
-        from heads.pipeline.grid.units import GRIDS
+        from heads.parts.menu import head, pairing, pooling
+        from heads.pipeline.grid.units import GRIDS, HEADS, LAYERS, POOLINGS
 
-        poolings, tops = GRIDS.get(self.grid, ((), ()))
-        each = len(set(self.recipes)) or len(poolings) * len(tops) or LAYERS_USUAL
+        about = {name: len(poolings) * len(tops) for name, (poolings, tops) in GRIDS.items()}
+        about |= {LAYERS: LAYERS_USUAL, HEADS: len(head), POOLINGS: len(pooling)}
+        each = len(set(self.recipes)) or about[self.grid.partition(":")[0]]
         ways = sum(len(pairing) if way == FEATURES else 1 for way in self.pairs)
         return each * ways * len(self.losses)
 

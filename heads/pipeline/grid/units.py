@@ -1,7 +1,7 @@
 """The cells of a grid: which recipes there are, and how the head of each is learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import nn
@@ -9,6 +9,7 @@ from torch import nn
 from heads.errors import LimitError, RecipeError
 from heads.parts.menu import resolve
 from heads.parts.order import Order
+from heads.parts.registry import head, pooling
 from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
@@ -25,7 +26,7 @@ from heads.settings import Limits
 
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.
 LINEAR = ("linear", "gpt2", "logistic")
-LAYERS = "layers"
+LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
 # How much dearer a parameter is than one of a head that is solved at once, roughly: the layers of
 # a learned reading see every token, and copy by copy.
 PACES: dict[type, float] = {Solved: 1.0, Convex: 30.0, Stacked: 10.0, Apart: 500.0}
@@ -77,24 +78,33 @@ class Unit:
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
-    """The recipes of a grid by name: small, full, or layers, each layer under one linear layer.
+    """The recipes of a grid by name, some of which may not suit the labels at hand.
 
     Args:
-        grid: Behind `layers:` may stand another pooling than mean.
+        grid: small; full; `layers`, each layer under a linear layer (`layers:cls` of another
+            pooling than the mean); `heads`, each head on the mean (`heads:mean@cat4` on another
+            reading); `poolings`, each pooling that is not learned under a linear layer
+            (`poolings:mlp` under another head).
 
     Raises:
         RecipeError: There is no such grid.
     """
-    name, _, reader = grid.partition(":")
+    name, _, part = grid.partition(":")
     if name == LAYERS:
-        reader = resolve(f"{reader or 'mean'}+linear").pooling.name
+        reader = resolve(f"{part or 'mean'}+linear").pooling.name
         return [f"{reader}@{layer}+linear" for layer in range(backbone.layers)] + [
             f"{reader}+linear"
         ]
+    if name == HEADS:
+        reading = resolve(f"{part or 'mean'}+linear").recipe
+        return [str(replace(reading, head=top)) for top in head]
+    if name == POOLINGS:
+        top = resolve(f"mean+{part or 'linear'}").recipe
+        found = [str(replace(top, pooling=reader)) for reader in pooling]
+        return [recipe for recipe in found if not resolve(recipe).needs_states]
     if grid not in GRIDS:
-        raise RecipeError(
-            f"There is no grid called '{grid[:40]}'.", f"There are: {', '.join(GRIDS)}, {LAYERS}."
-        )
+        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS))
+        raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
     readings, tops = GRIDS[grid]
     middle = max(1, backbone.layers // 2)
     readings = tuple(reading.format(middle=middle) for reading in readings)

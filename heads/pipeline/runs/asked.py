@@ -35,7 +35,8 @@ class Question:
         data: The rows.
         test: Rows that are scored; without them some of the data are held out.
         recipes: The heads; without any, those of the grid.
-        grid: small, full or layers (layers:cls for another pooling).
+        grid: small, full, layers (layers:cls for another pooling), heads (heads:cls on another
+            reading than the mean) or poolings (poolings:mlp under another head than linear).
         pairs: How two texts enter: joint, siamese, features (all that Sentence-BERT compares),
             or pairings by name; each gives a cell of its own.
         losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of

@@ -1,23 +1,29 @@
 """Which cells a question comes to: the recipes of a grid in every way in and under every loss."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from heads.errors import DataError, RecipeError, did_you_mean
+from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.parts.menu import loss, pairing, resolve
 from heads.parts.order import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.pipeline.assembly import assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.grid.units import recipes_of
+from heads.pipeline.dice import Dice
+from heads.pipeline.grid.units import HEADS, POOLINGS, recipes_of
 from heads.pipeline.objective import check_order
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.seen import check_pairs
 from heads.recipe import Recipe
+from heads.settings import Limits
 
 USUAL = "uv_diff_prod"  # what `siamese` stands for
 
 
-def chosen_recipes(question: Question, backbone: Backbone) -> list[str]:
+def chosen_recipes(question: Question, backbone: Backbone, limits: Limits) -> list[str]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
+
+    Of a grid of all heads, or all poolings, those that suit labels, base model and place.
 
     Raises:
         DataError: The data have one text a row, or classes without an order.
@@ -33,7 +39,7 @@ def chosen_recipes(question: Question, backbone: Backbone) -> list[str]:
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
     found: list[Recipe] = []
-    for text in list(question.recipes) or recipes_of(question.grid, backbone):
+    for text in list(question.recipes) or _grid(question, backbone, limits):
         recipe = resolve(text).recipe
         own = list(_each(recipe, ways, losses))
         found += own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
@@ -41,6 +47,19 @@ def chosen_recipes(question: Question, backbone: Backbone) -> list[str]:
         check_pairs(order, corpus.pairs)
         check_order(order, corpus)
     return list(dict.fromkeys(map(str, found)))
+
+
+def _grid(question: Question, backbone: Backbone, limits: Limits) -> list[str]:
+    recipes = recipes_of(question.grid, backbone)
+    if question.grid.partition(":")[0] not in (HEADS, POOLINGS):
+        return recipes
+    corpus, found = question.data.corpus, list[str]()
+    for recipe in recipes:
+        with suppress(HeadsError), Dice().rolling():  # its random weights are not used
+            check_order(resolve(recipe), corpus)
+            assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
+            found.append(recipe)
+    return found
 
 
 def entering(recipe: Recipe | str, way: str) -> Recipe:

@@ -52,7 +52,7 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
         HeadsError: Anything that does not fit, in one sentence.
     """
     backbone = load(question.model, limits=limits)
-    chosen = chosen_recipes(question, backbone)
+    chosen = chosen_recipes(question, backbone, limits)
     corpus = question.data.corpus
     cells = units(chosen, backbone, len(corpus.classes), limits, corpus.kind)
     allowed = replace(question, contest=_bounded(question.contest, limits))
