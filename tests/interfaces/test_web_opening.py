@@ -62,7 +62,7 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
     assert any("heads agree" in str(value) for value in values)
     assert sum(isinstance(value, dict) and "plot" in value for value in values) == 8
     assert len(choices_of(page, "Recipes, up to four")) > 100
-    assert len(choices_of(page, "Heads")) == 4
+    assert len(choices_of(page, "Heads")) == 6
     assert page.config["components"] == page.get_config_file()["components"]
 
 
