@@ -234,6 +234,22 @@ def test_rows_of_one_text_are_one_piece_of_evidence():
     assert repeated.high == pytest.approx(single.high, abs=0.01)
 
 
+def test_of_few_groups_of_many_texts_only_what_differs_widens_the_interval():
+    dice = torch.Generator().manual_seed(0)
+    right = [torch.rand(240, generator=dice) < share for share in (0.9, 0.93)]
+    one, other = (
+        answering(name, list(map(bool, own))) for name, own in zip("ab", right, strict=True)
+    )
+    targets, authors = zeros(240), torch.arange(240) % 8
+    found = []
+    for texts in (torch.arange(240), None):
+        task = replace(task_of(targets, groups=authors), texts=texts)
+        (told,) = compare([one, other], task, reference="a").to_reference
+        found.append(told.high - told.low)
+    assert found[0] < 0.2  # that of the eight groups' scores
+    assert found[1] > 0.5  # were a group's worth of disagreement added to it
+
+
 def test_seeds_on_which_a_difference_hangs_make_it_unsure():
     base = answering("a", *[[row < 800 for row in range(1000)]] * 3)
     steady = answering("b", *[[row < 830 for row in range(1000)]] * 3)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -63,6 +64,17 @@ def test_a_better_head_is_named_with_its_interval_and_its_equals():
     says, *_ = verdict(2000, linear=(0, 300), mlp=(100, 300), deep=(101, 301), poor=(0, 500))
     assert says.startswith("`mlp` is better than `linear` by 5.0 points (")
     assert says.endswith(", 95 %); 1 other head is not distinguishable from it.")
+
+
+def test_few_groups_are_said_to_be_what_is_missing():
+    measures, comparisons = compared(120, linear=(0, 20), mlp=(15, 30))
+    first, more, *_ = judge(measures, replace(comparisons, groups=8))
+    assert first.startswith("No head is shown to be better than `linear`")
+    assert more == (
+        "The 120 tested rows stand in 8 groups, each of them one piece of evidence: more groups, "
+        "not more rows, would tell heads apart."
+    )
+    assert "groups" not in "".join(judge(measures, replace(comparisons, groups=100)))
 
 
 def test_the_highest_of_many_scores_is_told_as_what_it_is_on_rows_that_did_not_choose():

@@ -11,6 +11,7 @@ from heads.pipeline.measure.scores import SCORES, ScoreName
 WIDE = 0.02  # an interval that leaves more than two points open settles little,
 FIFTH = 5  # as does one that leaves open more than a fifth of what is wrong yet
 POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
+FEW_GROUPS = 20  # of rows: fewer say little, however many rows they have
 FEWEST = 3  # heads, of which the best is chosen
 SEEN = 0.002  # less than 0.2 points is not worth the rows that it would take
 
@@ -30,8 +31,14 @@ def judge(
     """
     first, wide = _first(measures, comparisons)
     sentences = [first, *_baselines(measures, comparisons, commonest)]
-    if wide is not None and not comparisons.once:
-        sentences += _more_rows(wide, measures[comparisons.reference])
+    own = measures[comparisons.reference]
+    if 0 < comparisons.groups < FEW_GROUPS and own.rows >= 2 * comparisons.groups:
+        sentences.append(
+            f"The {own.rows:,} tested rows stand in {comparisons.groups} groups, each of them one "
+            "piece of evidence: more groups, not more rows, would tell heads apart."
+        )
+    elif wide is not None and not comparisons.once:
+        sentences += _more_rows(wide, own)
     if comparisons.once and _heads(comparisons.to_reference):
         sentences.append(
             "Each head was trained once, which shows nothing of luck: train with 3 seeds to tell "

@@ -82,6 +82,7 @@ class Task:
         classes: The names of the classes, in the order of the logits.
         groups: (N,), rows that belong together share a number: they are no independent
             evidence. `groups.grouping` makes them.
+        texts: (N,), rows of the same text, or pair of texts, share a number; the groups if None.
         kind: Whether a row has one class, any number of labels, or a number.
         ordered: Whether the classes stand in an order, from low to high.
         metric: What ranks and decides; that of the kind if None.
@@ -93,6 +94,7 @@ class Task:
     kind: Kind = "one"
     ordered: bool = False
     metric: Metric | None = None
+    texts: Tensor | None = None
 
     @property
     def ranked_by(self) -> Metric:

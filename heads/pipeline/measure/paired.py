@@ -68,6 +68,7 @@ class Comparisons:
         chosen: The score that the best of the heads comes to on rows that did not choose it;
             None of a single head.
         once: Whether there is one seed and a head draws lots: nothing is known of their luck.
+        groups: How many groups of rows were tested: the pieces of evidence.
     """
 
     reference: str
@@ -77,6 +78,7 @@ class Comparisons:
     to_best: tuple[Difference, ...]
     chosen: float | None = None
     once: bool = False
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +90,9 @@ class _Pairs:
         of_rows: Their variance through the tested texts if nothing differed.
         within: What the tested texts alone make a difference vary by from seed to seed.
         luck: What is believed of the luck of every cell, in units of half of that.
-        parts: (g, k), each text's part of the score; only texts on which cells differ.
+        parts: (g, k), each group's part of the score; only groups on which cells differ.
         random: (k,), whether a cell draws lots in training.
-        texts: How many unique texts were tested.
+        groups: How many groups of rows were tested.
         seeds: How many seeds.
         unit: What one text counts for at most, about: 1, but for errors in units of the labels.
         most: The largest difference there can be.
@@ -102,7 +104,7 @@ class _Pairs:
     luck: Luck
     parts: Tensor
     random: list[bool]
-    texts: int
+    groups: int
     seeds: int
     unit: float
     most: float
@@ -127,7 +129,8 @@ def compare(
     believed of it. The largest statistic of a family sets the bar for each of its pairs (max-T,
     single step), so that the chance of any false difference in the family is about 5 % at most.
     Two texts' worth of disagreement is added to every pair, so that the interval of two cells
-    which never disagree has a width.
+    which never disagree has a width. (Not two groups' worth: that of eight authors would be 18
+    points.)
 
     Folds are seeds that test other rows each: what their scores vary is mostly of the rows, and
     that is taken out before luck is told.
@@ -156,6 +159,7 @@ def compare(
         to_best=_family(pairs, names, best, to_any),
         chosen=chosen_score([one for one in answers if one.name not in BASELINES], task, seed),
         once=seeds == 1 and any(pairs.random),
+        groups=pairs.groups,
     )
 
 
@@ -175,7 +179,9 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
     each = torch.stack(found, dim=2)  # (s, g, k)
     by_group = each.mean(dim=0)
     scores = by_group.sum(dim=0)
-    texts = len(torch.cat([task.groups[tested] for tested in rows]).unique())
+    tested = torch.cat(rows)
+    groups = len(task.groups[tested].unique())
+    texts = groups if task.texts is None else len(task.texts[tested].unique())
     name = task.score
     unit = (float(scores.abs().mean()) or 1.0) if name.scale == "error" else 1.0
     of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
@@ -186,7 +192,7 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
         luck=_luck(each),
         parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
         random=[one.is_random for one in answers],
-        texts=texts,
+        groups=groups,
         seeds=seeds,
         unit=unit,
         most=name.high - name.low,
@@ -212,14 +218,14 @@ def _squares(parts: Tensor) -> Tensor:
 def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The largest |statistic| by chance, (b,): of the pairs with one cell, and of all pairs."""
     dice = torch.Generator().manual_seed(seed)
-    scale = pairs.texts / pairs.unit
+    scale = pairs.groups / pairs.unit
     parts, atoms = (pairs.parts * scale).float(), pairs.luck.atoms.float()
     spread = (pairs.within / 2).sqrt().float() * scale
     errors = pairs.variances.sqrt().float() * scale
-    texts, cells = parts.shape
+    groups, cells = parts.shape
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
         draws = min(DRAWS_AT_ONCE, DRAWS - start)
-        signs = torch.randint(2, (draws, texts), generator=dice, dtype=torch.int8).float() * 2 - 1
+        signs = torch.randint(2, (draws, groups), generator=dice, dtype=torch.int8).float() * 2 - 1
         by_rows = signs @ parts  # (b, k)
         which = torch.randint(atoms.shape[1], (cells, draws), generator=dice)
         noise = torch.randn(draws, cells, generator=dice) / pairs.seeds**0.5
@@ -263,6 +269,6 @@ def _family(
 
 def _half(bar: float, variance: float, gap: float, pairs: _Pairs) -> float:
     """Half the interval: every true difference that the statistic would not tell from `gap`."""
-    left = 1 - bar**2 / pairs.texts
-    around = max(variance - gap**2 / pairs.texts, 0.0)  # about the difference, not about 0
+    left = 1 - bar**2 / pairs.groups
+    around = max(variance - gap**2 / pairs.groups, 0.0)  # about the difference, not about 0
     return bar * (around / left) ** 0.5 if left > 0 else 4.0 * pairs.unit

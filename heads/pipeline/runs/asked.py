@@ -102,7 +102,16 @@ class Asked:
             kind=self.corpus.kind,
             ordered=self.corpus.ordered,
             metric=self.metric,
+            texts=self._texts,
         )
+
+    @property
+    def _texts(self) -> Tensor:
+        """(n,), rows of the same text, or pair, share a number."""
+        pairs = self.corpus.pairs or [""] * len(self.corpus)
+        known: dict[tuple[str, str], int] = {}
+        both = zip(self.corpus.texts, pairs, strict=True)
+        return torch.tensor([known.setdefault(one, len(known)) for one in both])
 
     @cached_property
     def metric(self) -> Metric:
