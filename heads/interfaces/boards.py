@@ -46,7 +46,7 @@ def verdict(board: Leaderboard) -> Markup:
     return Markup(
         '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'
         '<p class="quiet">{}</p></div>{}{}'
-    ).format(coded(first), coded(" ".join(rest)), facts, notes(board.notes), stopped(board))
+    ).format(coded(first), coded(" ".join(rest)), facts, notes(board), stopped(board))
 
 
 def stopped(board: Leaderboard) -> Markup:
@@ -80,14 +80,14 @@ def _labels(board: Leaderboard) -> str:
     return counted(len(board.classes), "class" if board.kind == "one" else "label")
 
 
-def notes(sentences: Sequence[str]) -> Markup:
-    """What one should know of the data, folded away where it is much."""
-    if not sentences:
+def notes(board: Leaderboard) -> Markup:
+    """What one should know of the data; folded away where it is only how texts were read."""
+    if not board.notes:
         return Markup("")
-    items = joined(Markup("<li>{}</li>").format(says) for says in sentences)
-    title = counted(len(sentences), "note")
-    return Markup('<details class="notes"><summary>{}</summary><ul>{}</ul></details>').format(
-        title, items
+    items = joined(Markup("<li>{}</li>").format(says) for says in board.notes)
+    is_open = any(one not in board.reading for one in board.notes)
+    return Markup('<details class="notes"{}><summary>{}</summary><ul>{}</ul></details>').format(
+        Markup(" open") if is_open else "", counted(len(board.notes), "note"), items
     )
 
 

@@ -21,28 +21,29 @@ def train(asked: argparse.Namespace) -> None:
     from heads.pipeline.runs.leaderboard import leaderboard
     from heads.pipeline.runs.running import working
 
-    run = _resumed(asked) if asked.resume else _begun(asked)
+    run, told = (_resumed(asked), []) if asked.resume else _begun(asked)
     events = working(run, limits())
     try:
         found = _followed(run, events, live=sys.stderr.isatty() and not asked.json)
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
-        _print(leaderboard(run), run, asked)
+        _print(leaderboard(run), run, asked, told)
         print(
             f"heads: stopped; go on with heads train --resume {asked.out or run.id}",
             file=sys.stderr,
         )
         raise
-    _print(found, run, asked)
+    _print(found, run, asked, told)
 
 
-def _print(found: Any, run: Any, asked: argparse.Namespace) -> None:
+def _print(found: Any, run: Any, asked: argparse.Namespace, told: Sequence[str]) -> None:
+    """Prints the leaderboard, without the notes that were told before."""
     if asked.json:
         print_json(found.as_json() | {"folder": str(run.path)})
         return
     from heads.interfaces import terminal_grid
 
-    terminal_grid.leaderboard(found)
+    terminal_grid.leaderboard(found, told)
     terminal_grid.where(run)
 
 
@@ -80,7 +81,8 @@ def _resumed(asked: argparse.Namespace) -> Any:
     return find(asked.resume)
 
 
-def _begun(asked: argparse.Namespace) -> Any:
+def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    """A new run, and what was told of its files."""
     from heads.parts.order import JOINT, SOFTMAX
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
@@ -93,9 +95,8 @@ def _begun(asked: argparse.Namespace) -> Any:
     contest = contest_of(asked)  # what is wrong with it is said before anything is read
     data = read(asked, asked.data)
     test = read_test(asked, data) if asked.test else None
-    _tell(data, asked.data)
-    if test:
-        _tell(test, asked.test)
+    told = _tell(data, asked.data)
+    told += [f"In the test file: {says}" for says in _tell(test, asked.test)] if test else []
     question = Question(
         data=data,
         test=test,
@@ -108,13 +109,15 @@ def _begun(asked: argparse.Namespace) -> Any:
     )
     run = begin(question, limits=limits(), out=asked.out)
     print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
-    return run
+    return run, told
 
 
-def _tell(data: Any, name: str) -> None:
+def _tell(data: Any, name: str) -> list[str]:
     """Says how a file was read, and warns of what it holds."""
-    for line in (*data.notes, *(finding.says for finding in data.findings)):
+    told = [*data.notes, *(finding.says for finding in data.findings)]
+    for line in told:
         print(f"heads: {name}: {line}", file=sys.stderr)
+    return told
 
 
 def work(asked: argparse.Namespace) -> None:

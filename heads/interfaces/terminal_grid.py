@@ -88,9 +88,16 @@ def _grid(cells: Mapping[str, Cell]) -> Table:
     return table
 
 
-def leaderboard(found: Leaderboard) -> None:
-    """The verdict, then a cell a row, the best first; then what else there is to know."""
+def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
+    """The verdict, then a cell a row, the best first; then what else there is to know.
+
+    Args:
+        told: Notes that were printed before, which are not repeated.
+    """
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
+    known_notes = {*told, raced(len(found.stopped))}
+    notes = [one for one in found.notes if one not in known_notes and one not in found.reading]
+    show(*(f"Note: {one}" for one in notes))
     wide = Console().width >= WIDE
     known = {one.name: one for one in MEASURES[found.kind]}
     more = [known[name] for name in BRIEF[found.kind]] if wide else []

@@ -135,6 +135,17 @@ def test_a_test_file_is_scored(capfd, file, tmp_path):
     assert found["cells"][0]["rows"] == 24
 
 
+def test_what_spoils_a_comparison_stands_below_the_verdict(capfd, file):
+    given = ["-r", "mean+linear", "--folds", "2", "--no-curve", "--seeds", "1"]
+    code, out, err = run(capfd, "train", file, "--test", file, *given)
+    told = " ".join(out.split())
+    assert code == 0, err
+    assert "Note: 60 of the 60 texts of the test file stand in reviews as well" in told
+    assert "Note: The setting folds has no effect here" in told
+    assert told.count("stand in reviews as well") == 1
+    assert not any(line.split(": ", 2)[-1] in out for line in err.splitlines() if "reviews" in line)
+
+
 def test_a_few_rows_of_every_class_and_weights(capfd, file):
     asked = ["--per-class", "8", "--class-weights", "--seeds", "3", "--no-curve", "--json"]
     code, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *asked)

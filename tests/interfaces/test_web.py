@@ -185,6 +185,9 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     job = client.submit(*given, api_name="/train_grid")
     job.result()
     *events, board = job.outputs()
+    named = client.view_api(return_format="dict")["named_endpoints"]["/train_grid"]["parameters"]
+    asked = [one["parameter_name"] for one in named if not one["parameter_has_default"]]
+    assert asked == ["file"]
     assert {event["event"] for event in events} >= {"progress", "cell"}
     assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
     assert board["state"] == "finished"

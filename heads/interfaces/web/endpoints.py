@@ -32,7 +32,7 @@ def build(places: Places) -> None:
         file, test = gr.File(label="file"), gr.File(label="test")
         names = [gr.Textbox("", label=name) for name in NAMES]
         labels = [gr.Textbox("", label=name) for name in LABELS]
-        recipes, grid = gr.Textbox(label="recipes"), gr.Textbox("small", label="grid")
+        recipes, grid = gr.Textbox("", label="recipes"), gr.Textbox("small", label="grid")
         model = gr.Textbox(BUNDLED, label="model")
         seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
@@ -43,7 +43,33 @@ def build(places: Places) -> None:
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
-    def train_grid(request: gr.Request, *given: Any) -> Iterator[dict[str, Any]]:
+    # Gradio tells callers these names and defaults, in the order of `inputs`.
+    def train_grid(
+        request: gr.Request,
+        file: str | None,
+        test: str | None = None,
+        text: str = "",
+        label: str = "",
+        pair: str = "",
+        split: str = "",
+        recipes: str = "",
+        grid: str = "small",
+        model: str = BUNDLED,
+        seeds: float = 3,
+        per_class: float = 0,
+        labels_are: str = "",
+        label_columns: str = "",
+        order: str = "",
+        pairs: str = JOINT,
+        losses: str = SOFTMAX,
+        race: bool = False,
+        precision: str = "auto",
+        metric: str = "auto",
+        group: str = "",
+        unseen: str = "aside",
+        folds: float = 5,
+        repetitions: float = 1,
+    ) -> Iterator[dict[str, Any]]:
         """Train every recipe of a grid on a file and compare them, with intervals.
 
         Takes a file of texts and labels, perhaps a second one to be scored, names of columns
@@ -57,6 +83,9 @@ def build(places: Places) -> None:
         how often all rows are scored in other folds. Streams progress, then the verdict and every
         cell.
         """
+        given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
+        given += (labels_are, label_columns, order, pairs, losses, race, precision, metric)
+        given += (group, unseen, folds, repetitions)
         yield from _trained(places, request.session_hash or "", *given)
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
@@ -135,7 +164,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
         question = Question(
             data=_read(file, names, model or BUNDLED),
             test=_read(test, names, model or BUNDLED, is_test=True) if test else None,
-            recipes=(recipes or "").split(),
+            recipes=[one.rstrip(",") for one in (recipes or "").split()],
             grid=grid or "small",
             pairs=listed(pairs or JOINT),
             losses=listed(losses or SOFTMAX),

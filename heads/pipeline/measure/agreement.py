@@ -53,7 +53,8 @@ def _agreed(
     metric: Metric,
 ) -> Agreement:
     guessed = {one.name: float(getattr(one, measure)) for one in estimates}
-    first, best = max(guessed, key=guessed.__getitem__), max(guessed, key=scores.__getitem__)
+    first = max(guessed, key=guessed.__getitem__)
+    best = max(guessed, key=lambda name: (scores[name], name == first))  # where some are level
     tau = kendall([*guessed.values()], [scores[name] for name in guessed])
     label = MEASURES[measure]
     behind = SCORES[metric].gap(scores[best] - scores[first])

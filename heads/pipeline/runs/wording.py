@@ -185,7 +185,7 @@ def read_and_learned(facts: Mapping[str, Any]) -> str:
     reading = facts.get("reading", {})
     says = reading.get("says", "")
     if "states" not in reading and facts.get("forward_seconds") == 0:
-        says = f"Nothing was read anew: an earlier run had read all texts, and so. {says}"
+        says = f"Nothing was read anew: an earlier run had read all texts. {says}"
     if facts.get("training", "float32") != "float32":
         says += " Heads learned with 16-bit products of 32-bit weights."
     return says.strip()
