@@ -75,7 +75,7 @@ class Contest:
     )
     held_out: float = _setting(
         0.25,
-        "With per_class and without a test set: the share of the rows that is scored.",
+        "With a few rows a class and without a test set: the share of the rows that is scored.",
         low=0.05,
         high=0.9,
     )
@@ -87,11 +87,16 @@ class Contest:
         high=0.5,
     )
     learning_rate: float = _setting(
-        0.0, "Of dense layers, for AdamW; 0: searched, with the weight decay.", low=0.0, high=1.0
+        0.0,
+        "Step size of AdamW for heads with hidden layers; 0: searched, with the weight decay. "
+        "Linear heads are solved without steps.",
+        low=0.0,
+        high=1.0,
     )
     steps: int = _setting(
         0,
-        "That dense layers learn, exactly; 0: until the development loss stops falling.",
+        "How many steps heads with hidden layers take; 0: until the development loss stops "
+        "falling.",
         low=0,
         high=1_000_000,
     )

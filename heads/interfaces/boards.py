@@ -40,8 +40,8 @@ def verdict(board: Leaderboard) -> Markup:
     heads = sum(not cell.is_baseline for cell in board.cells)
     facts = (
         f"{STATES.get(board.state, '')}{counted(heads, 'head')} on "
-        f"{board.data} ({board.rows:,} rows, {_labels(board)}) with {board.model}, in "
-        f" {duration(board.seconds)}. {board.protocol}"
+        f"{board.data} ({board.rows:,} rows, {_labels(board)}) with {board.model}"
+        f"{f', in {duration(board.seconds)}' if board.seconds else ''}. {board.protocol}"
     )
     return Markup(
         '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'

@@ -202,6 +202,6 @@ def check_groups(corpus: Corpus, column: str) -> None:
     least = 2 if given else FEWEST
     if len(left) < least:
         groups = "1 group" if len(left) == 1 else f"{len(left)} groups"
-        says = f"The column '{column[:60]}' leaves {groups} of rows that can be parted"
+        says = f"The column '{column[:60]}' leaves {groups} of rows to split"
         what = f"{says}; at least {least} are needed, since no group is both learned and scored."
         raise DataError(what, "Choose a finer column, or none.")

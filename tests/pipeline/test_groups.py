@@ -218,7 +218,9 @@ def test_a_column_of_groups_is_read(tmp_path: Path) -> None:
     assert data.corpus.groups[9] == ""
     assert groups_of(data.corpus).count == 11
     says = next(one for one in data.findings if one.kind == "groups")
-    assert says.says.startswith("'author' makes 10 groups, which no split parts; 1 row has none")
+    assert says.says.startswith(
+        "'author' makes 10 groups, each on one side of every split; 1 row has none"
+    )
     assert says.lines == (11,)
     assert data.as_json()["columns"]["group"] == "author"
     table = open_table(path, LIMITS)

@@ -78,7 +78,7 @@ def build(places: Places) -> None:
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal, hinge),
         each parted by commas; whether to stop recipes that cannot win any more, and the
         precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
-        column of groups, which no split parts, and what becomes of rows for scoring of a class
+        column of groups, each on one side of every split, and what becomes of rows for scoring of a class
         never met (aside, wrong); and, where there is no test set and seeds mean nothing, folds and
         how often all rows are scored in other folds. Streams progress, then the verdict and every
         cell.

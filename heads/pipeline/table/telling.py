@@ -78,7 +78,8 @@ def group_findings(rows: Rows, corpus: Corpus, columns: Columns) -> list[Finding
         sizes = Counter(group for group in corpus.groups if group)
         most, held = sizes.most_common(1)[0] if sizes else ("", 0)
         without = [row for row, group in enumerate(rows.groups) if not group]
-        says = f"'{short(columns.group)}' makes {count(len(sizes), 'group')}, which no split parts"
+        groups = count(len(sizes), "group")
+        says = f"'{short(columns.group)}' makes {groups}, each on one side of every split"
         if without:
             have = count(len(without), "row has none and is", "rows have none and are")
             says += f"; {have} held together with others by equal texts only"
