@@ -67,7 +67,8 @@ def _parse_options(text: str) -> tuple[tuple[str, Value], ...]:
     for item in filter(None, text.split("&")):
         match = OPTION.fullmatch(item)
         if match is None:
-            raise RecipeError(f"'{item[:80]}' is not an option.", "Write option=value.")
+            hint = "Write option=value, the value of 1 to 32 letters a to z, digits, _ . + or -."
+            raise RecipeError(f"'{item[:80]}' is not an option.", hint)
         if match["name"] in options:
             raise RecipeError(f"The option '{match['name']}' is given twice.", "Keep one of them.")
         options[match["name"]] = _read(match["value"])

@@ -39,7 +39,8 @@ def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
     """Linear discriminant analysis: a Gaussian a class, all of one shrunk shape, in closed form.
 
     The option `shrinkage` is how far the shape is drawn towards a ball, up to 1; 0 is as far as
-    Ledoit and Wolf's formula asks for.
+    Ledoit and Wolf's formula asks for. Vectors are standardised first, and the one shape of all
+    classes is drawn, where scikit-learn standardises within each class and draws each one's.
 
     Source: Fisher 1936; Ledoit and Wolf 2004 (A well-conditioned estimator for large-dimensional
         covariance matrices); scikit-learn's LinearDiscriminantAnalysis.

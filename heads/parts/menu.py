@@ -16,7 +16,7 @@ from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
-from heads.parts.blocks import layers_of
+from heads.parts.blocks import layers_of, left_out
 from heads.parts.fits import check_learning, check_loss, check_pair, check_prompt, check_scaling
 from heads.parts.order import (
     AUTO,
@@ -35,6 +35,7 @@ from heads.recipe import Recipe, Value
 
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
+PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
 # What numbers a part's option may be, where that is not the range of its kind.
 RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
     ("gem", "power"): (1, 100),
@@ -79,7 +80,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
-            whole = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
+            whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
         if given.get(WITHOUT):
             given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
@@ -154,13 +155,24 @@ def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
     *before, (last, _) = [each for each in layers_of(whole) if each[0]]
     known = [each for each, _ in before]
     found = [each for each in known if name in (each, each.rpartition(".")[2])]
-    if len(found) == 1:
+    if len(found) == 1 and _answers(whole, found[0]):
         return found[0]
-    if name in (last, last.rpartition(".")[2]):
-        what = f"{last} of {top.name} gives the logits: without it there is no answer."
+    if len(found) == 1 or name in (last, last.rpartition(".")[2]):
+        what = f"{(*found, last)[0]} of {top.name} gives the logits: without it there is no answer."
         raise RecipeError(what, f"Take {WITHOUT}={name} away.")
     what = f"{top.name} has no layer '{name[:60]}' before its last one."
     raise RecipeError(what, did_you_mean(name, dict.fromkeys(known)))
+
+
+def _answers(whole: torch.nn.Sequential, layer: str) -> bool:
+    """Whether a chain without a layer still learns something and makes as many logits."""
+    with torch.device("meta"):
+        left = left_out(whole, layer, PROBE[0]).eval()
+        try:
+            logits = left(torch.zeros(1, PROBE[0]))
+        except (RuntimeError, ValueError):
+            return False
+    return logits.shape[-1] == PROBE[1] and any(True for _ in left.parameters())
 
 
 def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) -> Value:

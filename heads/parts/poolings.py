@@ -189,10 +189,11 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
 
 @pooling
 def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
-    """A mean in which large values count more, by the power {power}: between average and maximum.
+    """A mean in which large values count more, by the power {power}.
 
     Values above and below 0 each have a mean of their own, and the one is taken from the other:
-    the power 1 is the average, and the largest power the maximum plus the minimum.
+    the power 1 is the average. Of values that are all above 0 it lies between average and maximum;
+    where both signs occur the largest power comes near the maximum plus the minimum.
 
     Formula: hⱼ = M(hᵢⱼ) − M(−hᵢⱼ), M(x) = (Σ max(0, xᵢ)^p / t)^(1/p), p = {power}
     Source: GeM (Radenović et al. 2018, arXiv 1711.02512), equation 3, for values above 0.
@@ -247,7 +248,8 @@ class attention(nn.Module):
 class multi_query(nn.Module):
     """Learned queries weigh the tokens, and each reads its own part of learned values.
 
-    The values are as wide as a state in all, whatever the number of queries. The states are their
+    The values are about as wide as a state in all, whatever the number of queries, up to a query
+    for each number of a state. The states are their
     own keys: a matrix before them would only be another query.
 
     Formula: h = [Σ aᵢ⁽¹⁾ vᵢ⁽¹⁾; …; Σ aᵢ⁽ᵐ⁾ vᵢ⁽ᵐ⁾], a⁽ᵏ⁾ = softmax(q⁽ᵏ⁾ · hᵢ / √d), v⁽ᵏ⁾ = V⁽ᵏ⁾ hᵢ

@@ -501,3 +501,11 @@ def test_a_layer_is_left_out_of_a_head(given: str, canonical: str, layers: list[
 def test_a_layer_that_cannot_be_left_out_is_a_sentence(given: str, sentence: str) -> None:
     with pytest.raises(RecipeError, match=sentence):
         resolve(given)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["mean+cosine_margin?without=directions", "mean+proportional_odds?without=projection"]
+)
+def test_a_layer_that_gives_the_logits_is_not_left_out(recipe: str) -> None:
+    with pytest.raises(RecipeError, match="gives the logits: without it there is no answer"):
+        resolve(recipe)

@@ -181,6 +181,16 @@ def test_of_one_versus_the_rest_a_class_stands_by_itself(small, rows):
     assert attributions([head], "the cat", against="runner-up")[0].rival  # which decides
 
 
+def test_the_mask_behind_a_text_belongs_to_no_text(small, rows):
+    for texts in (["the cat sat"], ["the cat sat", "a dog ran"]):
+        corpus = rows if len(texts) == 1 else replace(rows, pairs=tuple(reversed(rows.texts)))
+        head = small_heads(small, corpus, ["mask_token+linear"])[0]
+        (found,) = attributions([head], *texts)
+        sides = [token.side for token in found.tokens]
+        assert ("pair" in sides) == (len(texts) == 2)
+        assert sides[-2:] == ["", ""]  # what stands behind the last text
+
+
 @pytest.fixture(scope="module")
 def siamese(small, rows):
     pairs = tuple(reversed(rows.texts))

@@ -333,3 +333,67 @@ def test_a_sentence_is_neither_a_date_nor_a_code(words: list[str]) -> None:
     text = " ".join([*words, "leaks"])
     assert not is_date(text)
     assert not is_code(text)
+
+
+# What no one can learn from is said, and no other column is taken instead
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["text,label", "a,x", "b,x"],
+        ["label,text", "spam,You have won", "spam,Call now"],
+        ["text,label", "1,spam", "0,spam"],
+        ["id,text,label,lang", "7,so good,x,en", "8,so bad,x,de", "9,not good,x,en"],
+    ],
+)
+def test_labels_that_are_all_the_same_are_still_the_labels(folder: Path, rows: list[str]) -> None:
+    path = folder / "same.csv"
+    path.write_text("\n".join(rows), "utf-8")
+    with pytest.raises(DataError, match="needs at least 2 classes; found only '"):
+        read(path, LIMITS)
+
+
+def test_rows_without_any_label_are_said(folder: Path) -> None:
+    path = folder / "none.jsonl"
+    path.write_text('{"text": "a b", "labels": []}\n{"text": "c d", "labels": []}\n', "utf-8")
+    with pytest.raises(DataError, match=r"No row of none.* has a label"):
+        read(path, LIMITS)
+
+
+@pytest.mark.parametrize("sign", [", ", " "])
+def test_vectors_of_0_and_1_are_not_taken_for_labels(folder: Path, sign: str) -> None:
+    cells = [f"[{sign.join(one)}]" for one in ("001", "110", "010", "011")]
+    with pytest.raises(DataError, match="lists of 0 and 1, which do not say of what"):
+        read(labelled(folder, cells), LIMITS)
+
+
+def test_what_often_stands_for_no_label_is_named(folder: Path) -> None:
+    cells = ["yes", "no", "-", "yes", "no", "-", "yes"]
+    found = read(labelled(folder, cells), LIMITS).findings
+    (told,) = [one.says for one in found if one.kind == "no_label"]
+    assert told.startswith("'-' is the label of 2 rows")
+
+
+def test_a_title_with_a_comma_is_a_title(folder: Path) -> None:
+    path = folder / "titled.csv"
+    rows = ["Reviews, 2024 export", "text,label", "so good,x", "so bad,y", "not good,y"]
+    path.write_text("\n".join(rows), "utf-8")
+    found = read(path, LIMITS)
+    assert (found.columns.text, found.columns.label, len(found.corpus)) == ("text", "label", 3)
+    path.write_text("\n".join(rows[1:]), "utf-8")
+    assert len(read(path, LIMITS).corpus) == 3
+
+
+def test_a_list_of_texts_is_no_text_where_another_column_is(folder: Path) -> None:
+    path = folder / "cuisine.json"
+    rows = [
+        {
+            "cuisine": "greek" if n % 2 else "thai",
+            "dish": f"a dish {n} of many",
+            "ingredients": ["a long list of things", "salt"],
+        }
+        for n in range(12)
+    ]
+    path.write_text(json.dumps(rows), "utf-8")
+    assert read(path, LIMITS).columns.text == "dish"

@@ -78,10 +78,10 @@ def build(places: Places) -> None:
         does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal, hinge),
         each parted by commas; whether to stop recipes that cannot win any more, and the
         precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
-        column of groups, each on one side of every split, and what becomes of rows for scoring of a class
-        never met (aside, wrong); and, where there is no test set and seeds mean nothing, folds and
-        how often all rows are scored in other folds. Streams progress, then the verdict and every
-        cell.
+        column of groups, each on one side of every split, and what becomes of rows to be scored of
+        a class never met (aside, wrong); and, where there is no test set and seeds mean nothing,
+        folds and how often all rows are scored in other folds. Streams progress, then the verdict
+        and every cell.
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         given += (labels_are, label_columns, order, pairs, losses, race, precision, metric)

@@ -229,6 +229,9 @@ def _sides(entries: Sequence[Entry]) -> list[str]:
             second = second or (special and passed)
             passed = passed or not special
             sides.append("" if special else "pair" if second else "text")
+        if one.backbone.prompt:  # its [MASK] stands behind the texts and belongs to neither
+            last = max(at for at, special in enumerate(one.special.tolist()) if not special)
+            sides[last - len(one.special)] = ""
     return sides
 
 

@@ -12,6 +12,8 @@ from heads.pipeline.letters import is_blank
 FORMULA_SIGNS = "=+-@\t\r\n＝＋－＠"
 LISTS = "[]"  # what "parts" labels where each cell is a list of them
 _MEMBER = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+\w.]+""")
+_PYTHON_2 = re.compile(r"(?<![^\s,])u(?=['\"])")  # as in [u'a', u'b']
+_NOTHING = ("None", "null", "nan", "NaN")
 _GUARDED = re.compile(f"'*[{re.escape(FORMULA_SIGNS)}]")
 
 
@@ -62,27 +64,30 @@ def members(cell: str) -> list[str] | None:
     (['a', 'b c'], ['a', 'b'], ['2', '17'], [])
     >>> members("[URGENT]"), members("a, b"), members('[["a"]]')
     (None, None, None)
+    >>> members("[u'a', u'b']"), members("[None]")
+    (['a', 'b'], [])
     """
     cell = cell.strip()
     if not (cell.startswith("[") and cell.endswith("]")):
         return None
-    inside = cell[1:-1]
+    inside = _PYTHON_2.sub("", cell[1:-1])
     if _MEMBER.sub("", inside).strip(" \t\r\n,"):
         return None
-    found = []
-    for member in _MEMBER.findall(inside):
-        if member[0] == '"':
-            try:
-                found.append(str(json.loads(member)))
-            except ValueError:
-                return None
-        elif member[0] == "'":
-            found.append(member[1:-1].replace("\\'", "'"))
-        elif is_value(member):
-            found.append(member)
-        else:  # a word that nobody quoted is no member of a list
+    written = [one for one in _MEMBER.findall(inside) if one not in _NOTHING]
+    found = [_member(one) for one in written]
+    return None if None in found else [one for one in found if one is not None]
+
+
+def _member(written: str) -> str | None:
+    """A member of a list without its quotes; None for a word that nobody quoted."""
+    if written[0] == '"':
+        try:
+            return str(json.loads(written))
+        except ValueError:
             return None
-    return found
+    if written[0] == "'":
+        return written[1:-1].replace("\\'", "'")
+    return written if is_value(written) else None
 
 
 def is_value(word: str) -> bool:

@@ -7,7 +7,9 @@ from typing import Any
 
 from heads.errors import DataError
 from heads.pipeline.corpus import Corpus, build, in_order, numbered
+from heads.pipeline.table.cells import LISTS
 from heads.pipeline.table.guess import doubts, guess
+from heads.pipeline.table.kinds import are_vectors, cells_of
 from heads.pipeline.table.labels import (
     check_labels,
     check_numbers,
@@ -173,6 +175,9 @@ def _check(rows: Rows, columns: Columns, table: Table, limits: Limits) -> list[F
     if columns.number:
         check_numbers(rows.numbers, table.name)
         return []
+    if columns.separator == LISTS and are_vectors(cells_of(table, columns.label)):
+        what = f"The labels of {table.name} are lists of 0 and 1, which do not say of what."
+        raise DataError(what, "Write a column of 0 and 1 for each label, or the labels' names.")
     same = one_spelling(rows)
     cut, many = shorten(rows, table.name, limits), _has_many(rows, columns)
     check_labels(rows, table.name, limits, many=many)

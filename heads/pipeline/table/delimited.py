@@ -121,11 +121,16 @@ def _untitled(grid: _Grid, title: str, findings: list[Finding]) -> _Grid:
 
 
 def _is_title(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is one cell and empty ones, above a row of names for all columns."""
-    if len(rows) < 3 or len(rows[0]) < 2 or sum(bool(cell.strip()) for cell in rows[0]) != 1:
+    """Whether the first row is one cell and empty ones, above a row of names for all columns.
+
+    Or has a comma itself, above a row of which two names are known.
+    """
+    if len(rows) < 3 or len(rows[0]) < 2 or any(map(is_known, rows[0])):
         return False
     names = [cell.strip() for cell in rows[1]]
-    return all(names) and any(map(is_known, names)) and not any(map(is_known, rows[0]))
+    known = sum(map(is_known, names))
+    is_alone = sum(bool(cell.strip()) for cell in rows[0]) == 1
+    return all(names) and known >= (1 if is_alone else 2)
 
 
 def _quoted(

@@ -96,7 +96,7 @@ def _choice(table: Table, said: Said) -> _Choice:
     seen = looks_of(table, free)
     first, pair = _pair(free, seen)
     labels = _labels(table, _without(free, first, pair), seen, paired=bool(pair))
-    text, label, texts = _text_and_label(free, seen, labels, first)
+    text, label, texts = _text_and_label(table, free, seen, labels, first)
     if not pair and not table.has_header:
         text, pair = _alike(text, _without(free, label), seen)
         if pair:  # how alike two texts are is often a fraction
@@ -129,10 +129,16 @@ def _labels(
 
 
 def _text_and_label(
-    names: Sequence[str], seen: Mapping[str, Look], labels: Mapping[str, float], first: str
+    table: Table,
+    names: Sequence[str],
+    seen: Mapping[str, Look],
+    labels: Mapping[str, float],
+    first: str,
 ) -> tuple[str, str, dict[str, float]]:
     """The columns of texts and of labels that together have the most points."""
-    texts = {name: text_points(name, seen[name]) for name in ([first] if first else names)}
+    flat = [name for name in names if name not in table.nested]
+    flat = flat if len(flat) > 1 else list(names)
+    texts = {name: text_points(name, seen[name]) for name in ([first] if first else flat)}
     best = [
         (texts[text] + labels[label], text, label)
         for text in ranked(texts)[:3]

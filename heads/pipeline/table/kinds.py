@@ -60,6 +60,18 @@ def are_lists(counts: Counter[str]) -> bool:
     return bool(counts) and all(members(cell) is not None for cell in counts)
 
 
+def are_vectors(counts: Counter[str]) -> bool:
+    """Whether the cells are lists of one length of nothing but 0 and 1: a place for each label.
+
+    >>> are_vectors(Counter(["[0, 1]", "[1 1]"])), are_vectors(Counter(["[0]", "[1]"]))
+    (True, False)
+    """
+    lists = [members(cell) or [] for cell in counts]
+    lengths = set(map(len, lists))
+    is_flags = all(FLAGS.get(member) is not None for one in lists for member in one)
+    return is_flags and len(lengths) == 1 and min(lengths) > 1
+
+
 def parted(cell: str, separator: str) -> tuple[str, ...]:
     """The labels in a cell, each once and in the order of the alphabet.
 

@@ -25,6 +25,7 @@ _TWINS = str.maketrans(
 _UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 # Whole numbers of which so many are different measure something rather than name classes.
 _MANY_NUMBERS = 10
+_NONE = {"-", "?", "nan", "NaN", "None", "null", "N/A", "n/a"}
 
 
 def counted(rows: Rows) -> Counter[str]:
@@ -60,6 +61,8 @@ def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
         LimitError: Too many.
     """
     counts = counted(rows)
+    if not counts:
+        raise DataError(f"No row of {name} has a label.", "Choose the column that holds labels.")
     if len(counts) == 1:
         what = f"{name} needs at least 2 classes; found only '{short(next(iter(counts)))}'."
         raise DataError(what, "Add rows of another class.")
@@ -129,6 +132,12 @@ def label_findings(rows: Rows, *, many: bool) -> list[Finding]:
         says = f"The labels {_quoted(group)} look alike but are spelled with different letters"
         by_kind.append(("lookalike", says, group))
     found = []
+    for label in sorted(_NONE & set(counts)):
+        says = (
+            f"'{label}' is the label of {count(counts[label], 'row')}; it often says that there is "
+            "no label. If it does here, leave these rows out."
+        )
+        found.append(rows.found("no_label", says, [first[label]]))
     for kind, says, group in by_kind:
         places = [first[label] for label in group]
         says += f" ({rows.where(places)}); write them alike if they are one."

@@ -22,7 +22,8 @@ from heads.pipeline.table.names import (
     words,
 )
 
-NEVER = -15.0  # for cells that are all the same: a label only where nothing else can be
+NEVER = -15.0  # for cells that are all the same: a label only where nothing else can be,
+CALLED = 5.0  # or where the column is called one: then it is that which lacks a second class
 _LONG = 60  # letters: no label is as long
 
 
@@ -61,6 +62,8 @@ def label_points(name: str, seen: Look, *, paired: bool = False, opinion: bool =
         paired: Whether the rows have two texts, which are often labelled by how alike they are.
         opinion: Whether the texts are reviews, which are often labelled with stars.
     """
+    if seen.constant and seen.filled and plain(name) in SURELY:
+        return CALLED
     points = label_contents(seen)
     named = _label_name(name)
     if paired and seen.fractions:
