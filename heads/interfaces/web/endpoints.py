@@ -6,7 +6,7 @@ at once, training runs in a process of its own, one for a visitor, and ends with
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -42,6 +42,16 @@ def build(places: Places) -> None:
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
+
+    inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
+    inputs += [*how, group, unseen, *parted]
+    limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
+    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
+    trains.click(guarded(_trainer(places)), inputs, answer, api_name="train_grid", **limit)
+
+
+def _trainer(places: Places) -> Callable[..., Iterator[dict[str, Any]]]:
+    """The endpoint `train_grid`."""
 
     # Gradio tells callers these names and defaults, in the order of `inputs`.
     def train_grid(
@@ -80,19 +90,14 @@ def build(places: Places) -> None:
         precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
         column of groups, each on one side of every split, and what becomes of rows to be scored of
         a class never met (aside, wrong); and, where there is no test set and seeds mean nothing,
-        folds and how often all rows are scored in other folds. Streams progress, then the verdict
-        and every cell.
+        folds and repetitions of them. Streams progress, then the verdict and every cell.
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
-        given += (labels_are, label_columns, order, pairs, losses, race, precision, metric)
-        given += (group, unseen, folds, repetitions)
-        yield from _trained(places, request.session_hash or "", *given)
+        more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
+        last = (group, unseen, folds, repetitions)
+        yield from _trained(places, request.session_hash or "", *given, *more, *last)
 
-    inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen, *parted]
-    limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
-    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
-    trains.click(guarded(train_grid), inputs, answer, api_name="train_grid", **limit)
+    return train_grid
 
 
 @guarded
