@@ -323,7 +323,7 @@ def test_weights_of_classes_balance_every_question_by_itself(
     taught, _, _ = taught_by(board, recipe, small)
     assert torch.equal(taught.lesson.weights, torch.ones(120))
     assert taught.lesson.objective.balance is not None
-    wanted = balance_of(targets[board.splits.train[0]], LABELS)
+    wanted = balance_of(targets[board.splits.learned], LABELS)
     assert torch.equal(taught.lesson.objective.balance, wanted)
 
 
@@ -336,6 +336,22 @@ def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) ->
     assert taught.lesson.objective.balance is None
     weights = taught.lesson.weights
     assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
+
+
+def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
+    vectors, targets = blobs(240, classes=3)
+    board = board_of(vectors, targets, Contest(folds=2, class_weights=True))
+    for fold in (0, 1):  # all rows of the class c are scored in this fold, none is learned from
+        own = targets == 2
+        train = tuple(
+            rows[~own[rows]] if number == fold else rows
+            for number, rows in enumerate(board.splits.train)
+        )
+        lesson = replace(board, splits=replace(board.splits, train=train)).lesson(
+            "mean", threading.Event()
+        )
+        assert 0.5 < float(lesson.weights[own].mean()) < 2
+        assert 0.5 < float(lesson.weights[~own].mean()) < 2
 
 
 @pytest.mark.usefixtures("quick")

@@ -59,7 +59,7 @@ class Board:
         targets, classes = self.task.targets, len(self.task.classes)
         weights = torch.ones(len(targets))
         if self.contest.class_weights and self.task.kind == "one":
-            weights = class_weights(targets, self.splits.train[0], classes)
+            weights = class_weights(targets, self.splits.learned, classes)
         vectors, index = self.read.vectors(reading)
         return Lesson(
             vectors=vectors,

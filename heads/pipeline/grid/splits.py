@@ -57,6 +57,15 @@ class Splits:
         """Whether every seed learns from the same rows."""
         return self.kind == TEST_SET
 
+    @property
+    def learned(self) -> Tensor:
+        """The rows that any seed learns from: all, where there are folds.
+
+        The weights of classes and the span of numbers are theirs, so that all seeds learn the same
+        problem; of the first fold's rows alone, a class whose rows all are one group might be none.
+        """
+        return torch.cat(self.train).unique()
+
     def __len__(self) -> int:
         """How many seeds, or folds of all repetitions, there are."""
         return len(self.train)

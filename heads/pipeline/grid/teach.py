@@ -70,13 +70,13 @@ def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Te
         margin=unit.order.margin,
     )
     if contest.class_weights and objective.by_class:
-        balance = balance_of(lesson.targets[splits.train[0]], objective.outputs)
+        balance = balance_of(lesson.targets[splits.learned], objective.outputs)
         objective = replace(objective, balance=balance)
         # Each of its questions is balanced by itself, so the rows are not.
         lesson = replace(lesson, weights=torch.ones_like(lesson.weights))
     lesson = replace(lesson, objective=objective)
     if objective.kind != "number":
         return Teaching(unit=unit, lesson=lesson, span=None)
-    span = Span.of(lesson.targets[splits.train[0]], centred=unit.biased)
+    span = Span.of(lesson.targets[splits.learned], centred=unit.biased)
     lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
     return Teaching(unit=unit, lesson=lesson, span=span)
