@@ -401,3 +401,16 @@ def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_witho
     assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, Fixed()) == 25
     assert steps_after(fresh, 0.1, Fixed()) == search.FIRST[0]
     assert steps_after(fresh, 5.0, Fixed(steps=7)) == 7
+
+
+def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -> None:
+    trial = Trial(
+        seed=0, choice=Choice(learning_rate=4e-3), development=torch.arange(4), pass_steps=4
+    )
+    trial.looks = [(2**n * 8, 10.0**-n) for n in range(3, 12)]  # a tenth each time, for ever
+    assert trial.has_converged()
+    assert not trial.is_falling()
+    trial.looks = [(2**n * 8, 10.0**-n) for n in range(3)]
+    assert not trial.has_converged()
+    hinge = Objective(kind="one", outputs=3, loss="hinge")
+    assert factor_of(5 * torch.eye(3), torch.arange(3), hinge, 1.0) == 1.0

@@ -396,3 +396,39 @@ def test_a_class_of_a_single_text_is_scored_once_by_a_head_that_has_not_seen_it(
     for share in (0.1, 0.5, 0.9):  # where few are drawn, it is among those to learn from
         few = split(targets, torch.arange(61), (), Contest(held_out=share, per_class=2))
         assert all(60 in train.tolist() for train in few.train)
+
+
+def _authors(seed: int) -> tuple[Tensor, Tensor]:
+    """25 authors of 10 to 60 rows, who write of two classes in shares of their own."""
+    dice = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(10, 60, (25,), generator=dice)
+    groups = torch.arange(25).repeat_interleave(sizes)
+    shares = (torch.rand(25, generator=dice) * 0.5)[groups]
+    return (torch.rand(len(groups), generator=dice) < shares).long(), groups
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_several_classes_are_dealt_out_by_all_of_them(seed):
+    targets, groups = _authors(seed)
+    found = split(targets, groups, [], Contest(seed=seed))
+    whole = float(targets.double().mean())
+    assert all(abs(float(targets[test].double().mean()) - whole) < 0.1 for test in found.test)
+    assert max(map(len, found.test)) < 1.6 * min(map(len, found.test))
+    assert all(
+        not of(test, groups) & of(train, groups)
+        for train, test in zip(found.train, found.test, strict=True)
+    )
+
+
+def test_a_group_that_has_most_of_a_class_does_not_choose_its_settings():
+    targets = torch.arange(3).repeat_interleave(350)
+    groups = torch.cat(
+        [
+            torch.tensor([0] * 300 + [n for n in range(1, 6) for _ in range(10)]) + 10 * c
+            for c in range(3)
+        ]
+    )
+    for seed in range(6):
+        found = split(targets, groups, [], Contest(folds=2, seed=seed))
+        for train, development in zip(found.train, found.development, strict=True):
+            assert len(development) < 0.25 * len(train)

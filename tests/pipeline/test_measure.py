@@ -250,6 +250,19 @@ def test_of_few_groups_of_many_texts_only_what_differs_widens_the_interval():
     assert found[1] > 0.5  # were a group's worth of disagreement added to it
 
 
+def test_few_groups_have_intervals_that_hold():
+    dice, held = torch.Generator().manual_seed(0), 0
+    true = float(torch.special.ndtr(0.8 * torch.randn(100_000, generator=dice) + 1.2).mean())
+    authors, rows = torch.arange(6).repeat_interleave(40), torch.arange(240)
+    task = replace(task_of(zeros(240), groups=authors), texts=rows)
+    for _ in range(200):  # authors differ in how hard they are to read
+        ease = torch.special.ndtr(0.8 * torch.randn(6, generator=dice) + 1.2)[authors]
+        right = [list(map(bool, torch.rand(240, generator=dice) < ease)) for _ in range(3)]
+        low, high = score_interval(answering("a", *right), task)
+        held += low <= true <= high
+    assert held > 0.88 * 200  # 83 % by the normal quantile
+
+
 def test_seeds_on_which_a_difference_hangs_make_it_unsure():
     base = answering("a", *[[row < 800 for row in range(1000)]] * 3)
     steady = answering("b", *[[row < 830 for row in range(1000)]] * 3)

@@ -90,6 +90,13 @@ def test_the_interval_is_that_of_the_paired_difference() -> None:
     assert one.least == pytest.approx(float(-(gaps.mean() + bar(4) * error)))
 
 
+def test_who_answers_with_no_number_is_last_by_an_error_as_well() -> None:
+    dice = torch.Generator().manual_seed(0)
+    errors = -(torch.tensor([5.0, 5.5]) * torch.randn(ROWS, 2, generator=dice)).square()
+    parts = torch.cat([errors, torch.full((ROWS, 1), torch.nan)], dim=1)
+    assert out_of(parts) == names_of(parts)[2:]
+
+
 def test_the_leader_the_second_and_whom_the_caller_names_are_never_stopped() -> None:
     parts = answers(0.9, 0.3, 0.2, 0.1)
     assert out_of(parts) == ["cell 2", "cell 3"]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from heads.parts.order import HINGE
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import Chosen, Found, Tried, judged, surest
 from heads.pipeline.grid.lesson import Fixed, Lesson
@@ -26,6 +27,7 @@ FIRST = (8, 64)  # steps before the first look: about one pass
 SETTLED = 4  # times as many steps as that, before settings are let go
 PASSES = 8  # before a head may count as converged: what falls slowly may pause
 PATIENCE = 2  # times as many steps as that took, in which the loss does not fall any more
+NOTHING = 1e-4  # a loss of classes that falls from here falls no more: all is right and sure
 FALL = 0.01  # of the development loss: what falls less does not fall
 DECIDED = 256  # steps, after which each seed goes on with its best settings alone
 BEHIND = 2.0  # standard errors of the paired difference, from which settings are let go before
@@ -105,7 +107,7 @@ class Trial:
         if step < PASSES * self.pass_steps:
             return False
         lowest = min(loss for _, loss in self.looks)
-        near = next(at for at, loss in self.looks if loss <= lowest + FALL * abs(lowest))
+        near = next(at for at, loss in self.looks if loss <= lowest + _little(lowest))
         return step >= PATIENCE * near
 
     def is_falling(self) -> bool:
@@ -113,7 +115,12 @@ class Trial:
         step, last = self.looks[-1]
         lowest = min(loss for _, loss in self.looks)
         early = [loss for at, loss in self.looks if at <= step / PATIENCE]
-        return last <= lowest and all(last < loss - FALL * abs(loss) for loss in early)
+        return last <= lowest and all(last < loss - _little(loss) for loss in early)
+
+
+def _little(loss: float) -> float:
+    """By how much a loss may fall that does not fall."""
+    return max(FALL * abs(loss), NOTHING)
 
 
 def looks(pass_steps: float, cap: int) -> Iterator[int]:
@@ -240,11 +247,12 @@ def steps_after(found: Found, pass_steps: float, fixed: Fixed) -> int:
 def factor_of(logits: Tensor, targets: Tensor, objective: Objective, start: float) -> float:
     """The factor of some logits (m, c) for the smallest loss: one over the temperature.
 
-    1 for numbers. By Newton's method on its logarithm, from a factor that was near before.
+    1 for numbers, and for a hinge, which has a scale of its own. By Newton's method on its
+    logarithm, from a factor that was near before.
 
     Source: Guo et al. 2017 (arXiv 1706.04599).
     """
-    if objective.kind == "number":
+    if objective.kind == "number" or objective.loss == HINGE:
         return 1.0
     at = start
     for _ in range(NEWTON):

@@ -193,6 +193,8 @@ class _Rows:
             wanted, had = share * sum(map(len, groups)), 0
             # A class of a few rows still has one to score where it has two.
             least = 1 if len(groups) > 1 else 0
+            if least and len(groups[0]) / 2 > wanted:  # not one that has most of the class
+                groups = sorted(groups, key=len)
             for place, group in enumerate(groups):
                 rest = share < 1 and place == len(groups) - 1  # no class is taken whole
                 if rest or (had + len(group) / 2 > wanted and place >= least):
@@ -212,6 +214,8 @@ class _Rows:
         As scikit-learn's StratifiedGroupKFold does it, which takes seconds for 10,000 groups: of
         each class the largest groups first, each into the part that has fewest of the class.
         """
+        if any(len({self.targets[row] for row in group}) > 1 for group in self._groups(rows, seed)):
+            return self._mixed_folds(rows, count, seed)
         parts: list[list[int]] = [[] for _ in range(count)]
         for groups in self._by_class(rows, seed).values():
             of_class = [0] * count
@@ -219,6 +223,30 @@ class _Rows:
                 own = min(range(count), key=lambda n: (of_class[n], len(parts[n]), n))
                 parts[own] += group
                 of_class[own] += len(group)
+        return [sorted(part) for part in parts if part]
+
+    def _mixed_folds(self, rows: Sequence[int], count: int, seed: int) -> list[list[int]]:
+        """The same where groups have rows of several classes.
+
+        The groups of least even classes come first, each into the part where the shares of the
+        classes then vary least from part to part: where the sum over classes of what the part
+        has of a class, times what the group would add, is smallest.
+        """
+        classes = {target: at for at, target in enumerate(sorted({self.targets[r] for r in rows}))}
+        groups = self._groups(rows, seed)
+        adds = torch.zeros(len(groups), len(classes), dtype=torch.double)
+        for place, group in enumerate(groups):
+            for row in group:
+                adds[place, classes[self.targets[row]]] += 1
+        order = adds.std(dim=1, correction=0).argsort(descending=True, stable=True).tolist()
+        adds /= adds.sum(dim=0)
+        parts: list[list[int]] = [[] for _ in range(count)]
+        shares = torch.zeros(count, len(classes), dtype=torch.double)
+        for place in order:
+            costs = (shares @ adds[place]).tolist()
+            own = min(range(count), key=lambda n: (costs[n], len(parts[n]), n))
+            parts[own] += groups[place]
+            shares[own] += adds[place]
         return [sorted(part) for part in parts if part]
 
     def without(self, rows: Sequence[int], others: Sequence[int]) -> list[int]:
@@ -231,14 +259,17 @@ class _Rows:
         groups = self._by_class(rows, seed)
         return sorted(group[0] for found in groups.values() for group in found[:count])
 
-    def _by_class(self, rows: Sequence[int], seed: int) -> Mapping[int, list[list[int]]]:
+    def _groups(self, rows: Sequence[int], seed: int) -> list[list[int]]:
         by_group: dict[int, list[int]] = defaultdict(list)
         for row in rows:
             by_group[self.groups[row]].append(row)
         groups = list(by_group.values())
         random.Random(seed).shuffle(groups)
+        return groups
+
+    def _by_class(self, rows: Sequence[int], seed: int) -> Mapping[int, list[list[int]]]:
         classes: dict[int, list[list[int]]] = defaultdict(list)
-        for group in groups:
+        for group in self._groups(rows, seed):
             classes[self.targets[group[0]]].append(group)
         return dict(sorted(classes.items()))
 

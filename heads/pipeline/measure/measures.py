@@ -135,7 +135,8 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     For a share the variance turns into a number of rows that would be as uncertain, for Wilson's
     interval, which stays between 0 and 1; a correlation's is taken on Fisher's scale, that of an
     error or of an unexplained share on the scale of its logarithm. The part of luck takes
-    Student's quantile for so few seeds, that of the texts the normal one.
+    Student's quantile for so few seeds, that of the texts the normal one; and where texts are held
+    together in groups, Student's for so few groups.
 
     Nadeau & Bengio (2003) take (1/s + n_test/n_train) for 1/s, since the scores of s splits of one
     sample share training and tested rows and so scatter too little. That factor is for an interval
@@ -156,9 +157,13 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     both = of_rows + of_luck
     # Of rows there are many, of seeds few: each part is as sure as its own number allows.
     share = of_luck / both if of_luck else 0.0
-    surely, unsurely = Z_95**2, float(stdtrit(max(seeds - 1, 1), (1 + CONFIDENCE) / 2)) ** 2
-    quantile = ((1 - share) * surely + share * unsurely) ** 0.5 if share else Z_95
     texts, name = int((weights.sum(dim=0) > 0).sum()), task.score
+    surely, unsurely = Z_95, float(stdtrit(max(seeds - 1, 1), (1 + CONFIDENCE) / 2))
+    if task.texts is not None and texts < len(task.texts[torch.cat(outcome.rows)].unique()):
+        # Of groups there may be few; the spread about their own mean is then too small as well.
+        few = max(texts - 1, 1)
+        surely = float(stdtrit(few, (1 + CONFIDENCE) / 2)) * (texts / few) ** 0.5
+    quantile = ((1 - share) * surely**2 + share * unsurely**2) ** 0.5 if share else surely
     if name.scale == "correlation":
         return _fisher(score, both, texts, quantile)
     if not name.is_share:
