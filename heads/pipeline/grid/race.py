@@ -30,8 +30,8 @@ from torch import Tensor
 LEVEL = 0.05  # of all comparisons with the leader together
 FEWEST = 2  # cells that are never stopped
 WRONG = (
-    "In 4,000 replays on four data sets of one class a row, with an earlier engine, that stopped the "
-    "later winner in 1.9 %, at a loss of 0.4 points at most."
+    "In 4,000 replays on four data sets of one class a row, with an earlier engine, that stopped "
+    "the later winner in 1.9 %, at a loss of 0.4 points at most."
 )
 
 
