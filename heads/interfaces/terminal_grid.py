@@ -95,8 +95,8 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
         told: Notes that were printed before, which are not repeated.
     """
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
-    known_notes = {*told, raced(len(found.stopped))}
-    notes = [one for one in found.notes if one not in known_notes and one not in found.reading]
+    before = {*told, raced(len(found.stopped))}
+    notes = [one for one in found.notes if one not in before and one not in found.reading]
     show(*(f"Note: {one}" for one in notes))
     wide = Console().width >= WIDE
     known = {one.name: one for one in MEASURES[found.kind]}

@@ -229,8 +229,9 @@ class _Rows:
         """The same where groups have rows of several classes.
 
         The groups of least even classes come first, each into the part where the shares of the
-        classes then vary least from part to part: where the sum over classes of what the part
-        has of a class, times what the group would add, is smallest.
+        classes then vary least from part to part. Adding d to the shares s of a part changes the
+        sum of all squared shares by 2 s·d + d·d, and their mean not by the part: the part with
+        the smallest s·d it is.
         """
         classes = {target: at for at, target in enumerate(sorted({self.targets[r] for r in rows}))}
         groups = self._groups(rows, seed)
