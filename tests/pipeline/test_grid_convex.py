@@ -375,7 +375,7 @@ def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2"])
-def test_a_cell_goes_on_from_one_that_learned_from_some_of_its_rows(
+def test_a_cell_goes_on_from_what_its_search_came_to(
     small: Backbone, recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, solve = list[bool](), convex.solve
@@ -387,12 +387,16 @@ def test_a_cell_goes_on_from_one_that_learned_from_some_of_its_rows(
     monkeypatch.setattr(convex, "solve", watched)
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     lesson, unit = lesson_of("one", targets), unit_of(recipe, small, "one")
-    begin = [found_of({"standardise": True, "C": 0.1})] * 4
-    # The third has rows of both others, but not all of either's.
-    rows = [torch.arange(120), torch.arange(90), torch.arange(60, 155), torch.arange(120)]
-    asked = [torch.arange(120, 160)] * 4
-    found = unit.learner.learn(lesson, begin, rows, asked, [0, 1, 2, 3])
-    assert begun == [False, False, True]
+    (fresh,) = [found_of({"standardise": True, "C": 0.1})]
+    rows, asked = (
+        [torch.arange(120), torch.arange(30, 150), torch.arange(120)],
+        torch.arange(150, 160),
+    )
+    (few,) = unit.learner.learn(lesson, [fresh], [torch.arange(90)], [asked], [0])
+    further = replace(fresh, state=few.state)
+    begun.clear()
+    found = unit.learner.learn(lesson, [further, fresh, further], rows, [asked] * 3, [0, 1, 2])
+    assert begun == [True, False]  # the third is the first
     for own, one in zip(rows, found, strict=True):
-        (alone,) = unit.learner.learn(lesson, begin[:1], [own], asked[:1], [0])
+        (alone,) = unit.learner.learn(lesson, [fresh], [own], [asked], [0])
         assert_close(one.logits, alone.logits, rtol=0, atol=2e-2)

@@ -324,6 +324,23 @@ def test_on_fewer_rows_the_tests_stay_and_development_rows_are_drawn_anew(corpus
     assert plain(again) == plain(found)
 
 
+@pytest.mark.parametrize("tested", [True, False], ids=["test set", "folds"])
+def test_on_fewer_rows_the_development_rows_of_the_data_stay_the_development_rows(tested):
+    targets, groups = torch.arange(120) % 3, torch.arange(120)
+    parts = ["train"] * 60 + ["validation"] * 30 + (["test"] if tested else ["train"]) * 30
+    whole = split(targets, groups, parts, PLAIN)
+    rows = [own[::2] for own in whole.train]
+    found = on_fewer_rows(whole, rows, targets, groups, PLAIN)
+    for number in range(len(found)):
+        wanted = set(rows[number].tolist()) & set(range(60, 90))
+        assert found.development[number].tolist() == sorted(wanted)
+        assert not set(found.search[number].tolist()) & set(range(60, 90))
+    # Where fewer are left than settings can be chosen on, they are drawn.
+    few = [without(own, torch.arange(61, 90)) for own in whole.train]
+    found = on_fewer_rows(whole, few, targets, groups, PLAIN)
+    assert min(map(len, found.development)) > 2
+
+
 # A few rows of every class
 
 

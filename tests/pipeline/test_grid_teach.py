@@ -16,9 +16,9 @@ from heads.parts.menu import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
-from heads.pipeline.grid import descent, search
-from heads.pipeline.grid.jobs import learned_from, seeds_of
-from heads.pipeline.grid.learner import Found, Learned, Learner, Tried
+from heads.pipeline.grid import descent, search, splits, units
+from heads.pipeline.grid.jobs import Played, Searched, learn_job, seeds_of
+from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.splits import Splits
@@ -171,33 +171,27 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     "parts", [(), ("train",) * 120 + ("validation",) * 40 + ("test",) * 40], ids=["folds", "given"]
 )
 def test_thresholds_come_from_rows_that_the_head_has_not_learned_from(
-    small: Backbone, recipe: str, parts: Sequence[str]
+    small: Backbone, recipe: str, parts: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(units, "PACES", {Spying: 1.0})
     vectors, targets = labels_of(200)
     board = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts, kind="many")
     splits = board.splits
     taught, spy, found = taught_by(board, recipe, small)
-    learned, outcome = learned_from(taught, found, board, splits)
-    assert len(learned) == 2
-    # The heads that are scored learn from all of them.
-    for rows, train in zip(spy.rows, splits.train, strict=False):
+    searched = Searched(name=recipe, found=tuple(found), tried=(), seconds=0.0)
+    lesson = board.lesson(taught.unit.reading, threading.Event())
+    done = learn_job(taught.unit, board, searched).work(lesson, lambda event: None)
+    assert isinstance(done, Played)
+    outcome = done.outcome
+    # The heads that are scored learn from all of their rows.
+    assert spy.seeds == seeds_of(board)
+    for rows, train in zip(spy.rows, splits.train, strict=True):
         assert torch.equal(rows, train)
-    for one, own in zip(learned, spy.found, strict=False):
+    for one, own in zip(done.learned, spy.found, strict=True):
         assert torch.equal(one.logits, own.logits)
-    # Those of a search that are learned step by step have answered already; else they learn anew.
-    late = [one.held is None for one in found]
-    assert late == [recipe != "mean+roberta"] * 2
+    # Those that have answered the development rows have not.
     held = [one.held for one in found if one.held is not None]
-    if all(late):
-        held = [one.logits for one in spy.found[2:]]
-        assert spy.seeds == [*seeds_of(board), *seeds_of(board)]
-        for number, (rows, asked) in enumerate(zip(spy.rows[2:], spy.asked[2:], strict=True)):
-            development = splits.development[number]
-            assert torch.equal(asked, development)
-            assert not set(rows.tolist()) & set(development.tolist())
-            assert {*rows.tolist(), *development.tolist()} == {*splits.train[number].tolist()}
-    else:
-        assert spy.seeds == seeds_of(board)
+    assert len(held) == 2
     assert outcome.held is not None
     logits, rows = outcome.held
     assert torch.equal(logits, torch.cat(held))
@@ -233,8 +227,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
     _, _, found = taught_by(board, recipe, small)
     for number, one in enumerate(found):
         rows = board.splits.development[number]
-        if one.held is None:
-            continue
+        assert one.held is not None
         given = one.held > thresholds(one.held, targets[rows])
         true = targets[rows].bool()
         wanted = 2 * (given & true).sum() / (given.sum() + true.sum())
@@ -247,6 +240,35 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
         # Of those that only chance may have put behind the best it takes the one of lowest loss.
         assert each.point.loss <= best.loss
         assert each.point.score > best.score - 0.1
+
+
+# From how many rows heads learn that a race or a curve compares
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", ["one", "many", "number"])
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge"])
+def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_rows(
+    small: Backbone, recipe: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "MOST_SEARCH", 30)  # rows on which settings are tried
+    vectors, targets = blobs(200) if kind == "one" else labels_of(200)
+    if kind == "number":
+        vectors, targets = numbers_of(200, centre=5.0, spread=2.0)
+    board = board_of(vectors, targets, Contest(seeds=2, folds=2), kind=kind)
+    taught, spy, found = taught_by(board, recipe, small)
+    assert max(map(len, board.splits.search)) < 40
+    for number, one in enumerate(found):
+        rows, asked = board.splits.fitted(number), board.splits.development[number]
+        assert len(rows) > 60
+        assert one.held is not None
+        seeds = seeds_of(board)[number : number + 1]
+        (own,) = spy.learner.learn(taught.lesson, [one], [rows], [asked], seeds)
+        assert_close(one.held, own.logits, rtol=0, atol=2e-2)
+        wanted = judged(one.chosen, 0, one.held, taught.lesson, asked)
+        assert one.point.score == wanted.score
+        assert one.point.parts is not None
+        assert float(one.point.parts.mean()) == pytest.approx(wanted.score)
 
 
 # One versus the rest

@@ -14,7 +14,7 @@ all rows count alike, so the axes are those of the vectors and need be found onl
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -54,10 +54,10 @@ class Basis:
             new[f"{layer}.bias"] = state[f"{layer}.bias"] - weight @ self.shift
         return new
 
-    def unfolded(self, state: dict[str, Tensor], layer: str) -> dict[str, Tensor]:
+    def unfolded(self, state: Mapping[str, Tensor], layer: str) -> dict[str, Tensor]:
         """The other way round: what a layer that reads vectors as they are is along these axes."""
         weight = state[f"{layer}.weight"]
-        new = state | {f"{layer}.weight": _turned(weight, self.back)}
+        new = {**state, f"{layer}.weight": _turned(weight, self.back)}
         if f"{layer}.bias" in state:
             new[f"{layer}.bias"] = state[f"{layer}.bias"] + weight @ self.shift
         return new

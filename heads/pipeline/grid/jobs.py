@@ -5,7 +5,7 @@ Legend: s seeds, m development rows of a seed.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -16,7 +16,6 @@ from torch import Tensor
 from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import Teaching, teaching
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.calibration import thresholds
@@ -134,65 +133,47 @@ def _searched(taught: Teaching, board: Board, tell: Tell) -> Searched:
 def _learned(taught: Teaching, searched: Searched, board: Board) -> Played:
     """Learns with every seed and the settings that it has chosen."""
     begun = time.perf_counter()
-    learned, outcome = learned_from(taught, searched.found, board, board.splits)
+    learned = taught.learn(searched.found, board.splits.train, board.splits.test, seeds_of(board))
     return Played(
         unit=taught.unit,
         chosen=tuple(one.chosen for one in searched.found),
         tried=searched.tried,
         development_score=fmean(one.point.score for one in searched.found),
-        learned=learned,
-        outcome=outcome,
+        learned=tuple(learned),
+        outcome=_outcome(taught, searched.found, learned, board),
         rows=len(board.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
 
 
-def learned_from(
-    taught: Teaching, found: Sequence[Found], board: Board, splits: Splits
-) -> tuple[tuple[Learned, ...], Outcome]:
-    """The heads of all seeds, and what they said of the tested rows.
+def _outcome(
+    taught: Teaching, found: Sequence[Found], learned: Sequence[Learned], board: Board
+) -> Outcome:
+    """What the heads of all seeds said of the tested rows.
 
     What a head says of rows that it has not seen is also asked of the development rows, by one
     that has learned from the others: how sure it is, and from which logit it gives a label.
     """
-    seeds, count = seeds_of(board), len(found)
-    rows, asked = list(splits.train), list(splits.test)
-    late = [number for number in range(count) if found[number].held is None]
-    late = late if board.task.kind != "number" else []
-    learned = taught.learn(
-        [*found, *(found[number] for number in late)],
-        [*rows, *(splits.fitted(number) for number in late)],
-        [*asked, *(splits.development[number] for number in late)],
-        [*seeds, *(seeds[number] for number in late)],
-    )
-    held = {number: one.logits for number, one in zip(late, learned[count:], strict=True)}
-    outcome = Outcome(
+    return Outcome(
         name=taught.unit.name,
-        rows=splits.test,
-        logits=tuple(taught.competing(one.logits) for one in learned[:count]),
+        rows=board.splits.test,
+        logits=tuple(taught.competing(one.logits) for one in learned),
         is_random=taught.unit.learner.is_random,
-        repetition=splits.repetition,
-        **_held(taught, [one.held for one in found], held, board, splits),
+        repetition=board.splits.repetition,
+        **_held(taught, found, board),
     )
-    return tuple(learned[:count]), outcome
 
 
-def _held(
-    taught: Teaching,
-    found: Sequence[Tensor | None],
-    late: Mapping[int, Tensor],
-    board: Board,
-    splits: Splits,
-) -> dict[str, Any]:
+def _held(taught: Teaching, found: Sequence[Found], board: Board) -> dict[str, Any]:
     """What an `Outcome` holds of the development rows of all seeds."""
-    logits = [late.get(number, one) for number, one in enumerate(found)]
-    answered = [taught.competing(one) for one in logits if one is not None]
     if board.task.kind == "number":
         return {}
-    held = {"held": (torch.cat(answered), torch.cat(splits.development))}
+    development = board.splits.development
+    answered = [taught.competing(one.held) for one in found if one.held is not None]
+    held = {"held": (torch.cat(answered), torch.cat(development))}
     if board.task.kind == "one":
         return held
-    pairs = zip(answered, splits.development, strict=True)
+    pairs = zip(answered, development, strict=True)
     cuts = [thresholds(own, board.task.targets[rows]) for own, rows in pairs]
     return held | {"thresholds": torch.stack(cuts)}
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from heads.parts.order import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import Chosen, First, Found, Learned, Tried, judged, surest
+from heads.pipeline.grid.learner import Chosen, First, Found, Learned, Tried, fitted, judged, surest
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 
@@ -50,11 +50,10 @@ class Convex:
             if same:  # nothing is drawn at random
                 found.append(found[same[0]])
                 continue
-            best = yield from self._search(lesson, splits, seed)
-            found.append(Found(chosen=best.settings, point=best))
-        return found
+            found.append((yield from self._search(lesson, splits, seed)))
+        return fitted(self, lesson, splits, found, seeds)
 
-    def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
+    def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Found]:
         fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise
         standardise = lesson.fixed.standardise if standardise is None else standardise
         first = standardise is not False
@@ -76,7 +75,7 @@ class Convex:
             begin = tries.best(lesson)
             as_it_is = {**begin.settings, "standardise": False}
             yield from self._try(lesson, tries, [as_it_is], begin)
-        return tries.best(lesson)
+        return tries.found(lesson)
 
     def _try(
         self,
@@ -103,22 +102,18 @@ class Convex:
         seeds: Sequence[int],
     ) -> list[Learned]:
         # Nothing is drawn at random: seeds with the same rows and settings learn the same.
-        solved = list[tuple[Tensor, Chosen, State]]()
-        states: dict[int, State] = {}
-        for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
-            own, settings = rows[number], found[number].chosen
-            known = [state for one, two, state in solved if two == settings and _same(one, own)]
-            if not known:
-                # One that learned from some of these rows has seen none that this one is asked.
-                begin = [state for one, two, state in solved if two == settings and _in(one, own)]
-                start = begin[-1] if begin else None
-                known = self._solved(lesson, [settings], own, convex.NEAR, start)
-                solved.append((own, settings, known[0]))
-            states[number] = known[0]
-        return [
-            Learned(logits=_linear(states[number], lesson.of(own)), state=states[number])
-            for number, own in enumerate(asked)
-        ]
+        solved, learned = list[tuple[Tensor, Chosen, State]](), list[Learned]()
+        for one, own, others in zip(found, rows, asked, strict=True):
+            same = [
+                state
+                for known, settings, state in solved
+                if settings == one.chosen and (known is own or torch.equal(known, own))
+            ]
+            if not same:
+                same = self._solved(lesson, [one.chosen], own, convex.NEAR, one.state)
+                solved.append((own, one.chosen, same[0]))
+            learned.append(Learned(logits=_linear(same[0], lesson.of(others)), state=same[0]))
+        return learned
 
     def _solved(
         self,
@@ -126,7 +121,7 @@ class Convex:
         options: Sequence[Mapping[str, Any]],
         rows: Tensor,
         near: float,
-        start: State | None,
+        start: Mapping[str, Tensor] | None,
     ) -> list[State]:
         """The tensors of the head for each option, standardised or not alike.
 
@@ -166,7 +161,7 @@ class Convex:
         return axes.folded(state, layer)
 
 
-def _begun(state: State, layer: str, problems: int) -> tuple[Tensor, Tensor]:
+def _begun(state: Mapping[str, Tensor], layer: str, problems: int) -> tuple[Tensor, Tensor]:
     """One head's weight and bias, as where so many problems begin."""
     weight = state[f"{layer}.weight"]
     bias = state.get(f"{layer}.bias", weight.new_zeros(len(weight)))
@@ -175,15 +170,6 @@ def _begun(state: State, layer: str, problems: int) -> tuple[Tensor, Tensor]:
 
 def _with(C: float, standardise: bool) -> Chosen:
     return {"standardise": standardise, "C": C}
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one is other or torch.equal(one, other)
-
-
-def _in(some: Tensor, rows: Tensor) -> bool:
-    """Whether all of some rows are among others."""
-    return bool(torch.isin(some, rows).all())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -206,6 +192,12 @@ class _Tries:
 
     def best(self, lesson: Lesson) -> Tried:
         return surest(self.tried, lesson)
+
+    def found(self, lesson: Lesson) -> Found:
+        """The best, and the tensors it came to."""
+        best = self.best(lesson)
+        state = self.states[self.tried.index(best)]
+        return Found(chosen=best.settings, point=best, state=state)
 
     def edge(self, lesson: Lesson, strengths: Sequence[float]) -> float:
         """The next C beyond those that were tried, where the best is the outermost; else 0."""

@@ -6,7 +6,7 @@ Legend: n rows, w width, c classes.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any, ClassVar, Protocol
 
@@ -66,9 +66,9 @@ class Found:
     Attributes:
         chosen: The settings that were best on its development rows.
         point: What they came to there.
-        held: (m, c), the logits of the head that was learned with them from the other rows, on
-            its development rows; None where it has still to be learned.
-        state: The tensors of that head, from which learning may go on; None likewise.
+        held: (m, c), the logits of the head that was learned with them from all its other rows,
+            on its development rows; None where only settings are known.
+        state: The tensors of that head, from which learning may go on; None where it begins anew.
     """
 
     chosen: Chosen
@@ -102,6 +102,25 @@ class Learner(Protocol):
     ) -> list[Learned]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
         ...
+
+
+def fitted(
+    learner: Learner, lesson: Lesson, splits: Splits, found: Sequence[Found], seeds: Sequence[int]
+) -> list[Found]:
+    """What searches came to, once the heads have learned from all rows that may be learned from.
+
+    Where settings are tried on a few thousand rows, a head of those would stand behind one that
+    has learned from all of them, as heads do that learn step by step.
+    """
+    rows, asked = [splits.fitted(number) for number in range(len(found))], splits.development
+    learned = learner.learn(lesson, found, rows, asked, seeds)
+    ended = list[Found]()
+    for number, (one, own) in enumerate(zip(found, learned, strict=True)):
+        point = judged(one.chosen, 0, own.logits, lesson, asked[number])
+        state = None if one.state is None else own.state
+        point = replace(point, seed=number)
+        ended.append(replace(one, point=point, held=own.logits, state=state))
+    return ended
 
 
 def judged(settings: Chosen, step: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:

@@ -40,8 +40,8 @@ class Splits:
         train: The rows that its final head learns from, both of those included.
         test: The rows that it is scored on.
         repetition: For each fold the number of its repetition; nothing where there are none.
-        repeats: The rows of `train` that have a text of a development row but are none, as only
-            splits that the data make have them; nothing where no seed has any.
+        repeats: Other rows of `train` with a text of a development row: only the data make such.
+        are_given: Whether the data say which rows are development rows.
     """
 
     kind: str
@@ -51,6 +51,7 @@ class Splits:
     test: tuple[Tensor, ...]
     repetition: tuple[int, ...] = ()
     repeats: tuple[Tensor, ...] = ()
+    are_given: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -111,18 +112,21 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
     if contest.per_class:
         if not test:
             test, rest = rows.drawn(everything, contest.held_out, contest.seed)
-        kind, found = PER_CLASS, _per_class(rows, rest, test, contest)
+        kind, parted = PER_CLASS, _per_class(rows, rest, test, contest)
     elif test:
-        kind, found = TEST_SET, _on_a_test_set(rows, rest, chosen, test, contest)
+        kind, parted = TEST_SET, _on_a_test_set(rows, rest, chosen, test, contest)
     else:
-        kind, found = FOLDS, _folds(rows, rest, chosen, contest)
-    return _checked(_splits(kind, rows, found, contest), targets, groups)
+        kind, parted = FOLDS, _folds(rows, rest, chosen, contest)
+    are_given = bool(chosen) and kind != PER_CLASS
+    return _checked(_splits(kind, rows, parted, contest, are_given), targets, groups)
 
 
 def on_fewer_rows(
     splits: Splits, rows: Sequence[Tensor], targets: Tensor, groups: Tensor, contest: Contest
 ) -> Splits:
-    """The same tests for seeds that learn from fewer rows, and draw their development rows anew.
+    """The same tests for seeds that learn from fewer rows; development rows are drawn anew.
+
+    Where the data say which they are, those of them are taken that are left.
 
     Args:
         rows: For each seed those that it learns from.
@@ -132,9 +136,12 @@ def on_fewer_rows(
     drawn, found = _Rows(targets, groups), []
     for number, (learned, scored) in enumerate(zip(rows, splits.test, strict=True)):
         own = learned.tolist()
-        development = drawn.development(own, contest, contest.seed + number)
+        given = splits.development[number] if splits.are_given else learned[:0]
+        development = given[torch.isin(given, learned)].tolist()
+        if len(development) < FEWEST_DEVELOPMENT:
+            development = drawn.development(own, contest, contest.seed + number)
         found.append(_Part(learned=own, development=development, scored=scored.tolist()))
-    fewer = _splits(splits.kind, drawn, found, contest)
+    fewer = _splits(splits.kind, drawn, found, contest, splits.are_given)
     return replace(fewer, test=splits.test, repetition=splits.repetition)
 
 
@@ -275,17 +282,17 @@ class _Rows:
         return dict(sorted(classes.items()))
 
 
-def _splits(kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest) -> Splits:
-    # Seeds that share their rows share the tensor, so that what is made of it is made once.
-    made: dict[int, Tensor] = {}
+def _splits(
+    kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest, are_given: bool
+) -> Splits:
+    made: dict[int, Tensor] = {}  # seeds that share rows share what is made of them
 
     def tensor(numbers: list[int]) -> Tensor:
         return made.setdefault(id(numbers), torch.tensor(numbers, dtype=torch.long))
 
     search, repeats = [], []
     for number, part in enumerate(found):
-        # In splits that the data make, a text may be in both.
-        tried = rows.without(part.learned, part.development)
+        tried = rows.without(part.learned, part.development)  # in splits of the data, less repeats
         repeats.append(sorted({*part.learned} - {*tried} - {*part.development}))
         share = min(1.0, MOST_SEARCH / max(1, len(tried)))
         search.append(rows.drawn(tried, share, contest.seed + number)[0])
@@ -297,6 +304,7 @@ def _splits(kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest) ->
         test=tuple(tensor(part.scored) for part in found),
         repetition=tuple(part.repetition for part in found) if kind == FOLDS else (),
         repeats=tuple(map(tensor, repeats)) if any(repeats) else (),
+        are_given=are_given,
     )
 
 
