@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 from heads.parts.registry import head
 from heads.pipeline.corpus import Kind
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid import search
+from heads.pipeline.grid import learn_descent, search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.learner import Found, Tried, first_of
@@ -372,6 +372,25 @@ def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
     assert alone.chosen == found[0].chosen
     assert alone.point == found[0].point
     same(alone.state, found[0].state)
+
+
+def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
+    three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn_descent, "SEEN_BYTES", 1)
+    lesson, splits, _, found = three
+    copies, made = list[int](), learn_descent.Stack
+
+    def watched(chains: Any, *given: Any) -> Any:
+        copies.append(len(chains))
+        return made(chains, *given)
+
+    monkeypatch.setattr(learn_descent, "Stack", watched)
+    again = ended(stacked("roberta").search(lesson, splits, [5, 6, 7]))
+    assert [one.chosen for one in again] == [one.chosen for one in found]
+    assert copies == [len(learn_descent.TRIED)] * 3
+    stacked("roberta").learn(lesson, again, splits.train, splits.test, [5, 6, 7])
+    assert copies[3:] == [1, 1, 1]
 
 
 def test_learning_goes_on_from_the_head_that_was_found(three) -> None:

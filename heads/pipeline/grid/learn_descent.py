@@ -34,6 +34,7 @@ AS_IT_IS = (
 )
 AT_ONCE = 4096  # rows that are answered together
 SIDE_BY_SIDE = 16  # copies: of more, the numbers that a step changes leave the cache
+SEEN_BYTES = 512 * 2**20  # of vectors along the axes of copies that learn side by side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,9 @@ class Stacked:
         self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
     ) -> Generator[Tried, None, list[Found]]:
         table = self._table(lesson)
-        found, together = list[Found](), max(1, SIDE_BY_SIDE // len(table))
+        axes = len({(one.standardise, one.principal_axes) for one in table})
+        together = _fitting(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), lesson)
+        found = list[Found]()
         for start in range(0, len(seeds), together):
             numbers = range(start, min(start + together, len(seeds)))
             tried = list(product(numbers, table))
@@ -95,8 +98,9 @@ class Stacked:
     ) -> list[Learned]:
         learned: dict[int, Learned] = {}
         batch = descent.batch_of(len(rows[0]))
-        for start in range(0, len(rows), SIDE_BY_SIDE):
-            live = list(range(start, min(start + SIDE_BY_SIDE, len(rows))))
+        together = _fitting(SIDE_BY_SIDE, len(rows[0]), lesson)
+        for start in range(0, len(rows), together):
+            live = list(range(start, min(start + together, len(rows))))
             ends = {n: steps_after(found[n], len(rows[n]) / batch, lesson.fixed) for n in live}
             copies = _Copies(
                 self,
@@ -119,6 +123,12 @@ class Stacked:
                     copies.keep(left)
                 live = [live[place] for place in left]
         return [learned[number] for number in range(len(rows))]
+
+
+def _fitting(wanted: int, rows: int, lesson: Lesson) -> int:
+    """How many of what sees so many rows each may learn side by side within `SEEN_BYTES`."""
+    size = rows * lesson.vectors.shape[1] * lesson.products.itemsize
+    return max(1, min(wanted, SEEN_BYTES // max(1, size)))
 
 
 class _Copies:
