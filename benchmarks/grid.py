@@ -6,6 +6,7 @@ bare forward pass over texts sorted by length (the floor), both before and after
 reading for the small grid, the whole small grid with everything around it, and its scores
 beside those of sentence-transformers with a logistic regression whose C is searched. ``--full``
 adds the full grid. Every grid begins without any features kept, in a process of its own.
+``--before FOLDER`` compares the small grid with that of a checkout of an earlier commit instead.
 """
 
 import argparse
@@ -28,6 +29,11 @@ SCORES = (
     "data", "grid", "`mean+linear`", "the best head", "TF-IDF", "which is best",
     "sentence-transformers + LR",
 )  # fmt: skip
+BEFORE = (
+    "data", "rows", "`mean+linear` before", "now", "the best head before", "now",
+    "TF-IDF", "seconds before", "now", "ratio",
+)  # fmt: skip
+BASELINES = ("majority", "tfidf")
 
 
 def main() -> None:
@@ -35,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--full", action="store_true", help="the full grid as well")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
     parser.add_argument("--rows", type=int, default=0, help="repeat rows up to that many; no test")
     stored.add_flags(parser)
     asked = parser.parse_args()
@@ -44,6 +51,12 @@ def main() -> None:
             many(folder, asked.rows)
         return
     with stored.some_of(asked.data, quick=asked.quick) as folders:
+        if asked.before:
+            rows = [since(folder, asked.before) for folder in folders]
+            tables = [Table(title="", columns=BEFORE, rows=rows)]
+            command = f"python -m benchmarks.grid DATA… --before {commit_of(asked.before)}"
+            stored.publish("grid-before", tables, asked, command=command, data=folders)
+            return
         pairs = [measured(folder, asked.full) for folder in folders]
         times, scores = ([row for pair in pairs for row in pair[kind]] for kind in (0, 1))
         command = f"python -m benchmarks.grid DATA…{' --full' * asked.full}"
@@ -101,6 +114,30 @@ def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell
     return times, [[*row, cell] for row in scores]
 
 
+def since(folder: Path, tree: Path) -> list[Cell]:
+    """What the small grid of a data set gives and takes, in another checkout and here, in turn."""
+    was, is_now = run(folder, "small", tree=tree), run(folder, "small")
+    told, words = list[Cell](), 0.0
+    for found in (was, is_now):
+        scores = {cell["recipe"]: cell["score"] for cell in found["cells"]}
+        best = max((name for name in scores if name not in BASELINES), key=scores.__getitem__)
+        words = scores["tfidf"]
+        told += [figure(scores["mean+linear"], 1, "%"), figure(scores[best], 1, "%")]
+        print(f"{folder.name}: {found['seconds']:.0f} s, mean+linear {scores['mean+linear']:.4f}, "
+              f"{best} {scores[best]:.4f}", flush=True)  # fmt: skip
+    seconds = [found["seconds"] for found in (was, is_now)]
+    times: list[Cell] = [figure(words, 1, "%"), *(figure(value, 0) for value in seconds)]
+    rows = f"{is_now['rows']:,}"
+    ratio = figure(seconds[1] / seconds[0], 1)
+    return [folder.name, rows, told[0], told[2], told[1], told[3], *times, ratio]
+
+
+def commit_of(tree: Path) -> str:
+    """The commit of a checkout."""
+    asked = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, check=True, text=True).stdout.strip()
+
+
 def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
     """Seconds of the naive loop and of the floor over all texts."""
     import torch
@@ -149,19 +186,25 @@ def clock(work: Callable[[], None]) -> float:
     return time.perf_counter() - begun
 
 
-def run(folder: Path, grid: str, seeds: int = 0) -> dict[str, Any]:
-    """A grid in a process of its own, nothing kept from before; its JSON and its peak memory."""
+def run(folder: Path, grid: str, seeds: int = 0, tree: Path | None = None) -> dict[str, Any]:
+    """A grid in a process of its own, nothing kept from before; its JSON and its peak memory.
+
+    Args:
+        tree: The checkout that runs it, if not this one.
+    """
     seeds = seeds or (3 if grid == "small" else 5)
+    folder = folder.resolve()
     data = [str(folder / "train.csv"), "--test", str(folder / "test.csv")]
     asked = ["train", *data, "--grid", grid, "--seeds", str(seeds), "--json"]
-    return _process(asked)
+    return _process(asked, tree)
 
 
-def _process(asked: list[str]) -> dict[str, Any]:
+def _process(asked: list[str], tree: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.memory", "heads", *asked],
-            env=os.environ | {"HEADS_CACHE": place},
+            env=os.environ | {"HEADS_CACHE": place, "PYTHONPATH": str(tree or stored.ROOT)},
+            cwd=tree or stored.ROOT,
             capture_output=True,
             check=True,
             text=True,
