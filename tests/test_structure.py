@@ -115,6 +115,7 @@ ORDER = [
     "heads.pipeline.token_states",
     "heads.pipeline.measure.influence",
     "heads.pipeline.measure.confusion",
+    "heads.pipeline.measure.evidence",
     "heads.pipeline.measure.scores",
     "heads.pipeline.measure.outcomes",
     "heads.pipeline.measure.reliability",
