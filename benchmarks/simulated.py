@@ -149,7 +149,7 @@ def drawn_of_small_classes(
     """Like heads on a hundred classes of three tested rows each, trained once, without luck.
 
     Which rows a head gets wrong is half its own and half the rows'. Uneven classes have no row to
-    about nine, one of seven that are tested a single one.
+    about nine, one of six that are tested a single one.
     """
     rows = SMALL * EACH
     truth = torch.randint(SMALL, (rows,), generator=dice)
