@@ -159,6 +159,7 @@ ORDER = [
     "heads.pipeline.runs.bar",
     "heads.pipeline.runs.clock",
     "heads.pipeline.runs.cell",
+    "heads.pipeline.runs.unmet",
     "heads.pipeline.runs.asked",
     "heads.pipeline.runs.choosing",
     "heads.pipeline.runs.baselines",
