@@ -138,3 +138,37 @@ def drawn_of_classes(
     shares = torch.tensor(SHARES).double()
     off = shares[:, None] * (1 - torch.eye(classes)) * (WRONG / (classes - 1))
     return heads, task, float(confusion.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))
+
+
+SMALL, EACH, HARD = 100, 3, 0.3  # classes, rows of each on average, and how many are wrong
+
+
+def drawn_of_small_classes(
+    cells: int, metric: Metric, dice: torch.Generator, *, even: bool = False
+) -> tuple[list[Answers], Task]:
+    """Like heads on a hundred classes of three tested rows each, trained once, without luck.
+
+    Which rows a head gets wrong is half its own and half the rows'. Uneven classes have no row to
+    about nine, one of six that are tested a single one.
+    """
+    rows = SMALL * EACH
+    truth = torch.randint(SMALL, (rows,), generator=dice)
+    truth = torch.arange(rows) % SMALL if even else truth
+    task = Task(
+        targets=truth,
+        classes=tuple(map(str, range(SMALL))),
+        groups=torch.arange(rows),
+        metric=metric,
+    )
+    ease = torch.randn(rows, generator=dice)
+    bar = torch.distributions.Normal(0.0, 2**0.5).icdf(torch.tensor(1 - HARD))
+    other = (truth + torch.randint(1, SMALL, (rows,), generator=dice)) % SMALL
+    heads = []
+    for number in range(cells):
+        hard = ease + torch.randn(rows, generator=dice) > bar
+        answers = torch.where(hard, other, truth)
+        one = Answers(
+            name=f"head {number}", rows=(torch.arange(rows),), given=(answers,), is_random=False
+        )
+        heads.append(one)
+    return heads, task

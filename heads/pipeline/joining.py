@@ -118,11 +118,9 @@ def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
     if not odd:
         return corpus, []
     new = sorted({one for row in odd for one in corpus.targets[row]} - known)
-    names = ", ".join(f"'{corpus.classes[one][:60]}'" for one in new[:_SHOWN])
-    names += f" and {len(new) - _SHOWN:,} more" if len(new) > _SHOWN else ""
     have = "has" if len(odd) == 1 else "have"
     told = f"{len(odd):,} of the {len(scored):,} rows for scoring {have} a class"
-    told += f" that no row to learn from has ({names})"
+    told += f" that no row to learn from has ({named(corpus, new)})"
     if len(odd) > MOST_UNSEEN * len(scored):
         cases = {name.casefold() for at, name in enumerate(corpus.classes) if at in known}
         spelled = all(corpus.classes[one].casefold() in cases for one in new)
@@ -135,6 +133,12 @@ def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
     return _only(corpus, kept, known), [
         f"{told}; they are set aside and not scored (--unseen wrong scores them as wrong)."
     ]
+
+
+def named(corpus: Corpus, classes: Sequence[int]) -> str:
+    """Some classes by name, the first few of them."""
+    names = ", ".join(f"'{corpus.classes[one][:60]}'" for one in classes[:_SHOWN])
+    return names + (f" and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else "")
 
 
 def _only(corpus: Corpus, rows: Sequence[int], classes: set[int]) -> Corpus:

@@ -27,7 +27,7 @@ from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 from heads.pipeline.measure.calibration import temperature
-from heads.pipeline.objective import Objective
+from heads.pipeline.objective import Objective, balance_of
 from heads.settings import Contest
 
 CLASSES, ROWS = 3, 200
@@ -209,10 +209,11 @@ def logits_of(kind: Kind, spread: float, seed: int) -> tuple[Tensor, Tensor]:
     return spread * (2 * goals - 1 + noise), targets
 
 
-def settled(logits: Tensor, targets: Tensor, objective: Objective, start: float = 1.0) -> float:
-    for _ in range(6):
-        start = factor_of(logits, targets, objective, start)
-    return start
+def settled(
+    logits: Tensor, targets: Tensor, objective: Objective, counts: Tensor | None = None
+) -> float:
+    counts = torch.ones(len(targets)) if counts is None else counts
+    return factor_of(logits, targets, objective, 1.0, counts)
 
 
 @settings(max_examples=30, deadline=None)
@@ -223,21 +224,34 @@ def test_the_factor_is_one_over_the_temperature(kind: Kind, spread: float, seed:
     assert found == pytest.approx(1 / temperature(logits, targets, kind), rel=1e-3)
 
 
-@pytest.mark.parametrize("spread", [0.3, 3.0])
+@pytest.mark.parametrize("spread", [0.05, 0.3, 3.0, 20.0])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
-    "options", [{"loss": "ovr"}, {"smoothing": 0.1}, {"loss": "ovr", "smoothing": 0.1},
-                {"kind": "many", "smoothing": 0.05}, {"loss": "ordinal"}], ids=str,
+    "options", [{}, {"loss": "ovr"}, {"smoothing": 0.1}, {"loss": "ovr", "smoothing": 0.1},
+                {"kind": "many", "smoothing": 0.05}, {"loss": "ordinal"}, {"focal": 2.0},
+                {"focal": 5.0, "smoothing": 0.1}, {"loss": "ovr", "focal": 1.0},
+                {"kind": "many", "focal": 2.0}, {"loss": "ordinal", "focal": 2.0},
+                {"kind": "many", "balance": True}, {"loss": "ovr", "balance": True},
+                {"margin": 4.0}], ids=str,
 )  # fmt: skip
-def test_the_factor_makes_the_loss_that_is_learned_by_smallest(
-    options: dict[str, Any], spread: float
+def test_the_factor_makes_the_loss_that_is_judged_by_smallest(
+    options: dict[str, Any], spread: float, weighted: bool
 ) -> None:
-    objective = Objective(**{"kind": "one", "outputs": CLASSES} | options)
-    logits, targets = logits_of(objective.kind, spread, 1)
-    found = settled(logits, targets, objective)
-    assert math.isfinite(found)
-    least = float(objective.rows(logits * found, targets).mean())
-    for other in (0.9, 1.1, 1 / found):
-        assert least <= float(objective.rows(logits * found * other, targets).mean()) + 1e-6
+    kind = options.get("kind", "one")
+    logits, targets = logits_of(kind, spread, 1)
+    made: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | options
+    if made.get("balance"):
+        made["balance"] = balance_of(targets, CLASSES)
+    objective = Objective(**made)
+    counts = 1 + weighted * 9.0 * (torch.arange(len(targets)) % 4 == 0)
+
+    def loss(factor: float) -> float:
+        return float((objective.rows(logits.double() * factor, targets) * counts).mean())
+
+    found = settled(logits, targets, objective, counts)
+    least = loss(found)
+    for other in (0.9, 0.98, 1.02, 1.1, 1 / found):
+        assert least <= loss(found * other) + 1e-6
 
 
 @pytest.mark.parametrize("kind", ["one", "many", "number"])
@@ -432,4 +446,30 @@ def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -
     trial.looks = [(2**n * 8, 10.0**-n) for n in range(3)]
     assert not trial.has_converged()
     hinge = Objective(kind="one", outputs=3, loss="hinge")
-    assert factor_of(5 * torch.eye(3), torch.arange(3), hinge, 1.0) == 1.0
+    assert settled(5 * torch.eye(3), torch.arange(3), hinge) == 1.0
+
+
+def test_who_is_behind_is_told_by_rows_as_they_are_judged() -> None:
+    targets = torch.arange(ROWS) % 2
+    rare = (targets == 1) & (torch.arange(ROWS) < 20)  # ten rows
+    lesson = lesson_of(torch.zeros(ROWS, 2), targets, 2, torch.where(rare, 100.0, 1.0))
+    dice = torch.Generator().manual_seed(0)
+    losses = torch.rand(ROWS, generator=dice)
+
+    def behind(gaps: Tensor, lesson: Lesson) -> bool:
+        one, lead = (
+            Trial(seed=0, choice=choice, development=torch.arange(ROWS), pass_steps=4.0)
+            for choice in (Choice(learning_rate=1e-3), Choice(learning_rate=4e-3))
+        )
+        one.losses, lead.losses = losses + gaps, losses
+        return search._is_behind(one, lead, lesson)
+
+    worse = torch.where(rare, -0.1, 0.1)  # on most rows; better on those that count
+    assert not behind(worse, lesson)
+    assert behind(-worse, lesson)
+    alike = replace(lesson, counts=torch.ones(ROWS))
+    assert behind(worse, alike)
+    assert not behind(-worse, alike)
+    # A lead on a handful of rows that count for all is not sure.
+    unsure = torch.where(rare, 1.0 * torch.randn(ROWS, generator=dice) + 0.1, 0.0)
+    assert not behind(unsure, lesson)

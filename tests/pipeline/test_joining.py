@@ -5,16 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from heads.errors import DataError
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
 from heads.pipeline.corpus import Corpus, build, numbered
 from heads.pipeline.grid import search
+from heads.pipeline.grid.splits import Splits
 from heads.pipeline.joining import joined, met
+from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.pipeline.runs.unmet import says_of_unmet, set_aside, unmet
 from heads.pipeline.table import Columns, Data, read
 from heads.settings import Contest, Limits
 
@@ -170,6 +174,54 @@ def test_a_run_scores_a_test_with_a_class_never_met(tmp_path, trained, unseen: s
         assert 0 <= cell.measures.score <= most + 1e-9, cell.name
     assert len(asked.splits.test[0]) == (15 if unseen == "aside" else 20)
     assert any("5 of the 20 rows for scoring" in note for note in asked.account["between"])
+
+
+@pytest.mark.parametrize("unseen", ["aside", "wrong"])
+def test_folds_settle_rows_of_a_class_that_stands_in_one_group(
+    tmp_path, trained, unseen: str
+) -> None:
+    data = saved(tmp_path, "train", [*WORDS] * 20 + ["day_name"] * 6)  # these of one author
+    found, asked = trained(data, unseen=unseen)
+    (says,) = [note for note in found.notes if "one fold" in note]
+    assert says.startswith("6 of the 66 rows have a class whose rows all stand in one fold")
+    assert "'day_name'" in says
+    assert ("set aside" in says) == (unseen == "aside")
+    rows = 60 if unseen == "aside" else 66
+    assert len(torch.cat(asked.splits.test)) == rows
+    for cell in found.cells:
+        assert cell.measures.rows == rows
+        assert cell.measures.score <= 60 / rows + 1e-9
+    for learned, scored in zip(asked.splits.train, asked.splits.test, strict=True):
+        met = set(asked.targets[learned].tolist())
+        assert unseen == "wrong" or met.issuperset(asked.targets[scored].tolist())
+
+
+def test_a_fold_of_nothing_but_rows_never_met_is_none_and_too_many_are_refused(tmp_path) -> None:
+    targets = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
+    task = Task(targets=targets, classes=tuple("abc"), groups=torch.arange(8))
+    folds = [torch.tensor([0, 3]), torch.tensor([1, 4]), torch.tensor([2, 5]), torch.tensor([6, 7])]
+    learned = [torch.tensor([n for n in range(8) if n not in own.tolist()]) for own in folds]
+    splits = Splits(
+        kind="folds",
+        search=tuple(learned),
+        development=tuple(folds[1:] + folds[:1]),
+        train=tuple(learned),
+        test=tuple(folds),
+        repetition=(0,) * 4,
+    )
+    left = set_aside(splits, task)
+    assert [own.tolist() for own in left.test] == [[0, 3], [1, 4], [2, 5]]
+    assert len(left) == len(left.repetition) == 3
+    assert set_aside(left, task) is left
+    labels = torch.nn.functional.one_hot(targets, 3).float()
+    many = replace(task, targets=labels, kind="many")
+    assert [own.sum().item() for own in unmet(splits, many)] == [0, 0, 0, 2]
+    assert unmet(replace(splits, kind="test set"), task) == ()
+    corpus = replace(TRAIN, classes=tuple("abc"))
+    assert says_of_unmet(left, task, corpus, "aside") == ""
+    lonely = replace(task, targets=torch.arange(8), classes=tuple("abcdefgh"))
+    with pytest.raises(DataError, match="one fold"):
+        says_of_unmet(splits, lonely, replace(TRAIN, classes=lonely.classes), "wrong")
 
 
 def test_a_run_keeps_its_groups_and_never_parts_them(tmp_path, trained) -> None:

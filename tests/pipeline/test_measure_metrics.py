@@ -14,7 +14,7 @@ from heads.errors import DataError, LimitError
 from heads.interfaces.drawings import PLAIN
 from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import Answers, Task, parts
+from heads.pipeline.measure.outcomes import Answers, Task, evidence, parts
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.measure.scores import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
 from heads.settings import METRICS as NAMES
@@ -117,6 +117,39 @@ def test_the_variance_of_the_parts_is_that_of_the_jackknife(kind, metric):
     jackknife = torch.tensor(left).double().var(correction=0) * 199
     own = counted(kind, metric, truth, given).var(correction=0) / 200
     assert float(own) == pytest.approx(float(jackknife), rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [("one", "balanced_accuracy"), ("one", "macro_f1"), ("many", "macro_f1"), ("one", "mcc")],
+)
+def test_evidence_of_large_classes_is_that_of_the_parts(kind, metric):
+    truth, given = drawn(kind, 3000)
+    task, answers = task_of(kind, truth, metric), saying(given)
+    (own,), (told,) = parts(answers, task), evidence(answers, task)
+    assert torch.allclose(told, own, rtol=0.02, atol=0.02)
+    assert float(told.mean()) == pytest.approx(float(own.mean()), abs=1e-3)
+
+
+def test_evidence_of_a_small_class_has_its_unbiased_variance():
+    truth = torch.tensor([0] * 3 + [1] * 2 + [2])
+    given = torch.tensor([0, 0, 1, 1, 0, 2])
+    task = task_of("one", truth, "balanced_accuracy")
+    (told,) = evidence(saying(given), task)
+    recalls = torch.tensor([2 / 3, 1 / 2, 1.0]).double()
+    score = float(recalls.mean())
+    right = (given == truth).double()
+    unsure = (told - score) / len(truth)  # what each row moves the mean of three recalls by
+    for own, size in ((truth == 0, 3), (truth == 1, 2)):
+        expected = right[own].var() / size / 9
+        assert float(unsure[own].square().sum()) == pytest.approx(float(expected))
+    # Of one row nothing is known but how far it lies from the mean of all classes.
+    assert float(unsure[5]) == pytest.approx((1 - score) / 3)
+    # Two rows of one group are one piece of evidence.
+    grouped = replace(task, groups=torch.tensor([0, 1, 2, 3, 3, 4]))
+    (told,) = evidence(saying(given), grouped)
+    unsure = (told - score) / len(truth)
+    assert unsure[3:5].tolist() == pytest.approx([(1 - score) / 6, (0 - score) / 6])
 
 
 @EACH

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from benchmarks.simulated import RIGHT, Design
 from benchmarks.simulated import simulated as simulate
-from benchmarks.verdicts import BY_CLASSES, MIXES, rates, rates_by, wrong
+from benchmarks.verdicts import (
+    BY_CLASSES,
+    MIXES,
+    OF_SMALL,
+    rates,
+    rates_by,
+    rates_of_small,
+    wrong,
+)
 from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Answers, Outcome, Task
@@ -142,6 +150,14 @@ def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
         found = rates_by(metric, design, 30)
         assert max(found.to_reference, found.to_best) <= 4 / 30
         assert found.held >= 25 / 30
+
+
+@pytest.mark.parametrize("metric", OF_SMALL)
+@pytest.mark.parametrize("even", [True, False])
+def test_classes_of_three_rows_are_compared_as_honestly(metric, even):
+    found = rates_of_small(metric, 60, even=even)
+    assert max(found.to_reference, found.to_best) <= 8 / 60
+    assert math.isnan(found.held) or found.held >= 54 / 60
 
 
 def test_folds_make_narrower_intervals_than_a_quarter_of_the_rows_five_times():

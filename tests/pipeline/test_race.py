@@ -97,6 +97,18 @@ def test_who_answers_with_no_number_is_last_by_an_error_as_well() -> None:
     assert out_of(parts) == names_of(parts)[2:]
 
 
+def test_in_what_units_numbers_are_does_not_decide_who_is_stopped() -> None:
+    dice = torch.Generator().manual_seed(0)
+    scales = torch.tensor([1.0, 1.0, 1.4, 1.05, 1.6])
+    errors = -torch.randn(ROWS, 5, generator=dice).abs() * scales
+    found = out_of(errors)
+    assert found == ["cell 2", "cell 4"]
+    assert out_of(100 * errors) == out_of(errors / 100) == found
+    few = -torch.tensor([[1.0, 1.0, 1.0]]).repeat(8, 1)  # they differ on one text, by much
+    few[0, 2] = -50.0
+    assert out_of(few) == out_of(few / 50) == []
+
+
 def test_the_leader_the_second_and_whom_the_caller_names_are_never_stopped() -> None:
     parts = answers(0.9, 0.3, 0.2, 0.1)
     assert out_of(parts) == ["cell 2", "cell 3"]

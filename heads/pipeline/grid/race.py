@@ -61,6 +61,10 @@ def beaten(
     where even the upper end of the interval of the difference is below 0. All scores are those
     of the best of several settings, and so a little too good, for all cells alike.
 
+    Two texts' worth of disagreement with the leader is added to every cell's, a text counting for
+    as much as the row on which the two differ most: 1 of right and wrong, and of errors so much in
+    the units of the labels.
+
     Args:
         names: Of the cells.
         parts: (m, k), each row's part of the score of each cell, which is their mean.
@@ -68,7 +72,7 @@ def beaten(
         always: Cells that go on whatever their score.
 
     Source: F-Race (Birattari et al. 2002), with a normal interval of the paired difference;
-    Bonferroni; Bonett & Price 2012 (two texts' worth of disagreement is added).
+    Bonferroni; Bonett & Price 2012 (the added disagreement).
     """
     if len(names) <= FEWEST:
         return ()
@@ -81,7 +85,8 @@ def beaten(
     different, number = texts.unique(return_inverse=True)
     by_text = torch.zeros(len(different), len(names)).double()
     by_text.index_add_(0, number, (gaps - means) / len(parts))  # (g, k)
-    spread = (by_text.square().sum(dim=0) + 2 / len(different) ** 2).sqrt()
+    most = gaps.abs().amax(dim=0)  # 1, where parts are right or wrong
+    spread = (by_text.square().sum(dim=0) + 2 * (most / len(different)) ** 2).sqrt()
     highest = means + bar(len(names)) * spread
     found = [
         Beaten(

@@ -32,7 +32,9 @@ FALL = 0.01  # of the development loss: what falls less does not fall
 DECIDED = 256  # steps, after which each seed goes on with its best settings alone
 BEHIND = 2.0  # standard errors of the paired difference, from which settings are let go before
 AGAIN = 0.5  # of the steps of a search, which its head goes on with on all rows
-NEWTON = 4  # steps to the temperature, from the one before
+SECANTS = 16  # steps to the temperature at most; from the one before 1 or 2 will do
+NEAR, STRIDE = 0.01, 4.0  # of the factor, between the first two that are tried; its longest step
+FARTHEST = (1e-2, 1e2)  # that the factor may be
 
 
 class Copies(Protocol):
@@ -85,8 +87,8 @@ class Trial:
         """Notes what a copy answers after so many steps."""
         state = copies.state(number)
         logits = copies.answers(state, self.development)
-        targets = lesson.targets[self.development]
-        self.factor = factor_of(logits, targets, lesson.objective, self.factor)
+        targets, counts = lesson.targets[self.development], lesson.counts[self.development]
+        self.factor = factor_of(logits, targets, lesson.objective, self.factor, counts)
         scaled = logits * self.factor
         self.losses = lesson.objective.rows(scaled, targets)
         choice = replace(self.choice, epochs=round(step / self.pass_steps, 3))
@@ -175,7 +177,7 @@ def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Les
             top = surest([points[number] for number in own], lesson)
             on = [number for number in own if points[number] is top]
         else:
-            on = [number for number in own if not _is_behind(live[number], live[lead])]
+            on = [number for number in own if not _is_behind(live[number], live[lead], lesson)]
         for number in set(own) - set(on):
             live[number].is_out = True
         is_fixed = lesson.fixed.steps > 0
@@ -183,9 +185,12 @@ def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Les
     return found
 
 
-def _is_behind(one: Trial, lead: Trial) -> bool:
-    gaps = (one.losses - lead.losses).double()
-    return bool(gaps.mean() > BEHIND * gaps.std(correction=0) / len(gaps) ** 0.5)
+def _is_behind(one: Trial, lead: Trial, lesson: Lesson) -> bool:
+    """Whether the loss that a seed judges by is surely higher, rows counting as they do there."""
+    shares = lesson.counts[one.development].double()
+    shares, gaps = shares / shares.sum(), (one.losses - lead.losses).double()
+    behind = (shares * gaps).sum()
+    return bool(behind > BEHIND * (shares * (gaps - behind)).square().sum().sqrt())
 
 
 def _chosen(trials: Sequence[Trial], capped: set[int], lesson: Lesson) -> Found:
@@ -244,28 +249,41 @@ def steps_after(found: Found, pass_steps: float, fixed: Fixed) -> int:
 
 
 @torch.no_grad()
-def factor_of(logits: Tensor, targets: Tensor, objective: Objective, start: float) -> float:
+def factor_of(
+    logits: Tensor, targets: Tensor, objective: Objective, start: float, counts: Tensor
+) -> float:
     """The factor of some logits (m, c) for the smallest loss: one over the temperature.
 
-    1 for numbers, and for a hinge, which has a scale of its own. By Newton's method on its
-    logarithm, from a factor that was near before.
+    The loss is the one by which settings are judged, rows counting as they do there; where it is
+    focal or weighs classes, another factor suits it than the plain cross-entropy. 1 for numbers,
+    and for a hinge, which has a scale of its own. By secants, from a factor that was near before,
+    until it hardly moves.
+
+    Args:
+        counts: (m,), how much each row counts.
 
     Source: Guo et al. 2017 (arXiv 1706.04599).
     """
     if objective.kind == "number" or objective.loss == HINGE:
         return 1.0
-    at = start
-    for _ in range(NEWTON):
-        scaled = logits * at
-        shares = scaled.sigmoid() if objective.by_class else scaled.softmax(dim=1)
-        goals = objective.goals(targets)
-        gradient = float((scaled * (shares - goals)).sum())
-        if objective.by_class:
-            bend = float((scaled.square() * shares * (1 - shares)).sum())
-        else:
-            spread = (scaled.square() * shares).sum(dim=1) - (scaled * shares).sum(dim=1).square()
-            bend = float(spread.sum())
-        if not bend > 0:
+    judged_by, weights = replace(objective, margin=0.0), counts[:, None].double()
+
+    def pull(factor: float) -> float:
+        """The derivative of the loss by the factor."""
+        return float((logits * judged_by.slope(logits * factor, targets) * weights).sum())
+
+    at = min(max(start, FARTHEST[0]), FARTHEST[1])
+    last, there = at * (1 + NEAR), pull(at * (1 + NEAR))
+    for _ in range(SECANTS):
+        here = pull(at)
+        bend = (there - here) / (last / at - 1)
+        if bend > 0:
+            move = min(max(1 - here / bend, 1 / STRIDE), STRIDE)
+        elif isnan(bend) or not here:
             break
-        at *= min(max(1 - gradient / bend, 0.5), 2.0)
-    return min(max(at, 1e-2), 1e2)
+        else:  # a focal loss is not convex, and nothing bends where all is sure
+            move = STRIDE if here < 0 else 1 / STRIDE
+        last, there, at = at, here, min(max(at * move, FARTHEST[0]), FARTHEST[1])
+        if abs(at / last - 1) < NEAR:  # what is left is about the square of that
+            break
+    return at

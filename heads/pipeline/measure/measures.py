@@ -31,6 +31,7 @@ from heads.pipeline.measure.outcomes import (
     Task,
     by_text,
     check,
+    evidence,
     parts,
     pooled,
     scores,
@@ -151,9 +152,10 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     found = parts(outcome, task)
     score, seeds = fmean(scores(outcome, task)), len(found)
     weights = by_text([torch.ones_like(seed) for seed in found], outcome, task)
-    each = by_text(found, outcome, task) - weights * score  # (s, g)
+    each = by_text(evidence(outcome, task), outcome, task) - weights * score  # (s, g)
     of_rows = float(each.mean(dim=0).square().sum())
-    of_luck = _luck(each, of_rows) / seeds
+    by_seed = by_text(found, outcome, task).sum(dim=1) - weights.sum(dim=1) * score
+    of_luck = _luck(each, of_rows, by_seed) / seeds
     both = of_rows + of_luck
     # Of rows there are many, of seeds few: each part is as sure as its own number allows.
     share = of_luck / both if of_luck else 0.0
@@ -176,17 +178,19 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     return wilson(score, rows, quantile)
 
 
-def _luck(each: Tensor, of_rows: float) -> float:
+def _luck(each: Tensor, of_rows: float, by_seed: Tensor) -> float:
     """The variance of the seeds' scores beyond that through the texts that they test.
 
     Args:
         each: (s, g), each text's part in each seed, about the score.
+        of_rows: What the texts make their mean vary.
+        by_seed: (s,), the score of each seed, about that of all.
     """
     seeds = len(each)
     if seeds == 1:
         return 0.0
     within = (float(each.square().sum()) - seeds * of_rows) / (seeds - 1)
-    return max(0.0, float(each.sum(dim=1).var()) - max(0.0, within))
+    return max(0.0, float(by_seed.var()) - max(0.0, within))
 
 
 def _fisher(score: float, variance: float, texts: int, quantile: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ Legend: N rows of the corpus, n tested rows of one seed, m development rows, c c
 g unique texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -204,13 +204,35 @@ def parts(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
 
     Source: Forman & Scholz 2010 (put the folds together, then score).
     """
-    answers, found = answers_of(outcome, task), dict[int, Tensor]()
     count, classes = task.score.parts[task.kind], len(task.classes)
+
+    def counted(given: Tensor, rows: Tensor) -> Tensor:
+        return count(given, task.targets[rows], classes)
+
+    return _by_repetition(answers_of(outcome, task), counted)
+
+
+def evidence(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
+    """The same as variances are made from: where classes are small, others (`evidence.py`)."""
+    count, classes = task.score.evidence, len(task.classes)
+    if count is None:
+        return parts(outcome, task)
+
+    def counted(given: Tensor, rows: Tensor) -> Tensor:
+        return count(given, task.targets[rows], classes, task.groups[rows])
+
+    return _by_repetition(answers_of(outcome, task), counted)
+
+
+def _by_repetition(
+    answers: Answers, counted: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, ...]:
+    """What is counted of the answers to all rows of a repetition, for each seed (n,)."""
+    found = dict[int, Tensor]()
     for seeds in repetitions(answers):
         rows = torch.cat([answers.rows[seed] for seed in seeds])
         given = torch.cat([answers.given[seed] for seed in seeds])
-        sizes = [len(answers.rows[seed]) for seed in seeds]
-        values = count(given, task.targets[rows], classes).split(sizes)
+        values = counted(given, rows).split([len(answers.rows[seed]) for seed in seeds])
         found |= dict(zip(seeds, values, strict=True))
     return tuple(found[seed] for seed in range(len(answers.rows)))
 

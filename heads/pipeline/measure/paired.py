@@ -18,6 +18,7 @@ from heads.pipeline.measure.outcomes import (
     Outcome,
     Task,
     by_text,
+    evidence,
     first,
     parts,
 )
@@ -90,7 +91,7 @@ class _Pairs:
         of_rows: Their variance through the tested texts if nothing differed.
         within: What the tested texts alone make a difference vary by from seed to seed.
         luck: What is believed of the luck of every cell, in units of half of that.
-        parts: (g, k), each group's part of the score; only groups on which cells differ.
+        parts: (g, k), each group's part of the score, as evidence; only where cells differ.
         random: (k,), whether a cell draws lots in training.
         groups: How many groups of rows were tested.
         seeds: How many seeds.
@@ -175,10 +176,12 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
         if not all(map(torch.equal, one.rows, answers[0].rows)):
             raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
     rows, seeds = answers[0].rows, len(answers[0].rows)
-    found = [by_text(parts(one, task), one, task) for one in answers]
-    each = torch.stack(found, dim=2)  # (s, g, k)
+    found = [by_text(parts(one, task), one, task).sum(dim=1) for one in answers]
+    by_seed = torch.stack(found, dim=1)  # (s, k)
+    scores = by_seed.mean(dim=0)
+    told = [by_text(evidence(one, task), one, task) for one in answers]
+    each = torch.stack(told, dim=2)  # (s, g, k)
     by_group = each.mean(dim=0)
-    scores = by_group.sum(dim=0)
     tested = torch.cat(rows)
     groups = len(task.groups[tested].unique())
     texts = groups if task.texts is None else len(task.texts[tested].unique())
@@ -189,7 +192,7 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
         differences=scores[:, None] - scores,
         of_rows=of_rows + 2 * (unit / texts) ** 2,
         within=((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0),
-        luck=_luck(each),
+        luck=_luck(each, by_seed),
         parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
         random=[one.is_random for one in answers],
         groups=groups,
@@ -199,12 +202,13 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
     )
 
 
-def _luck(each: Tensor) -> Luck:
-    """The luck of every cell, from each text's parts (s, g, k) about those of all cells."""
+def _luck(each: Tensor, by_seed: Tensor) -> Luck:
+    """The luck of every cell: scores (s, k), and each text's parts (s, g, k), about all cells'."""
     seeds, own = len(each), each - each.mean(dim=2, keepdim=True)
     of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
-    between = own.sum(dim=1).var(dim=0) if seeds > 1 else torch.zeros_like(within)
+    scattered = by_seed - by_seed.mean(dim=1, keepdim=True)
+    between = scattered.var(dim=0) if seeds > 1 else torch.zeros_like(within)
     return luck_of(between, within, seeds)
 
 

@@ -26,6 +26,8 @@ Scale = Literal["share", "correlation", "explained", "error"]
 # What rows of one kind said, what is true, and how many classes there are: each row's part of
 # the score, (n,), which is their mean.
 Parts = Callable[["Tensor", "Tensor", int], "Tensor"]
+# The same with the groups of the rows: each row's part, (n,), as variances are made from them.
+Evidence = Callable[["Tensor", "Tensor", int, "Tensor"], "Tensor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class ScoreName:
             from −1 to 1; an explained share, at most 1; or a negated error in the units of the
             labels, at most 0.
         needs_order: Whether it is for classes in an order only.
+        evidence: The parts from which its variance is made, where they are others.
     """
 
     title: str
@@ -49,6 +52,7 @@ class ScoreName:
     parts: Mapping[Kind, Parts]
     scale: Scale = "share"
     needs_order: bool = False
+    evidence: Evidence | None = None
 
     @property
     def is_share(self) -> bool:
@@ -130,6 +134,7 @@ def _reaching(
     a: str = "a",
     scale: Scale = "share",
     needs_order: bool = False,
+    evidence: Evidence | None = None,
 ) -> ScoreName:
     return ScoreName(
         title=title or noun[0].upper() + noun[1:],
@@ -138,6 +143,7 @@ def _reaching(
         parts=parts,
         scale=scale,
         needs_order=needs_order,
+        evidence=evidence,
     )
 
 
@@ -161,6 +167,17 @@ def _of_rows(name: str) -> Parts:
         return getattr(influence, name)(given, truth)
 
     return parts
+
+
+def _of_classes(name: str) -> Evidence:
+    """The evidence of a score of classes that all count alike, by its name in `evidence`."""
+
+    def found(given: "Tensor", truth: "Tensor", classes: int, groups: "Tensor") -> "Tensor":
+        from heads.pipeline.measure import evidence
+
+        return getattr(evidence, name)(given, truth, classes, groups)
+
+    return found
 
 
 def _plain(parts: Callable[["Tensor", "Tensor"], "Tensor"]) -> Parts:
@@ -191,10 +208,15 @@ SCORES: Mapping[Metric, ScoreName] = {
         sentence="answers {} right",
         parts={"one": _plain(_hits)},
     ),
-    "balanced_accuracy": _reaching("balanced accuracy", parts=_of_table("balanced_accuracy")),
+    "balanced_accuracy": _reaching(
+        "balanced accuracy",
+        parts=_of_table("balanced_accuracy"),
+        evidence=_of_classes("of_recalls"),
+    ),
     "macro_f1": _reaching(
         "macro-F1",
         parts={**_of_table("macro_f1"), "many": _of_rows("macro_f1_parts")},
+        evidence=_of_classes("of_f1s"),
     ),
     "weighted_f1": _reaching("weighted F1", parts=_of_table("weighted_f1")),
     "mcc": _reaching(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -21,6 +21,7 @@ from heads.pipeline.measure.outcomes import BASELINES, Task, strata
 from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
+from heads.pipeline.runs.unmet import says_of_unmet, set_aside
 from heads.pipeline.table import Data
 from heads.settings import Contest
 
@@ -65,7 +66,8 @@ class Asked:
         revision: Which version of it.
         recipes: The heads, in order; the baselines come after them.
         contest: The settings.
-        account: How the data were read: rows, columns, what was dropped, warnings.
+        account: How the data were read: rows, columns, what was dropped, warnings; and whether
+            folds set rows aside, which older runs have scored.
         created: Seconds since 1970.
         versions: Of the packages that compute.
     """
@@ -121,7 +123,8 @@ class Asked:
     @cached_property
     def splits(self) -> Splits:
         """Who learns from what."""
-        return split(strata(self.task), self.task.groups, self.corpus.parts, self.contest)
+        found = split(strata(self.task), self.task.groups, self.corpus.parts, self.contest)
+        return set_aside(found, self.task) if self.account.get("aside") else found
 
 
 def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked:
@@ -143,7 +146,7 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
     check_groups(corpus, data.columns.group)
     account = data.as_json() | ({"test": test.as_json()} if test else {})
     account |= {"between": notes} if test or notes else {}
-    return Asked(
+    asked = Asked(
         corpus=corpus,
         model=backbone.id,
         revision=backbone.revision,
@@ -153,6 +156,11 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
         created=time.time(),
         versions={name: version(name) for name in PACKAGES},
     )
+    says = says_of_unmet(asked.splits, asked.task, corpus, unseen)
+    if not says:
+        return asked
+    own = {"between": [*notes, says], "aside": unseen == "aside"}
+    return replace(asked, account=account | own)
 
 
 def _check_settings(contest: Contest, corpus: Corpus) -> None:

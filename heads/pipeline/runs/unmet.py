@@ -1,0 +1,91 @@
+"""Rows that a fold scores by heads that never met their class: what becomes of them.
+
+A class whose rows all are of one group, or are one row, stands in one fold, and the heads that
+score that fold learn from the others. With a given test set `joining.met` settles the same.
+
+Legend: n tested rows of one fold, c classes.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from heads.errors import DataError
+from heads.pipeline.corpus import Corpus
+from heads.pipeline.grid.splits import FOLDS, Splits
+from heads.pipeline.joining import MOST_UNSEEN, named
+from heads.pipeline.measure.outcomes import Task
+
+
+def unmet(splits: Splits, task: Task) -> tuple[Tensor, ...]:
+    """For each fold (n,), which of its tested rows have a class that it does not learn from.
+
+    Nothing, where there are no folds or no classes.
+    """
+    if splits.kind != FOLDS or task.kind == "number":
+        return ()
+    pairs = zip(splits.train, splits.test, strict=True)
+    return tuple(_new(task, train, test).any(dim=1) for train, test in pairs)
+
+
+def _new(task: Task, train: Tensor, test: Tensor) -> Tensor:
+    """(n, c), the classes of tested rows that no row to learn from has."""
+    classes = len(task.classes)
+    if task.kind == "many":
+        return task.targets[test].bool() & ~task.targets[train].bool().any(dim=0)
+    met = torch.bincount(task.targets[train], minlength=classes) > 0
+    return torch.nn.functional.one_hot(task.targets[test], classes).bool() & ~met
+
+
+def set_aside(splits: Splits, task: Task) -> Splits:
+    """The same folds without such rows; a fold that has no others is none."""
+    odd = unmet(splits, task)
+    test = [rows[~own] for rows, own in zip(splits.test, odd, strict=True)] if odd else []
+    if sum(map(len, test)) == sum(map(len, splits.test)) or not odd:
+        return splits
+    left = [fold for fold, rows in enumerate(test) if len(rows)]
+
+    def some(values: tuple) -> tuple:
+        return tuple(values[fold] for fold in left) if values else ()
+
+    return replace(
+        splits,
+        search=some(splits.search),
+        development=some(splits.development),
+        train=some(splits.train),
+        test=some(tuple(test)),
+        repetition=some(splits.repetition),
+        repeats=some(splits.repeats),
+    )
+
+
+def says_of_unmet(splits: Splits, task: Task, corpus: Corpus, unseen: str) -> str:
+    """What becomes of such rows, in a sentence; nothing where there are none.
+
+    Args:
+        unseen: "aside" or "wrong", as of `joining.met`.
+
+    Raises:
+        DataError: They are more than half of the rows that are scored.
+    """
+    odd = unmet(splits, task)
+    rows = [test[own] for test, own in zip(splits.test, odd, strict=True)] if odd else []
+    count, scored = sum(map(len, rows)), sum(map(len, splits.test))
+    if not count:
+        return ""
+    new = torch.zeros(len(task.classes)).bool()
+    for train, own in zip(splits.train, rows, strict=True):
+        new |= _new(task, train, own).any(dim=0)
+    some = len(torch.cat(rows).unique())
+    have = "has" if some == 1 else "have"
+    told = f"{some:,} of the {len(torch.cat(splits.test).unique()):,} rows {have} a class"
+    told += f" whose rows all stand in one fold ({named(corpus, new.nonzero()[:, 0].tolist())})"
+    if count > MOST_UNSEEN * scored:
+        hint = (
+            "Choose a finer column for groups." if corpus.groups else "Add rows of these classes."
+        )
+        raise DataError(f"{told}: no head that scores them would have met it.", hint)
+    if unseen == "wrong":
+        return f"{told}; they are scored, and no head that scores them can get them right."
+    return f"{told}; they are set aside and not scored (--unseen wrong scores them as wrong)."
