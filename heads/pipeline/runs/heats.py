@@ -122,7 +122,9 @@ def _kept(run: RunFolder, number: int) -> Searched | None:
     if values is None:
         return None
     try:
-        tensors, found = load_file(run.path / f"race/{number:03}.safetensors"), []
+        read, found = load_file(run.path / f"race/{number:03}.safetensors"), []
+        # In a file they lie anywhere, and the last bits of a product depend on where.
+        tensors = {name: one.clone() for name, one in read.items()}
         for seed, told in enumerate(values["found"]):
             point = Tried(**told, parts=tensors[f"parts.{seed}"])
             held, begin = tensors.get(f"held.{seed}"), f"state.{seed}."
