@@ -169,7 +169,10 @@ def _held(taught: Teaching, found: Sequence[Found], board: Board) -> dict[str, A
     if board.task.kind == "number":
         return {}
     development = board.splits.development
-    answered = [taught.competing(one.held) for one in found if one.held is not None]
+    answered = list[Tensor]()
+    for one in found:
+        assert one.held is not None  # every search answers its development rows
+        answered.append(taught.competing(one.held))
     held = {"held": (torch.cat(answered), torch.cat(development))}
     if board.task.kind == "one":
         return held

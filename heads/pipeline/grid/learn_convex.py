@@ -10,7 +10,16 @@ from torch import Tensor
 from heads.parts.order import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import Chosen, First, Found, Learned, Tried, fitted, judged, surest
+from heads.pipeline.grid.learner import (
+    Chosen,
+    First,
+    Found,
+    Learned,
+    Tried,
+    judged,
+    refitted,
+    surest,
+)
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 
@@ -51,7 +60,7 @@ class Convex:
                 found.append(found[same[0]])
                 continue
             found.append((yield from self._search(lesson, splits, seed)))
-        return fitted(self, lesson, splits, found, seeds)
+        return refitted(self, lesson, splits, found, seeds)
 
     def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Found]:
         fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise

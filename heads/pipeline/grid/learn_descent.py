@@ -59,7 +59,7 @@ class Stacked:
     ) -> Generator[Tried, None, list[Found]]:
         table = self._table(lesson)
         axes = len({(one.standardise, one.principal_axes) for one in table})
-        together = _fitting(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), lesson)
+        together = _side_by_side(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), lesson)
         found = list[Found]()
         for start in range(0, len(seeds), together):
             numbers = range(start, min(start + together, len(seeds)))
@@ -98,7 +98,7 @@ class Stacked:
     ) -> list[Learned]:
         learned: dict[int, Learned] = {}
         batch = descent.batch_of(len(rows[0]))
-        together = _fitting(SIDE_BY_SIDE, len(rows[0]), lesson)
+        together = _side_by_side(SIDE_BY_SIDE, len(rows[0]), lesson)
         for start in range(0, len(rows), together):
             live = list(range(start, min(start + together, len(rows))))
             ends = {n: steps_after(found[n], len(rows[n]) / batch, lesson.fixed) for n in live}
@@ -125,8 +125,8 @@ class Stacked:
         return [learned[number] for number in range(len(rows))]
 
 
-def _fitting(wanted: int, rows: int, lesson: Lesson) -> int:
-    """How many of what sees so many rows each may learn side by side within `SEEN_BYTES`."""
+def _side_by_side(wanted: int, rows: int, lesson: Lesson) -> int:
+    """As many as wanted may learn side by side, each seeing so many rows, within `SEEN_BYTES`."""
     size = rows * lesson.vectors.shape[1] * lesson.products.itemsize
     return max(1, min(wanted, SEEN_BYTES // max(1, size)))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heads.parts.order import Order
 from heads.pipeline.dice import Dice
-from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, fitted, judged
+from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, judged, refitted
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.recipe import Value
@@ -75,7 +75,7 @@ class Solved:
         for seed in range(len(seeds)):
             best = yield from self._search(lesson, splits, seed)
             found.append(Found(chosen=best.settings, point=best))
-        return fitted(self, lesson, splits, found, seeds)
+        return refitted(self, lesson, splits, found, seeds)
 
     def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Tried]:
         given = dict(self.order.recipe.options)

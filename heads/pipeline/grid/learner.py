@@ -104,13 +104,13 @@ class Learner(Protocol):
         ...
 
 
-def fitted(
+def refitted(
     learner: Learner, lesson: Lesson, splits: Splits, found: Sequence[Found], seeds: Sequence[int]
 ) -> list[Found]:
-    """What searches came to, once the heads have learned from all rows that may be learned from.
+    """What searches came to, each best head refitted on all rows but the development rows.
 
-    Where settings are tried on a few thousand rows, a head of those would stand behind one that
-    has learned from all of them, as heads do that learn step by step.
+    Solved heads try their settings on a few thousand rows. Judged by those, they would stand
+    behind heads that learn step by step, which learn from all rows while they search.
     """
     rows, asked = [splits.fitted(number) for number in range(len(found))], splits.development
     learned = learner.learn(lesson, found, rows, asked, seeds)

@@ -276,6 +276,7 @@ def factor_of(
     last, there = at * (1 + NEAR), pull(at * (1 + NEAR))
     for _ in range(SECANTS):
         here = pull(at)
+        # The slope of `pull` between the last two, times the factor: so the step is a relative one.
         bend = (there - here) / (last / at - 1)
         if bend > 0:
             move = min(max(1 - here / bend, 1 / STRIDE), STRIDE)

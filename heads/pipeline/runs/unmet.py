@@ -41,9 +41,9 @@ def _new(task: Task, train: Tensor, test: Tensor) -> Tensor:
 def set_aside(splits: Splits, task: Task) -> Splits:
     """The same folds without such rows; a fold that has no others is none."""
     odd = unmet(splits, task)
-    test = [rows[~own] for rows, own in zip(splits.test, odd, strict=True)] if odd else []
-    if sum(map(len, test)) == sum(map(len, splits.test)) or not odd:
+    if not any(bool(own.any()) for own in odd):
         return splits
+    test = tuple(rows[~own] for rows, own in zip(splits.test, odd, strict=True))
     left = [fold for fold, rows in enumerate(test) if len(rows)]
 
     def some(values: tuple) -> tuple:
@@ -54,7 +54,7 @@ def set_aside(splits: Splits, task: Task) -> Splits:
         search=some(splits.search),
         development=some(splits.development),
         train=some(splits.train),
-        test=some(tuple(test)),
+        test=some(test),
         repetition=some(splits.repetition),
         repeats=some(splits.repeats),
     )
