@@ -24,6 +24,7 @@ from benchmarks import memory, stored
 from benchmarks.stored import Cell, Table, figure
 
 BATCH = 32
+COMMAND = "python -m benchmarks.grid DATA…"
 TIMES = ("data", "rows", "grid", "naive", "floor", "reading", "in all", "× naive", "peak memory")
 SCORES = (
     "data", "grid", "`mean+linear`", "the best head", "TF-IDF", "which is best",
@@ -52,14 +53,16 @@ def main() -> None:
         return
     with stored.some_of(asked.data, quick=asked.quick) as folders:
         if asked.before:
-            rows = [since(folder, asked.before) for folder in folders]
-            tables = [Table(title="", columns=BEFORE, rows=rows)]
-            command = f"python -m benchmarks.grid DATA… --before {commit_of(asked.before)}"
-            stored.publish("grid-before", tables, asked, command=command, data=folders)
+            command, rows = f"{COMMAND} --before {commit_of(asked.before)}", list[list[Cell]]()
+            for folder in folders:  # after each, since one that takes hours may be cut off
+                rows.append(since(folder, asked.before))
+                tables = [Table(title="", columns=BEFORE, rows=rows)]
+                done = folders[: len(rows)]
+                stored.publish("grid-before", tables, asked, command=command, data=done)
             return
         pairs = [measured(folder, asked.full) for folder in folders]
         times, scores = ([row for pair in pairs for row in pair[kind]] for kind in (0, 1))
-        command = f"python -m benchmarks.grid DATA…{' --full' * asked.full}"
+        command = f"{COMMAND}{' --full' * asked.full}"
         for name, columns, rows in (
             ("grid-seconds", TIMES, times),
             ("grid-scores", SCORES, scores),
@@ -116,20 +119,33 @@ def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell
 
 def since(folder: Path, tree: Path) -> list[Cell]:
     """What the small grid of a data set gives and takes, in another checkout and here, in turn."""
-    was, is_now = run(folder, "small", tree=tree), run(folder, "small")
+    was, is_now = attempted(folder, tree), run(folder, "small")
     told, words = list[Cell](), 0.0
     for found in (was, is_now):
+        if found is None:
+            told += ["fails", "fails"]
+            print(f"{folder.name}: the earlier commit fails", flush=True)
+            continue
         scores = {cell["recipe"]: cell["score"] for cell in found["cells"]}
         best = max((name for name in scores if name not in BASELINES), key=scores.__getitem__)
         words = scores["tfidf"]
         told += [figure(scores["mean+linear"], 1, "%"), figure(scores[best], 1, "%")]
         print(f"{folder.name}: {found['seconds']:.0f} s, mean+linear {scores['mean+linear']:.4f}, "
               f"{best} {scores[best]:.4f}", flush=True)  # fmt: skip
-    seconds = [found["seconds"] for found in (was, is_now)]
-    times: list[Cell] = [figure(words, 1, "%"), *(figure(value, 0) for value in seconds)]
-    rows = f"{is_now['rows']:,}"
-    ratio = figure(seconds[1] / seconds[0], 1)
-    return [folder.name, rows, told[0], told[2], told[1], told[3], *times, ratio]
+    rows, now = f"{is_now['rows']:,}", is_now["seconds"]
+    times: list[Cell] = ["fails", figure(now, 0), "–"]
+    if was is not None:
+        times = [figure(was["seconds"], 0), figure(now, 0), figure(now / was["seconds"], 1)]
+    return [folder.name, rows, told[0], told[2], told[1], told[3], figure(words, 1, "%"), *times]
+
+
+def attempted(folder: Path, tree: Path) -> dict[str, Any] | None:
+    """The small grid in another checkout; None where that commit cannot train these data."""
+    try:
+        return run(folder, "small", tree=tree)
+    except subprocess.CalledProcessError as error:
+        print(error.stderr[-500:], flush=True)
+        return None
 
 
 def commit_of(tree: Path) -> str:
