@@ -514,7 +514,7 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    return chosen_recipes(Question(data=data, **settings), backbone, LIMITS)
+    return chosen_recipes(Question(data=data, **settings), backbone, LIMITS)[0]
 
 
 def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:
@@ -586,6 +586,16 @@ def test_every_pooling_that_suits_the_base_model_is_a_cell(small: Backbone, samp
     assert not any(resolve(one).needs_states for one in found)
     pairs = chosen(small, samples("pairs"), grid="poolings", pairs=("joint", "diff"))
     assert {"mean+linear", "mean+linear?pair=diff"} <= set(pairs)
+
+
+def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
+    question = Question(data=samples("sentiment"), grid="heads:cls")
+    _, (says,) = chosen_recipes(question, small, LIMITS)
+    assert says.startswith("Left out of the grid heads:cls: cls+proportional_odds. ")
+    run = start("similarity", grid="heads", contest=Contest(folds=2))
+    told = run.read("run.json")["account"]["between"]
+    assert any("Left out of the grid heads" in one and "mean+knn" in one for one in told)
+    assert chosen_recipes(replace(question, grid="small"), small, LIMITS)[1] == []
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:

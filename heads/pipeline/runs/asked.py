@@ -127,11 +127,14 @@ class Asked:
         return set_aside(found, self.task) if self.account.get("aside") else found
 
 
-def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked:
+def ask(
+    question: Question, backbone: Backbone, recipes: Sequence[str], notes: Sequence[str] = ()
+) -> Asked:
     """Puts a question together as it is kept.
 
     Args:
         recipes: The heads that the question comes to on this base model.
+        notes: What is to be said of them.
 
     Raises:
         DataError: The data cannot be compared heads on.
@@ -139,13 +142,14 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
     data, test = question.data, question.test
     unseen = question.contest.unseen
     if test:
-        corpus, notes = joined(data.corpus, test.corpus, unseen)
+        corpus, found = joined(data.corpus, test.corpus, unseen)
     else:
-        corpus, notes = met(data.corpus, unseen)
+        corpus, found = met(data.corpus, unseen)
+    between = [*notes, *found]
     _check_settings(question.contest, corpus)
     check_groups(corpus, data.columns.group)
     account = data.as_json() | ({"test": test.as_json()} if test else {})
-    account |= {"between": notes} if test or notes else {}
+    account |= {"between": between} if test or between else {}
     asked = Asked(
         corpus=corpus,
         model=backbone.id,
@@ -159,7 +163,7 @@ def ask(question: Question, backbone: Backbone, recipes: Sequence[str]) -> Asked
     says = says_of_unmet(asked.splits, asked.task, corpus, unseen)
     if not says:
         return asked
-    own = {"between": [*notes, says], "aside": unseen == "aside"}
+    own = {"between": [*between, says], "aside": unseen == "aside"}
     return replace(asked, account=account | own)
 
 

@@ -20,10 +20,15 @@ from heads.settings import Limits
 USUAL = "uv_diff_prod"  # what `siamese` stands for
 
 
-def chosen_recipes(question: Question, backbone: Backbone, limits: Limits) -> list[str]:
+def chosen_recipes(
+    question: Question, backbone: Backbone, limits: Limits
+) -> tuple[list[str], list[str]]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
 
     Of a grid of all heads, or all poolings, those that suit labels, base model and place.
+
+    Returns:
+        The recipes, and a sentence on those that were left out, if any were.
 
     Raises:
         DataError: The data have one text a row, or classes without an order.
@@ -38,28 +43,34 @@ def chosen_recipes(question: Question, backbone: Backbone, limits: Limits) -> li
         )
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
-    found: list[Recipe] = []
-    for text in list(question.recipes) or _grid(question, backbone, limits):
+    found, notes = list[Recipe](), list[str]()
+    recipes = list(question.recipes)
+    if not recipes:
+        recipes, notes = _grid(question, backbone, limits)
+    for text in recipes:
         recipe = resolve(text).recipe
         own = list(_each(recipe, ways, losses))
         found += own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
     for order in map(resolve, found):
         check_pairs(order, corpus.pairs)
         check_order(order, corpus)
-    return list(dict.fromkeys(map(str, found)))
+    return list(dict.fromkeys(map(str, found))), notes
 
 
-def _grid(question: Question, backbone: Backbone, limits: Limits) -> list[str]:
+def _grid(question: Question, backbone: Backbone, limits: Limits) -> tuple[list[str], list[str]]:
+    """The recipes of a grid that suit, and a sentence on those that do not."""
     recipes = recipes_of(question.grid, backbone)
     if question.grid.partition(":")[0] not in (HEADS, POOLINGS):
-        return recipes
+        return recipes, []
     corpus, found = question.data.corpus, list[str]()
     for recipe in recipes:
         with suppress(HeadsError), Dice().rolling():  # its random weights are not used
             check_order(resolve(recipe), corpus)
             assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
             found.append(recipe)
-    return found
+    unsuited = ", ".join(recipe for recipe in recipes if recipe not in found)
+    says = f"Left out of the grid {question.grid}: {unsuited}. Asked for by name, each says why."
+    return found, [says] * bool(unsuited)
 
 
 def entering(recipe: Recipe | str, way: str) -> Recipe:

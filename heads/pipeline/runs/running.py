@@ -52,11 +52,11 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
         HeadsError: Anything that does not fit, in one sentence.
     """
     backbone = load(question.model, limits=limits)
-    chosen = chosen_recipes(question, backbone, limits)
+    chosen, left_out = chosen_recipes(question, backbone, limits)
     corpus = question.data.corpus
     cells = units(chosen, backbone, len(corpus.classes), limits, corpus.kind)
     allowed = replace(question, contest=_bounded(question.contest, limits))
-    asked = ask(allowed, backbone, [cell.name for cell in cells])
+    asked = ask(allowed, backbone, [cell.name for cell in cells], left_out)
     _ = asked.splits  # which says it where there are too few rows
     learned = [cell.order for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
