@@ -170,7 +170,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "parts", [(), ("train",) * 120 + ("validation",) * 40 + ("test",) * 40], ids=["folds", "given"]
 )
-def test_thresholds_come_from_rows_that_the_head_has_not_learned_from(
+def test_thresholds_come_from_what_a_search_answered_on_development_rows(
     small: Backbone, recipe: str, parts: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(units, "PACES", {Spying: 1.0})
@@ -189,7 +189,7 @@ def test_thresholds_come_from_rows_that_the_head_has_not_learned_from(
         assert torch.equal(rows, train)
     for one, own in zip(done.learned, spy.found, strict=True):
         assert torch.equal(one.logits, own.logits)
-    # Those that have answered the development rows have not.
+    # The development rows are answered by those that the search ended in.
     held = [one.held for one in found if one.held is not None]
     assert len(held) == 2
     assert outcome.held is not None

@@ -141,8 +141,9 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: Callable[...,
     monkeypatch.setattr(search, "CAP", 24)
 
     def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, Asked]:
-        contest = Contest(seeds=2, folds=2, precision="exact", curve=False, **settings)
-        out = tmp_path / f"run{len(settings)}"
+        settings = {"seeds": 2, "folds": 2, "curve": False} | settings
+        contest = Contest(precision="exact", **settings)
+        out = tmp_path / "_".join(map(str, settings.values()))
         found = train_grid(
             data, test=test, recipes=RECIPES, model=str(tiny()), contest=contest, out=out
         )
@@ -216,12 +217,21 @@ def test_a_fold_of_nothing_but_rows_never_met_is_none_and_too_many_are_refused(t
     labels = torch.nn.functional.one_hot(targets, 3).float()
     many = replace(task, targets=labels, kind="many")
     assert [own.sum().item() for own in unmet(splits, many)] == [0, 0, 0, 2]
+    labels[6, 0] = 1  # what else it has, others have as well
+    assert [own.sum().item() for own in unmet(splits, many)] == [0, 0, 0, 1]
     assert unmet(replace(splits, kind="test set"), task) == ()
     corpus = replace(TRAIN, classes=tuple("abc"))
     assert says_of_unmet(left, task, corpus, "aside") == ""
     lonely = replace(task, targets=torch.arange(8), classes=tuple("abcdefgh"))
     with pytest.raises(DataError, match="one fold"):
         says_of_unmet(splits, lonely, replace(TRAIN, classes=lonely.classes), "wrong")
+
+
+def test_a_fold_of_which_nothing_is_scored_was_a_fold_all_the_same(tmp_path, trained) -> None:
+    labels = [*WORDS] * 8 + ["day_name"] * 6  # five authors, the last alone with a class
+    found, asked = trained(saved(tmp_path, "train", labels), folds=5)
+    assert len(asked.splits) == 4
+    assert "Split into 5 folds: each of 24 rows was scored once" in found.protocol
 
 
 def test_a_run_keeps_its_groups_and_never_parts_them(tmp_path, trained) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 from same_runs import bare, tensors
+from small_boards import blobs, board_of
 from tiny_models import LIMITS, rewrite, save_tiny
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
@@ -873,6 +874,17 @@ def test_a_part_that_leaves_no_rows_to_choose_on_is_left_out_of_the_curve(start,
     contest = Contest(folds=2, precision="exact")
     found = finished(start(["mean+ridge"], data=many, contest=contest))
     assert [stage["rows"] for stage in found.curve] == []
+
+
+def test_a_part_whose_rows_to_try_settings_on_are_of_one_class_is_none() -> None:
+    """Given development rows stay what they are, and may leave hardly any others of a quarter."""
+    vectors, targets = blobs(120, classes=2)
+    parts = ["train"] * 40 + ["validation"] * 40 + ["test"] * 40
+    board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
+    assert learning_curve._chooses(board)
+    same = [rows[targets[rows] == 0] for rows in board.splits.search]
+    poor = replace(board, splits=replace(board.splits, search=tuple(same)))
+    assert not learning_curve._chooses(poor)
 
 
 def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, caplog) -> None:

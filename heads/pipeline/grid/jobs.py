@@ -49,10 +49,13 @@ class Searched:
     @property
     def parts(self) -> Tensor:
         """(s · m,), each development row's part of the score, which is their mean."""
-        every = [one.point.parts for one in self.found if one.point.parts is not None]
-        rows = sum(map(len, every))
-        # Every seed counts alike, however many rows it has.
-        return torch.cat([part * (rows / len(every) / len(part)) for part in every])
+        return alike([one.point.parts for one in self.found if one.point.parts is not None])
+
+
+def alike(parts: Sequence[Tensor]) -> Tensor:
+    """(s · m,), parts (m,) of every seed, all of which count alike, however many rows they have."""
+    rows = sum(map(len, parts))
+    return torch.cat([part * (rows / len(parts) / len(part)) for part in parts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

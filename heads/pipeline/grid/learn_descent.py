@@ -78,6 +78,7 @@ class Stacked:
             own_seeds = [seeds[number] for number, _ in tried]
             copies = _Copies(self, lesson, [choice for _, choice in tried], rows, own_seeds, batch)
             found += yield from searched(copies, trials, lesson)
+            del copies  # before the next are made
         return found
 
     def _table(self, lesson: Lesson) -> list[Choice]:
@@ -122,6 +123,7 @@ class Stacked:
                 if 0 < len(left) < len(live):
                     copies.keep(left)
                 live = [live[place] for place in left]
+            del copies
         return [learned[number] for number in range(len(rows))]
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from heads.parts.blocks import Repeat
+from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
@@ -141,15 +142,20 @@ def judged(settings: Chosen, step: int, logits: Tensor, lesson: Lesson, rows: Te
 def _parts(logits: Tensor, targets: Tensor, lesson: Lesson) -> Tensor:
     """(m,), each row's part of the score."""
     kind, span = lesson.objective.kind, lesson.span
-    if kind == "many":
-        given = logits > thresholds(logits, targets)
-    elif kind == "one":
-        given = logits.argmax(dim=1)
-    else:
-        given = logits[:, 0]
-        if span is not None:  # an error has the units of the labels
-            given, targets = span.widened(given), span.widened(targets)
+    given = answered(logits, targets, kind)
+    if kind == "number" and span is not None:  # an error has the units of the labels
+        given, targets = span.widened(given), span.widened(targets)
     return lesson.score.parts[kind](given, targets, lesson.classes)
+
+
+def answered(logits: Tensor, targets: Tensor, kind: Kind) -> Tensor:
+    """What logits (m, c) of development rows answer, as of `Answers`.
+
+    Labels are given above the thresholds that suit these rows.
+    """
+    if kind == "many":
+        return logits > thresholds(logits, targets)
+    return logits.argmax(dim=1) if kind == "one" else logits[:, 0]
 
 
 def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:

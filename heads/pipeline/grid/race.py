@@ -53,7 +53,11 @@ class Beaten:
 
 
 def beaten(
-    names: Sequence[str], parts: Tensor, texts: Tensor, always: Collection[str] = ()
+    names: Sequence[str],
+    parts: Tensor,
+    texts: Tensor,
+    always: Collection[str] = (),
+    evidence: Tensor | None = None,
 ) -> tuple[Beaten, ...]:
     """The cells that are surely behind the leader, the nearest first; never the last two.
 
@@ -70,6 +74,8 @@ def beaten(
         parts: (m, k), each row's part of the score of each cell, which is their mean.
         texts: (m,), equal numbers for rows of equal text, which are one piece of evidence.
         always: Cells that go on whatever their score.
+        evidence: (m, k), what variances are made from where parts scatter too little about the
+            score of a small class (`measure/evidence.py`); the parts if None.
 
     Source: F-Race (Birattari et al. 2002), with a normal interval of the paired difference;
     Bonferroni; Bonett & Price 2012 (the added disagreement).
@@ -80,11 +86,12 @@ def beaten(
     parts = parts.nan_to_num(float(parts.nan_to_num(0.0).min()) - 1.0)
     scores = parts.mean(dim=0)
     ranked: list[int] = scores.argsort(descending=True, stable=True).tolist()
-    gaps = parts - parts[:, ranked[:1]]  # (m, k)
-    means = gaps.mean(dim=0)
+    means = scores - scores[ranked[0]]
+    own = parts if evidence is None else evidence.double()
+    gaps = own - own[:, ranked[:1]]  # (m, k)
     different, number = texts.unique(return_inverse=True)
     by_text = torch.zeros(len(different), len(names)).double()
-    by_text.index_add_(0, number, (gaps - means) / len(parts))  # (g, k)
+    by_text.index_add_(0, number, (gaps - gaps.mean(dim=0)) / len(parts))  # (g, k)
     most = gaps.abs().amax(dim=0)  # 1, where parts are right or wrong
     spread = (by_text.square().sum(dim=0) + 2 * (most / len(different)) ** 2).sqrt()
     highest = means + bar(len(names)) * spread

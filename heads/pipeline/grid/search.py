@@ -285,6 +285,6 @@ def factor_of(
         else:  # a focal loss is not convex, and nothing bends where all is sure
             move = STRIDE if here < 0 else 1 / STRIDE
         last, there, at = at, here, min(max(at * move, FARTHEST[0]), FARTHEST[1])
-        if abs(at / last - 1) < NEAR:  # what is left is about the square of that
+        if abs(at / last - 1) < NEAR:  # the next step would be far shorter
             break
     return at

@@ -2,9 +2,10 @@
 
 The rows of a class scatter too little about its recall, or its F1, which is their own: of m pieces
 of evidence the squares come to (m − 1) / m of what they should. So they count √(m / (m − 1)) times.
-Of one piece nothing is known of what it scatters by: it is taken about the mean of all classes,
-which is rather too much than too little. (Parts whose mean is the score, as of `influence`, cannot
-have this: what one more such row does to the score is another thing than how unsure the score is.)
+Of one piece nothing is known of what it scatters by: it is taken about the mean of the classes that
+have more, which it is no part of, or of all where none has. (Parts whose mean is the score, as of
+`influence`, cannot have this: what one more such row does to the score is another thing than how
+unsure the score is.)
 
 Legend: n rows, c classes or labels; `groups` (n,), equal numbers for rows of one piece of evidence.
 
@@ -14,7 +15,6 @@ the mean of all strata, as in `svydesign(lonely.psu="adjust")` (Lumley 2010, sec
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 
 def of_recalls(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Tensor:
@@ -26,11 +26,11 @@ def of_recalls(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Te
         classes: c.
         groups: As in the legend.
     """
-    has, right = one_hot(truth, classes).double(), (given == truth).double()
-    sizes = has.sum(dim=0)
-    recalls = (has * right[:, None]).sum(dim=0) / sizes
+    right = (given == truth).double()
+    sizes = torch.bincount(truth, minlength=classes)
+    recalls = torch.bincount(truth, right, minlength=classes) / sizes
     known = sizes > 0
-    about, factors = _corrected(recalls, known, has, groups)
+    about, factors = _corrected(recalls, known, _pieces(truth, classes, groups))
     scale = factors * len(truth) / (sizes * known.sum())
     return recalls[known].mean() + (right - about[truth]) * scale[truth]
 
@@ -44,26 +44,37 @@ def of_f1s(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Tensor
         classes: c.
         groups: As in the legend.
     """
-    if truth.dim() == 1:
-        given, truth = one_hot(given, classes), one_hot(truth, classes)
-    has, answered = truth.bool().double(), given.bool().double()
-    both, either = 2 * has * answered, has + answered
-    sizes = either.sum(dim=0)
+    rows = torch.arange(len(truth))
+    if truth.dim() == 1:  # without a table of (n, c): of many rows and classes it is large
+        has, answered = (rows, truth), (rows, given)
+        right = given == truth
+    else:
+        has, answered = truth.bool().nonzero(as_tuple=True), given.bool().nonzero(as_tuple=True)
+        right = given[has].bool()
+    labels = torch.cat([has[1], answered[1]])
+    sizes = torch.bincount(labels, minlength=classes)
     known = sizes > 0
     if not bool(known.any()):
         return torch.zeros(len(truth), dtype=torch.double)
-    scores = both.sum(dim=0) / sizes
-    about, factors = _corrected(scores, known, has, groups)
+    scores = 2 * torch.bincount(has[1][right], minlength=classes).double() / sizes
+    about, factors = _corrected(scores, known, _pieces(has[1], classes, groups[has[0]]))
     scale = factors * len(truth) / (sizes * known.sum())
-    own = ((both - about * either) * scale)[:, known].sum(dim=1)
+    # A label that is true, and one that is given, each count -F; both at once 2 more.
+    own = torch.zeros(len(truth)).double()
+    own.index_add_(0, torch.cat([has[0], answered[0]]), -(about * scale)[labels])
+    own.index_add_(0, has[0][right], 2 * scale[has[1][right]])
     return scores[known].mean() + own
 
 
-def _corrected(scores: Tensor, known: Tensor, has: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+def _pieces(labels: Tensor, classes: int, groups: Tensor) -> Tensor:
+    """(c,), of how many groups the rows of each class are."""
+    different = torch.stack([groups, labels]).unique(dim=1)
+    return torch.bincount(different[1], minlength=classes).double()
+
+
+def _corrected(scores: Tensor, known: Tensor, pieces: Tensor) -> tuple[Tensor, Tensor]:
     """For each class what its rows scatter about, and the factor for that being their own mean."""
-    _, number = groups.unique(return_inverse=True)
-    found = torch.zeros(int(number.max()) + 1, has.shape[1]).double().index_add_(0, number, has)
-    pieces = (found > 0).sum(dim=0).double()
     lonely = pieces <= 1
-    about = torch.where(lonely, scores[known].mean(), scores)
+    others = known & ~lonely
+    about = torch.where(lonely, scores[others if bool(others.any()) else known].mean(), scores)
     return about, torch.where(lonely, 1.0, pieces / (pieces - 1)).sqrt()

@@ -162,9 +162,11 @@ def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float
     texts, name = int((weights.sum(dim=0) > 0).sum()), task.score
     surely, unsurely = Z_95, float(stdtrit(max(seeds - 1, 1), (1 + CONFIDENCE) / 2))
     if task.texts is not None and texts < len(task.texts[torch.cat(outcome.rows)].unique()):
-        # Of groups there may be few; the spread about their own mean is then too small as well.
+        # Of groups there may be few; the spread about their own mean is then too small as well,
+        # unless evidence has been corrected for that class by class.
         few = max(texts - 1, 1)
-        surely = float(stdtrit(few, (1 + CONFIDENCE) / 2)) * (texts / few) ** 0.5
+        own = 1.0 if name.evidence else (texts / few) ** 0.5
+        surely = float(stdtrit(few, (1 + CONFIDENCE) / 2)) * own
     quantile = ((1 - share) * surely**2 + share * unsurely**2) ** 0.5 if share else surely
     if name.scale == "correlation":
         return _fisher(score, both, texts, quantile)

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.pipeline.grid.jobs import Searched, Trying, search_job
-from heads.pipeline.grid.learner import Found, Tried
+from heads.pipeline.grid.jobs import Searched, Trying, alike, search_job
+from heads.pipeline.grid.learner import Found, Tried, answered
 from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.race import Beaten, beaten
 from heads.pipeline.grid.units import Unit
@@ -91,10 +91,23 @@ def behind(found: Mapping[str, Searched], board: Board) -> tuple[Beaten, ...]:
     """The cells that a race stops, of those that have been searched."""
     if not found:
         return ()
-    names = list(found)
+    names, texts = list(found), board.task.groups[torch.cat(board.splits.development)]
     parts = torch.stack([one.parts for one in found.values()], dim=1)
-    texts = board.task.groups[torch.cat(board.splits.development)]
-    return beaten(names, parts, texts, always=[reference_of(names)])
+    sure = torch.stack([_evidence(one, board) for one in found.values()], dim=1)
+    return beaten(names, parts, texts, always=[reference_of(names)], evidence=sure)
+
+
+def _evidence(one: Searched, board: Board) -> Tensor:
+    """(m,), the parts from which the variance of a development score is made, seed by seed."""
+    count, task = board.task.score.evidence, board.task
+    if count is None:
+        return one.parts
+    found = list[Tensor]()
+    for each, rows in zip(one.found, board.splits.development, strict=True):
+        assert each.held is not None
+        given = answered(each.held, task.targets[rows], task.kind)
+        found.append(count(given, task.targets[rows], len(task.classes), task.groups[rows]))
+    return alike(found)
 
 
 def _keep(run: RunFolder, number: int, one: Searched) -> None:
@@ -128,6 +141,8 @@ def _kept(run: RunFolder, number: int) -> Searched | None:
         for seed, told in enumerate(values["found"]):
             point = Tried(**told, parts=tensors[f"parts.{seed}"])
             held, begin = tensors.get(f"held.{seed}"), f"state.{seed}."
+            if held is None:  # of a race that was begun before this was kept: searched anew
+                return None
             names = [name for name in tensors if name.startswith(begin)]
             state = {name.removeprefix(begin): tensors[name] for name in names} or None
             found.append(Found(chosen=point.settings, point=point, held=held, state=state))

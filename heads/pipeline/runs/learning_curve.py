@@ -11,7 +11,7 @@ from torch import Tensor
 from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
-from heads.pipeline.grid.splits import FEWEST_DEVELOPMENT, Splits, on_fewer_rows
+from heads.pipeline.grid.splits import FEWEST_DEVELOPMENT, on_fewer_rows
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
 from heads.pipeline.measure.measures import score_interval
@@ -90,11 +90,14 @@ def _boards(board: Board) -> dict[float, Board]:
         if share == 1 or min(map(len, own)) >= FEWEST
     }
     # Of rows that all are of classes of their own, none is left to choose settings on.
-    return {share: one for share, one in found.items() if _chooses(one.splits)}
+    return {share: one for share, one in found.items() if _chooses(one)}
 
 
-def _chooses(splits: Splits) -> bool:
-    return min(map(len, splits.development)) >= FEWEST_DEVELOPMENT
+def _chooses(board: Board) -> bool:
+    """Whether every seed has rows to choose on, and two answers to try settings on."""
+    enough = min(map(len, board.splits.development)) >= FEWEST_DEVELOPMENT
+    targets = board.task.targets
+    return enough and all(len(targets[rows].unique(dim=0)) > 1 for rows in board.splits.search)
 
 
 def _fewer(board: Board, rows: Sequence[Tensor], alike: Tensor) -> Board:

@@ -21,12 +21,21 @@ from heads.pipeline.measure.outcomes import Task
 def unmet(splits: Splits, task: Task) -> tuple[Tensor, ...]:
     """For each fold (n,), which of its tested rows have a class that it does not learn from.
 
-    Nothing, where there are no folds or no classes.
+    Of several labels all of a row's: heads that have met one of them can score there. Nothing,
+    where there are no folds or no classes.
     """
     if splits.kind != FOLDS or task.kind == "number":
         return ()
     pairs = zip(splits.train, splits.test, strict=True)
-    return tuple(_new(task, train, test).any(dim=1) for train, test in pairs)
+    return tuple(_odd(task, train, test) for train, test in pairs)
+
+
+def _odd(task: Task, train: Tensor, test: Tensor) -> Tensor:
+    """(n,), the tested rows that have classes, and none that a row to learn from has."""
+    new = _new(task, train, test)
+    if task.kind != "many":
+        return new.any(dim=1)
+    return new.any(dim=1) & (new == task.targets[test].bool()).all(dim=1)
 
 
 def _new(task: Task, train: Tensor, test: Tensor) -> Tensor:

@@ -54,7 +54,9 @@ def protocol(splits: Splits, asked: Asked) -> str:
             "of the test set."
         )
     repetitions = max(splits.repetition) + 1
-    folds, scored = seeds // repetitions, sum(map(len, splits.test)) // repetitions
+    # A fold may have had nothing but rows that are set aside: it was learned from all the same.
+    folds = asked.contest.folds if asked.account.get("aside") else seeds // repetitions
+    scored = len(torch.cat(splits.test).unique())
     again = "" if repetitions == 1 else f", {repetitions} times in other folds"
     return (
         f"Split into {folds} folds: each of {scored:,} rows was scored once{again}, by heads that "
