@@ -144,12 +144,21 @@ SMALL, EACH, HARD = 100, 3, 0.3  # classes, rows of each on average, and how man
 
 
 def drawn_of_small_classes(
-    cells: int, metric: Metric, dice: torch.Generator, *, even: bool = False
+    design: Design,
+    cells: int,
+    metric: Metric,
+    dice: torch.Generator,
+    *,
+    even: bool = False,
+    luck: float = 0.0,
 ) -> tuple[list[Answers], Task]:
-    """Like heads on a hundred classes of three tested rows each, trained once, without luck.
+    """Like heads on a hundred classes of three tested rows each.
 
     Which rows a head gets wrong is half its own and half the rows'. Uneven classes have no row to
-    about nine, one of six that are tested a single one.
+    about nine, one of six that are tested a single one. Heads that are trained once have no luck.
+
+    Args:
+        luck: The deviation of a head's score from training to training, 0.01 is one point.
     """
     rows = SMALL * EACH
     truth = torch.randint(SMALL, (rows,), generator=dice)
@@ -160,15 +169,25 @@ def drawn_of_small_classes(
         groups=torch.arange(rows),
         metric=metric,
     )
+    is_random = design.seeds > 1
+    noise = NOISE * is_random
+    tested, numbers = tested_of(design, task.groups, dice)
     ease = torch.randn(rows, generator=dice)
-    bar = torch.distributions.Normal(0.0, 2**0.5).icdf(torch.tensor(1 - HARD))
+    normal = torch.distributions.Normal(0.0, (2 + noise**2) ** 0.5)
     other = (truth + torch.randint(1, SMALL, (rows,), generator=dice)) % SMALL
     heads = []
     for number in range(cells):
-        hard = ease + torch.randn(rows, generator=dice) > bar
-        answers = torch.where(hard, other, truth)
+        own, given = ease + torch.randn(rows, generator=dice), list[Tensor]()
+        for scored in tested:
+            bar = normal.icdf(1 - HARD + luck * torch.randn(1, generator=dice))
+            hard = own + noise * torch.randn(rows, generator=dice) > bar
+            given.append(torch.where(hard, other, truth)[scored])
         one = Answers(
-            name=f"head {number}", rows=(torch.arange(rows),), given=(answers,), is_random=False
+            name=f"head {number}",
+            rows=tested,
+            given=tuple(given),
+            is_random=is_random,
+            repetition=numbers,
         )
         heads.append(one)
     return heads, task
