@@ -8,7 +8,7 @@ from markupsafe import Markup
 from heads.errors import DataError
 from heads.interfaces.charts import bars
 from heads.interfaces.drawings import joined
-from heads.pipeline.table import LISTS, Columns, Data, Finding, Said
+from heads.pipeline.table import LISTS, ColumnHints, Columns, Data, Finding
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
@@ -28,7 +28,9 @@ FORMS = {
 }
 
 
-def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[str, ...]) -> Said:
+def said(
+    names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[str, ...]
+) -> ColumnHints:
     """What a user said of the columns.
 
     Args:
@@ -46,7 +48,7 @@ def said(names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[
         raise DataError(f"Labels cannot be '{form[:40]}'.", f"Choose one of {' '.join(FORMS)}")
     if form == "columns" and not labels:
         raise DataError("No 0/1 columns are chosen.", "Choose the columns, one for each label.")
-    return Said(
+    return ColumnHints(
         text=text,
         label="" if form == "columns" else label,
         pair=pair,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heads.pipeline.look.saying import Said
     from heads.pipeline.metrics import Scores
     from heads.pipeline.prediction import Prediction
-    from heads.pipeline.training import Progress
+    from heads.pipeline.runs.bar import Progress
 
 # How scores are written that are no shares. (What knows all metrics waits for torch.)
 PLAIN = {

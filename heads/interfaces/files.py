@@ -46,9 +46,9 @@ def read_test(asked: argparse.Namespace, data: Any) -> Any:
 
 def _said(asked: argparse.Namespace) -> Any:
     """What the flags say of the columns."""
-    from heads.pipeline.table import Said, listed
+    from heads.pipeline.table import ColumnHints, listed
 
-    return Said(
+    return ColumnHints(
         text=asked.text,
         label=asked.label,
         pair=asked.pair,

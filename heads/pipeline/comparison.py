@@ -18,10 +18,10 @@ from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.seen import Seen, check_second, seen
-from heads.pipeline.training import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits

@@ -13,9 +13,9 @@ from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
 from heads.pipeline.table import (
+    ColumnHints,
     Columns,
     Data,
-    Said,
     Table,
     data_of,
     guess,
@@ -56,7 +56,7 @@ def read(
     limits = limits or limits_here()
     if group:
         table = open_table(path, limits, header)
-        columns = replace(columns or guess(table, Said(group=group)), group=group)
+        columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
         found = data_of(table, limits, columns, name=name_of(path))
     else:
         found = read_file(path, limits, columns, header)
@@ -113,7 +113,9 @@ def train_grid(
         model=model,
         contest=contest or Contest(),
     )
-    return _last(working(begin(question, limits=limits, out=Path(out) if out else None), limits))
+    return _leaderboard(
+        working(begin(question, limits=limits, out=Path(out) if out else None), limits)
+    )
 
 
 def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data | None:
@@ -146,10 +148,10 @@ def resume(run: str) -> Leaderboard:
     Raises:
         DataError: There is no such run, or another process works on it.
     """
-    return _last(working(find(run), limits_here()))
+    return _leaderboard(working(find(run), limits_here()))
 
 
-def _last(events: Iterator[Event]) -> Leaderboard:
+def _leaderboard(events: Iterator[Event]) -> Leaderboard:
     for event in events:
         if isinstance(event, Leaderboard):
             return event

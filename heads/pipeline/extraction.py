@@ -29,8 +29,8 @@ from heads.pipeline.origin import is_ours, own_code
 from heads.pipeline.pace import Pace, characters
 from heads.pipeline.precision import EXACT
 from heads.pipeline.reading import relied_on, to_try, tried
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import Encoded
-from heads.pipeline.training import Progress
 from heads.pipeline.vectors import Features, Part, opened
 
 CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is faster to read

@@ -12,9 +12,10 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of, trained
-from heads.pipeline.table import place_of, read
-from heads.pipeline.training import Progress
+from heads.pipeline.table import place_of
+from heads.pipeline.table import read as read_file
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -79,4 +80,4 @@ def corpus_named(data: str | Path, limits: Limits) -> Corpus:
         return corpus_of(SAMPLES[str(data)], limits)
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    return read(place_of(data), limits).corpus
+    return read_file(place_of(data), limits).corpus

@@ -13,8 +13,8 @@ from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of, sample_for, trained
-from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -101,7 +101,7 @@ def difference(
     limits = limits or limits_here()
     one, other = (_own_recipe(name, model, limits) for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
-        return subjects.difference(str(one), str(other), limits)
+        return subjects.difference_by_name(str(one), str(other), limits)
     first, second = resolve(one).recipe, resolve(other).recipe
     return differences.difference(first, second, load(model, limits=limits))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 
 
 class Pace:

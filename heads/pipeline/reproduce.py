@@ -24,7 +24,7 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 from heads.settings import Limits
 
 EXPERIMENTS = 10

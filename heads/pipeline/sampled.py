@@ -9,8 +9,9 @@ from heads.pipeline import kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import SEPARATOR, Corpus
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.table import Columns, read
-from heads.pipeline.training import Progress, Trained, train
+from heads.pipeline.training import Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 

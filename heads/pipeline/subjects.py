@@ -10,11 +10,11 @@ from heads.parts.models import MODELS
 from heads.parts.order import Order
 from heads.pipeline.catalogue import default_config, entry, place
 from heads.pipeline.config import shown
-from heads.pipeline.differences import Layer, head_difference, layers, reading_difference
+from heads.pipeline.differences import CLASSES, Layer, head_difference, layers, reading_difference
 from heads.pipeline.gate import Checkpoint, admit, is_folder
 from heads.settings import Limits
 
-WIDTH, CLASSES = 768, 3  # any numbers: the layers are the same
+WIDTH = 768  # any number, as that of the classes: the layers are the same
 IN_BASE, IN_HEAD = "in the base model (its pooler)", "in the head"
 
 
@@ -35,14 +35,14 @@ class Subject:
     order: Order
 
 
-def difference(one: str, other: str, limits: Limits) -> str:
+def difference_by_name(one: str, other: str, limits: Limits) -> str:
     """What sets two heads apart, in plain words, of which at least one is no recipe.
 
     Raises:
         HeadsError: One of them is neither a recipe, a family nor a model that is known here.
     """
     first, second = (subject(name, limits) for name in (one, other))
-    told = [_layers(item.order) for item in (first, second)]
+    told = [_layers_by_name(item.order) for item in (first, second)]
     lines = [_introduced(item) for item in (first, second)]
     if first.order.recipe == second.order.recipe:
         return " ".join([*lines, f"Both are {first.order.recipe}: the same head."])
@@ -98,15 +98,15 @@ def _unknown(name: str) -> ModelError:
     return ModelError(f"'{shown(name)}' is no recipe, no family and no model here.", hint)
 
 
-def _layers(order: Order) -> list[Layer]:
+def _layers_by_name(order: Order) -> list[Layer]:
     """The layers of a head, those of a pooler that it reads among them."""
     first = [Layer("dense layer", IN_BASE, True), Layer("tanh", "", True)]
     return [
         *(first if order.pooling.name == "pooler" else []),
-        *layers(order.sketch(WIDTH, CLASSES), _origins(order)),
+        *layers(order.sketch(WIDTH, CLASSES), _origin_of(order)),
     ]
 
 
-def _origins(order: Order) -> Callable[[str], str]:
+def _origin_of(order: Order) -> Callable[[str], str]:
     of_base = f"{order.head.from_base}."
     return lambda name: IN_BASE if order.head.from_base and name.startswith(of_base) else IN_HEAD

@@ -30,8 +30,8 @@ from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import CODE
 from heads.pipeline.origin import own_code
 from heads.pipeline.reading import relied_on, to_try, tried
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import Encoded
-from heads.pipeline.training import Progress
 
 ROUGH, FINE = np.float16, np.float32
 ENDINGS = {ROUGH: ".f16", FINE: ".f32"}

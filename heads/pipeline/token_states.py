@@ -21,9 +21,9 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import APART, CHUNK
 from heads.pipeline.precision import EXACT
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import States
 from heads.pipeline.token_files import FINE, MARKS, ROUGH, File, Part, file_of, size_of
-from heads.pipeline.training import Progress
 from heads.settings import Limits
 
 

@@ -23,19 +23,12 @@ from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.notation import last_linear
 from heads.pipeline.objective import Span, check_order, goals_of
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.seen import check_pairs
 from heads.pipeline.standard import Standard
 from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Something is under way: a sentence, and how far it is (0 to 1)."""
-
-    says: str
-    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

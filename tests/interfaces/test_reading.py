@@ -14,7 +14,7 @@ from heads.interfaces.cli import main
 from heads.interfaces.web import train_data
 from heads.interfaces.web.uploads import SAMPLE
 from heads.parts.samples import SAMPLES
-from heads.pipeline.table import Columns, Said, read
+from heads.pipeline.table import ColumnHints, Columns, read
 from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]
@@ -128,7 +128,7 @@ def test_the_api_is_told_what_labels_are(client, wide):
 def test_the_form_of_columns_says_them(columns):
     names = (columns.text, columns.label, columns.pair, columns.split, columns.group)
     form = accounts.form_of(columns)
-    assert accounts.said(names, form, columns.labels, columns.order) == Said(
+    assert accounts.said(names, form, columns.labels, columns.order) == ColumnHints(
         text="t", label=columns.label, separator=columns.separator, labels=columns.labels,
         number=columns.number, order=columns.order, group=columns.group,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 

@@ -20,7 +20,7 @@ from heads.pipeline.differences import same_in_training
 from heads.pipeline.explanation import Explanation, explain
 from heads.pipeline.loading import load
 from heads.pipeline.provenance import ORIGINS
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none

@@ -26,7 +26,7 @@ from heads.pipeline.engine import ways
 from heads.pipeline.extraction import Features, extract
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 
 READINGS = (
     "mean", "cls", "last", "max", "weighted", "mean_content", "cls_mean", "pooler", "mean@1",

@@ -16,7 +16,7 @@ from heads.pipeline.grid.splits import split as splits_of
 from heads.pipeline.groups import FOLDS, LARGEST, grouping, shared
 from heads.pipeline.joining import check_groups
 from heads.pipeline.letters import fold
-from heads.pipeline.table import Columns, Said, data_of, guess, open_table, read
+from heads.pipeline.table import ColumnHints, Columns, data_of, guess, open_table, read
 from heads.settings import Contest, Limits
 
 LIMITS = Limits()
@@ -224,7 +224,7 @@ def test_a_column_of_groups_is_read(tmp_path: Path) -> None:
     assert says.lines == (11,)
     assert data.as_json()["columns"]["group"] == "author"
     table = open_table(path, LIMITS)
-    columns = guess(table, Said(group="author"))
+    columns = guess(table, ColumnHints(group="author"))
     assert (columns.text, columns.label, columns.group) == ("text", "label", "author")
     assert data_of(table, LIMITS, columns).corpus.groups == data.corpus.groups
     with pytest.raises(DataError, match="chosen twice"):

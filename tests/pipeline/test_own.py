@@ -25,7 +25,7 @@ from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.imported import load
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits

@@ -11,7 +11,7 @@ from tiny_models import LIMITS
 from heads.errors import DataError
 from heads.pipeline import reproduce
 from heads.pipeline.reproduce import BENCHMARKS, Reproduced, drawn
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:

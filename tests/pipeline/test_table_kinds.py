@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from heads.errors import DataError
-from heads.pipeline.table import Columns, Data, Said, data_of, guess, open_table, read
+from heads.pipeline.table import ColumnHints, Columns, Data, data_of, guess, open_table, read
 from heads.pipeline.table.kinds import find_separator
 from heads.settings import Limits
 
@@ -327,7 +327,7 @@ def test_stars_are_classes_in_order_or_numbers_as_asked(folder) -> None:
     assert (data.corpus.classes, data.corpus.ordered) == (("1", "2", "3", "4", "5"), True)
     assert data.says == "5 classes, in order"
     table = open_table(path, LIMITS)
-    data = data_of(table, LIMITS, guess(table, Said(number=True)))
+    data = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
     assert data.corpus.numbers[:5] == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert data.says == "numbers from 1 to 5"
     assert data.classes == {}
@@ -340,17 +340,17 @@ def test_what_is_said_is_taken_and_the_rest_is_guessed(folder) -> None:
     cells = ["a|b", "b|c", "a|c", "a", "b", "c", "a|b|c", ""] * 4
     table = open_table(labelled(folder, cells), LIMITS)
     assert guess(table) == Columns(text="text", label="label", separator="|")
-    assert guess(table, Said(separator="")).separator == ""
-    assert guess(table, Said(text="text")).separator == "|"
-    assert guess(table, Said(order=("a", "b"))).separator == ""
+    assert guess(table, ColumnHints(separator="")).separator == ""
+    assert guess(table, ColumnHints(text="text")).separator == "|"
+    assert guess(table, ColumnHints(order=("a", "b"))).separator == ""
     table = open_table(
         saved(folder, ("text", "a", "b"), [("some text", 0, 1), ("other text", 1, 0)]), LIMITS
     )
     assert guess(table).labels == ("a", "b")
-    assert guess(table, Said(label="b")) == Columns(text="text", label="b")
-    assert guess(table, Said(separator="")).labels == ()
-    assert not Said()
-    assert Said(number=False)
+    assert guess(table, ColumnHints(label="b")) == Columns(text="text", label="b")
+    assert guess(table, ColumnHints(separator="")).labels == ()
+    assert not ColumnHints()
+    assert ColumnHints(number=False)
 
 
 def test_an_order_is_kept_in_the_data(folder) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heads.errors import DataError
 from heads.pipeline.letters import INVISIBLE, fold, folded, is_blank
 from heads.pipeline.numerals import notation_of, plainest
-from heads.pipeline.table import Columns, Data, Said, data_of, guess, open_table, read
+from heads.pipeline.table import ColumnHints, Columns, Data, data_of, guess, open_table, read
 from heads.pipeline.table.cells import members
 from heads.pipeline.table.looks import is_code, is_date
 from heads.settings import Limits
@@ -62,7 +62,7 @@ def test_a_few_numbers_with_commas_are_classes_in_order(folder: Path) -> None:
     assert data.corpus.classes == ("0,5", "3,5", "4", "10,0")
     assert not says(data, "several")
     table = open_table(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20), LIMITS)
-    asked = data_of(table, LIMITS, guess(table, Said(number=True)))
+    asked = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
     assert asked.corpus.numbers[:4] == (3.5, 4.0, 10.0, 0.5)
 
 
@@ -138,7 +138,7 @@ def test_amounts_get_a_hint_that_numbers_can_be_predicted(folder, cells, hint: s
         assert f"The labels are {hint} (" in told
         assert "--number" in told
         table = open_table(labelled(folder, cells), LIMITS)
-        asked = data_of(table, LIMITS, guess(table, Said(number=True)))
+        asked = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
         assert (asked.corpus.kind, asked.dropped) == ("number", {})
 
 

@@ -13,8 +13,8 @@ from heads.errors import LimitError
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import load
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.token_states import TokenStates, keep_states
-from heads.pipeline.training import Progress
 
 TEXTS = tuple(
     "the cat sat on a mat and a dog ran home"[: 1 + number % 37] + f" {number}"

@@ -26,9 +26,10 @@ from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.seen import seen
-from heads.pipeline.training import Progress, Trained, train
+from heads.pipeline.training import Trained, train
 from heads.settings import PUBLIC, Limits, Training
 
 FEW = Training(epochs=6)

@@ -122,7 +122,7 @@ def _run(
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
     from heads.pipeline.inquiry import difference, explaining
-    from heads.pipeline.training import Progress
+    from heads.pipeline.runs.bar import Progress
 
     try:
         asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()

@@ -60,7 +60,7 @@ def _show(error: Exception) -> NoReturn:
 
 def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]:
     """Passes on progress at most every so often, and every other event."""
-    from heads.pipeline.training import Progress
+    from heads.pipeline.runs.bar import Progress
 
     last = -seconds
     for event in events:

@@ -8,7 +8,7 @@ import gradio as gr
 from heads.interfaces import accounts, drawings
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web.guards import guarded, sentence
-from heads.interfaces.web.leaderboard_tools import Tools
+from heads.interfaces.web.leaderboard_tools import QUIET, Tools
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.saves import as_csv, saves
 from heads.interfaces.web.train import Trained
@@ -17,7 +17,6 @@ from heads.pipeline.runs.folder import RunFolder
 if TYPE_CHECKING:
     from heads.pipeline.runs.leaderboard import Leaderboard
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
 NO_CURVE = (
@@ -65,7 +64,7 @@ def build(tabs: gr.Tabs, tab: gr.Tab, opening: Opening, trained: Trained) -> Non
     with gr.Column(visible=False) as results:
         measure, heat = _grid()
         opening.fills([measure], _measures)
-        tools = leaderboard_tools.build(run)
+        tools = leaderboard_tools.build_tools(run)
         with gr.Row():
             with gr.Column(min_width=300):
                 gr.Markdown("### Score against size")

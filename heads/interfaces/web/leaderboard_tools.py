@@ -18,10 +18,11 @@ from heads.parts.order import OVR
 from heads.pipeline.runs.folder import RunFolder
 from heads.settings import limits
 
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
 if TYPE_CHECKING:
     from heads.pipeline.runs.leaderboard import Leaderboard
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 MOST = 4  # heads side by side
 WIDTH = 384  # of a base model; whether a head can be divided does not depend on it
 
@@ -54,7 +55,7 @@ class Tools:
         gone.success(listed, inputs, run, **QUIET).then(**then)
 
 
-def build(run: gr.Dropdown) -> Tools:
+def build_tools(run: gr.Dropdown) -> Tools:
     """Draws the tools."""
     heads, pair, answers = _try(run)
     with gr.Accordion("Take the winner with you", open=False, elem_id="away"):

@@ -18,7 +18,7 @@ from heads.settings import limits
 if TYPE_CHECKING:
     from heads.pipeline.look.chosen import Chosen, Heads
     from heads.pipeline.look.saying import Said
-    from heads.pipeline.training import Progress
+    from heads.pipeline.runs.bar import Progress
 
 MOST = 4
 RUN, SAMPLE = "run:", "sample:"
@@ -139,7 +139,7 @@ def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
     from heads.pipeline.look.attributing import attributions
     from heads.pipeline.look.edits import suggested
     from heads.pipeline.look.saying import reading
-    from heads.pipeline.training import Progress
+    from heads.pipeline.runs.bar import Progress
 
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(

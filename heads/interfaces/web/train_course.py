@@ -92,7 +92,7 @@ class Course:
     @property
     def status(self) -> Markup:
         """What is under way, with a bar."""
-        from heads.pipeline.training import Progress
+        from heads.pipeline.runs.bar import Progress
 
         return drawings.progress(Progress(says=self.says, share=self.share))
 

@@ -20,7 +20,7 @@ from heads.pipeline.look.edits import Flips, flipped
 from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
 from heads.pipeline.look.retraining import Retrained, retraining
 from heads.pipeline.look.saying import Reading, Said, reading, said
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 from heads.settings import limits as limits_here
 
 NEIGHBOURS = 5
@@ -71,7 +71,7 @@ class Look(Chosen):
         Args:
             most: How many examples for each head.
         """
-        return _last(searching(self._found(pair), text, pair, most))
+        return _result(searching(self._found(pair), text, pair, most))
 
     def flips(self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = "") -> Flips:
         """Asks heads about edits of a sentence, and says which head flips on what.
@@ -96,7 +96,7 @@ class Look(Chosen):
             retrain: Whether to train anew, which takes seconds on a sample; on a run about as
                 long as its own heads took.
         """
-        return _last(ablating(self._found(pair), text, pair, without, retrain=retrain))
+        return _result(ablating(self._found(pair), text, pair, without, retrain=retrain))
 
     def readings(
         self, text: str, pair: str = "", *, temperature: float = 1.0
@@ -205,7 +205,7 @@ def _gated(text: str, pair: str) -> list[str]:
     return [gate(text, limits), *second]
 
 
-def _last(events: Generator[Progress, None, Found]) -> Found:
+def _result(events: Generator[Progress, None, Found]) -> Found:
     while True:
         try:
             next(events)

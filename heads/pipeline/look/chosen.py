@@ -14,11 +14,11 @@ from heads.pipeline.corpus import Corpus, split
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.folder import RunFolder, find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names
 from heads.pipeline.sampled import corpus_of, sample_for, trained
-from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
 

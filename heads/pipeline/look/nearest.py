@@ -21,7 +21,7 @@ from heads.pipeline.letters import folded
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said
-from heads.pipeline.training import Progress
+from heads.pipeline.runs.bar import Progress
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine

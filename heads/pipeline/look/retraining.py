@@ -34,12 +34,12 @@ from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs import asked as question
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import said as answered
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import trained_head
 from heads.pipeline.runs.preparing import board_of, featured, stated
 from heads.pipeline.sampled import trained
-from heads.pipeline.training import Progress
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 

@@ -153,7 +153,8 @@ def _of_table(name: str) -> dict[Kind, Parts]:
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
         from heads.pipeline.measure import confusion, influence
 
-        return influence.of_table(given, truth, classes, score=getattr(confusion, name))
+        score = getattr(confusion, name)
+        return influence.of_table(given, truth, classes, score=score)
 
     return {"one": parts}
 
@@ -173,9 +174,9 @@ def _of_classes(name: str) -> Evidence:
     """The evidence of a score of classes that all count alike, by its name in `evidence`."""
 
     def found(given: "Tensor", truth: "Tensor", classes: int, groups: "Tensor") -> "Tensor":
-        from heads.pipeline.measure import evidence
+        from heads.pipeline.measure import evidence as those_of
 
-        return getattr(evidence, name)(given, truth, classes, groups)
+        return getattr(those_of, name)(given, truth, classes, groups)
 
     return found
 

@@ -2,13 +2,19 @@
 
 import contextlib
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
-
-from heads.pipeline.training import Progress
 
 Other = TypeVar("Other")  # what else a run tells
 Found = TypeVar("Found")  # what a stage ends in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Something is under way: a sentence, and how far it is (0 to 1)."""
+
+    says: str
+    share: float
 
 
 def rising(

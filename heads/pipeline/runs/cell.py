@@ -16,8 +16,8 @@ from heads.pipeline.measure.details import Label
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, answers_of
 from heads.pipeline.measure.paired import Difference
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.training import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

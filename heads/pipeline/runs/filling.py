@@ -13,6 +13,7 @@ from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.baselines import (
     Baseline,
     commonest,
@@ -25,7 +26,6 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import keep_head
 from heads.pipeline.runs.heats import heats, stopped_of
 from heads.pipeline.runs.preparing import Done, counted
-from heads.pipeline.training import Progress
 
 
 def filled(

@@ -21,10 +21,10 @@ from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.race import Beaten, beaten
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import keep_failure
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of
-from heads.pipeline.training import Progress
 
 DECISION = "race.json"
 BEGUN, SHARE = 0.43, 0.15  # of the bar: where the first heat begins, and how much it takes

@@ -18,10 +18,10 @@ from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, scores, strata
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of
-from heads.pipeline.training import Progress
 
 LEADERS = 3  # and the reference, where it is not one of them
 FEWEST = 100  # rows to learn from: on fewer the curve shows little but luck

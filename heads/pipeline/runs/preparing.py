@@ -13,12 +13,12 @@ from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
+from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.tokens import token_findings
-from heads.pipeline.training import Progress
 from heads.pipeline.vectors import Features, Read
 from heads.settings import Limits
 

@@ -17,7 +17,7 @@ from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
-from heads.pipeline.runs.bar import rising, within
+from heads.pipeline.runs.bar import Progress, rising, within
 from heads.pipeline.runs.choosing import chosen_recipes
 from heads.pipeline.runs.clock import Clock
 from heads.pipeline.runs.expected import Expected, expected
@@ -36,7 +36,6 @@ from heads.pipeline.runs.preparing import (
     stated,
 )
 from heads.pipeline.token_states import check_states
-from heads.pipeline.training import Progress
 from heads.settings import Contest, Limits
 
 Event = Progress | Trying | Done | Leaderboard

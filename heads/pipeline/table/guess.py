@@ -18,7 +18,7 @@ from heads.pipeline.table.kinds import (
 from heads.pipeline.table.looks import Look, looks_of
 from heads.pipeline.table.names import ABOUT, PAIRS, PARTS, SPLITS, SURELY, plain, words
 from heads.pipeline.table.scoring import is_named, label_points, ranked, text_points
-from heads.pipeline.table.sheet import Columns, Finding, Said, Table, finding, short
+from heads.pipeline.table.sheet import ColumnHints, Columns, Finding, Table, finding, short
 
 _MOST = 5  # four of five columns are most of them
 _MANY_FLAGS = 3
@@ -30,7 +30,7 @@ _FIRST = 200  # rows of which some cells are shown
 _HALF = 0.5
 
 
-def guess(table: Table, said: Said | None = None) -> Columns:
+def guess(table: Table, said: ColumnHints | None = None) -> Columns:
     """Guesses which column is what; the user confirms or changes it.
 
     Args:
@@ -39,7 +39,7 @@ def guess(table: Table, said: Said | None = None) -> Columns:
     Raises:
         DataError: There are fewer than two columns to choose from.
     """
-    said = said or Said()
+    said = said or ColumnHints()
     if said.label and said.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
@@ -56,7 +56,7 @@ def guess(table: Table, said: Said | None = None) -> Columns:
     return _by_cells(table, found, said)
 
 
-def _by_cells(table: Table, columns: Columns, said: Said) -> Columns:
+def _by_cells(table: Table, columns: Columns, said: ColumnHints) -> Columns:
     """What the cells of the label column are: numbers, several labels, or one."""
     number, separator = said.number, said.separator
     if columns.label in table.columns and not said.order:
@@ -87,7 +87,7 @@ class _Choice:
     labels: Mapping[str, float]
 
 
-def _choice(table: Table, said: Said) -> _Choice:
+def _choice(table: Table, said: ColumnHints) -> _Choice:
     names = [name for name in table.columns if name not in table.unnamed]
     split = _split(table, [name for name in names if name != said.group])
     free = [name for name in names if name not in (split, said.group)]
@@ -219,7 +219,7 @@ def _alike(text: str, names: Sequence[str], seen: Mapping[str, Look]) -> tuple[s
 
 def doubts(table: Table) -> list[Finding]:
     """Which other columns may be the texts or the labels as well, where two are near."""
-    choice = _choice(table, Said())
+    choice = _choice(table, ColumnHints())
     columns, found = choice.columns, []
     best, others = choice.texts.get(columns.text, 0.0), ranked(choice.texts)
     near = [

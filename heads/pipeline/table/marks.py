@@ -19,7 +19,7 @@ def marks(table: Table, columns: Columns) -> Marks:
         DataError: While reading, where a 0/1 column says something else; names the line.
     """
     if columns.labels:
-        return _flags(table, columns.labels)
+        return _of_flags(table, columns.labels)
     at = table.columns.index(columns.label)
     values = numbers_of(cells_of(table, columns.label))[1] if columns.number else {}
     known: dict[str, tuple[str, ...] | float | str] = {}
@@ -40,7 +40,7 @@ def _read(cell: str, columns: Columns) -> tuple[str, ...] | str:
     return (cell,) if cell else NO_LABEL
 
 
-def _flags(table: Table, names: Sequence[str]) -> Marks:
+def _of_flags(table: Table, names: Sequence[str]) -> Marks:
     places = [(table.columns.index(name), clean_label(name) or name) for name in names]
 
     def read(row: Sequence[str], line: int) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ColumnHints:
     """What the user said of the columns; the rest is guessed.
 
     Attributes:
@@ -69,7 +69,7 @@ class Said:
     group: str = ""
 
     def __bool__(self) -> bool:
-        return self != Said()
+        return self != ColumnHints()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
