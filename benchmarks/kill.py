@@ -30,7 +30,7 @@ from heads.parts.samples import SAMPLES
 from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 RECIPES = (

@@ -22,7 +22,7 @@ from pathlib import Path
 from heads.interfaces.web import worker
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table import Data, read
+from heads.pipeline.table.data import Data, read
 from heads.settings import Contest, limits
 
 CONTEST = Contest(seeds=3)

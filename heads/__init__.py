@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look
     from heads.pipeline.runs.leaderboard import Leaderboard
-    from heads.pipeline.table import Columns
+    from heads.pipeline.table.sheet import Columns
     from heads.recipe import Recipe
     from heads.settings import Contest, Limits
 

@@ -8,7 +8,9 @@ from markupsafe import Markup
 from heads.errors import DataError
 from heads.interfaces.charts import bars
 from heads.interfaces.drawings import joined
-from heads.pipeline.table import LISTS, ColumnHints, Columns, Data, Finding
+from heads.pipeline.table.cells import LISTS
+from heads.pipeline.table.data import Data
+from heads.pipeline.table.sheet import ColumnHints, Columns, Finding
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away

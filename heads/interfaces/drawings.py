@@ -12,12 +12,12 @@ from heads.interfaces.figures import COLOURS
 from heads.parts.samples import SAMPLES
 
 if TYPE_CHECKING:
+    from heads.events import Progress
     from heads.pipeline.comparison import Comparison
     from heads.pipeline.doctor import Finding
     from heads.pipeline.look.saying import Said
     from heads.pipeline.metrics import Scores
     from heads.pipeline.prediction import Prediction
-    from heads.pipeline.runs.bar import Progress
 
 # How scores are written that are no shares. (What knows all metrics waits for torch.)
 PLAIN = {

@@ -86,7 +86,7 @@ def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     from heads.parts.order import JOINT, SOFTMAX
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
-    from heads.pipeline.table import listed
+    from heads.pipeline.table.cells import listed
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
@@ -122,8 +122,8 @@ def _tell(data: Any, name: str) -> list[str]:
 
 def work(asked: argparse.Namespace) -> None:
     """Works on a run and prints an event a line, as JSON: the page's worker process."""
+    from heads.caching import refusal
     from heads.errors import HeadsError
-    from heads.pipeline.disk import refusal
     from heads.pipeline.runs.folder import RunFolder
     from heads.pipeline.runs.running import working
 
@@ -143,8 +143,8 @@ def work(asked: argparse.Namespace) -> None:
 
 
 def _line(event: Any, metric: str) -> dict[str, Any]:
+    from heads.events import Progress
     from heads.pipeline.grid.jobs import Trying
-    from heads.pipeline.runs.bar import Progress
     from heads.pipeline.runs.running import Done
 
     if isinstance(event, Progress):

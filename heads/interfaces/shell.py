@@ -42,7 +42,7 @@ def noted_interrupts() -> Iterator[list[int]]:
 
 def unforeseen(error: Exception) -> tuple[str, int]:
     """What to say of an error that nobody foresaw, and the exit code; a full disk is no bug."""
-    from heads.pipeline.disk import refusal  # only here: a command begins sooner without it
+    from heads.caching import refusal  # only here: a command begins sooner without it
 
     if told := refusal(error):
         let_go_of_output()

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heads.events import Progress
 from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
 from heads.interfaces.chosen import chosen_says
@@ -20,7 +21,6 @@ from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.measure.estimates import MEASURES as ESTIMATES
 from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.reproduce import Reproduced
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.closeup import layer_name, mix_of
 from heads.pipeline.runs.folder import RunFolder
@@ -28,7 +28,7 @@ from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
 from heads.pipeline.runs.wording import raced
-from heads.pipeline.table import Data
+from heads.pipeline.table.data import Data
 
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed

@@ -99,7 +99,7 @@ def last_of(events: Iterable[Any]) -> Any:
     """The last of a stream of events; on a terminal, the progress before it is shown."""
     from rich.console import Console
 
-    from heads.pipeline.runs.bar import Progress
+    from heads.events import Progress
 
     event = None
     with Console(stderr=True).status("Starting") as status:
@@ -132,7 +132,7 @@ def families(asked: argparse.Namespace) -> None:
 
 
 def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
-    from heads.pipeline.runs.bar import Progress
+    from heads.events import Progress
     from heads.pipeline.walk import compare_family
 
     found: dict[str, dict[str, Any]] = {}

@@ -19,12 +19,12 @@ from heads.errors import ModelError, RecipeError
 from heads.parts.bases import base_of
 from heads.parts.forms import Side
 from heads.pipeline.device import HERE, tokens_at_once
-from heads.pipeline.dice import Dice
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block
 from heads.pipeline.packed.forward import batches, run
 from heads.pipeline.states import Encoded, States, filled_up, layers_of, like_length
 from heads.pipeline.weights import Pooler, vocabulary_of
+from heads.rng import Dice
 
 TOKENS_A_BATCH = 2048
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call

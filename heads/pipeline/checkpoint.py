@@ -11,12 +11,12 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from heads.caching import save_tensors
 from heads.errors import CheckpointError, HeadsError
 from heads.pipeline.assembly import TrainedHead, assemble, kind_of
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.dice import Dice
-from heads.pipeline.disk import save_tensors
 from heads.pipeline.metrics import Scores
+from heads.rng import Dice
 from heads.settings import Limits, Training
 
 VERSION = 1

@@ -9,9 +9,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from heads.caching import foreign_code, used, write_tensors
 from heads.parts.order import Order
-from heads.pipeline.disk import used, write_tensors
-from heads.pipeline.origin import foreign_code
 from heads.pipeline.vectors import Part
 from heads.settings import cache_folder
 

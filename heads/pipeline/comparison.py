@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heads.errors import DataError, LimitError, RecipeError
+from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT
 from heads.parts.samples import RECIPES
@@ -18,7 +19,6 @@ from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.pipeline.seen import Seen, check_second, seen

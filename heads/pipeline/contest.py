@@ -12,18 +12,11 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
-from heads.pipeline.table import (
-    ColumnHints,
-    Columns,
-    Data,
-    Table,
-    data_of,
-    guess,
-    name_of,
-    open_table,
-    place_of,
-)
-from heads.pipeline.table import read as read_file
+from heads.pipeline.table import guess
+from heads.pipeline.table.data import Data, data_of, name_of
+from heads.pipeline.table.data import read as read_file
+from heads.pipeline.table.opening import open_table, place_of
+from heads.pipeline.table.sheet import ColumnHints, Columns, Table
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
 from heads.settings import limits as limits_here

@@ -15,10 +15,10 @@ from heads.parts.registry import head as heads_shelf
 from heads.parts.registry import loss, pairing
 from heads.pipeline.assembly import begun_with
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
 from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.recipe import Recipe
+from heads.rng import Dice
 
 CLASSES = 3  # any number: the layers are the same
 MOST = 1_000  # recipes whose layers are remembered, of one base model

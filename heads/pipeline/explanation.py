@@ -17,12 +17,12 @@ from heads.parts.order import NORMALISE, SOFTMAX, Order
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.catalogue import equals
-from heads.pipeline.dice import Dice
 from heads.pipeline.differences import twins
 from heads.pipeline.features import Reader
 from heads.pipeline.notation import formula, last_linear, leaves, size_after, words
 from heads.pipeline.provenance import Provenance, TensorFact, provenance
 from heads.recipe import Recipe
+from heads.rng import Dice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,18 +18,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
+from heads.events import Progress
 from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.chunk import Chunk, home_of, is_kept, makers, put
 from heads.pipeline.device import HERE
-from heads.pipeline.disk import IN_USE_SECONDS, make_room, used
 from heads.pipeline.engine import Engine, Way, ways
 from heads.pipeline.features import Reader
-from heads.pipeline.origin import is_ours, own_code
 from heads.pipeline.pace import Pace, characters
 from heads.pipeline.precision import EXACT
 from heads.pipeline.reading import relied_on, to_try, tried
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import Encoded
 from heads.pipeline.vectors import Features, Part, opened
 

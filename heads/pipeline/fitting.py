@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heads.errors import LimitError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.parts.samples import SAMPLES
@@ -12,10 +13,9 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of, trained
-from heads.pipeline.table import place_of
-from heads.pipeline.table import read as read_file
+from heads.pipeline.table.data import read as read_file
+from heads.pipeline.table.opening import place_of
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here

@@ -19,9 +19,9 @@ from heads.errors import CheckpointError
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble, kind_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
-from heads.pipeline.dice import Dice
 from heads.pipeline.metrics import Scores
 from heads.recipe import Recipe
+from heads.rng import Dice
 from heads.settings import Limits, Training
 
 HEADER_BYTES = 64_000

@@ -11,12 +11,12 @@ from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.config import shown
-from heads.pipeline.dice import Dice
 from heads.pipeline.headfile import FACTS, load_exported, load_head
 from heads.pipeline.loading import load as load_backbone
 from heads.pipeline.marks import voting
 from heads.pipeline.native import native_head
 from heads.recipe import Recipe
+from heads.rng import Dice
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 

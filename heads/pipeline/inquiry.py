@@ -5,6 +5,7 @@ The page, the shell, the API and Python ask the same functions.
 
 from collections.abc import Iterator
 
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.parts.samples import TEXT
@@ -13,7 +14,6 @@ from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.recipe import Recipe
 from heads.settings import Limits

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from heads.caching import foreign_code, make_room, own_code, write
 from heads.errors import CheckpointError
 from heads.parts.menu import resolve
 from heads.parts.order import Order
@@ -16,8 +17,6 @@ from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
-from heads.pipeline.disk import make_room, write
-from heads.pipeline.origin import foreign_code, own_code
 from heads.recipe import Recipe
 from heads.settings import Limits, Training, cache_folder
 

@@ -22,10 +22,10 @@ from heads.parts.menu import resolve
 from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
-from heads.pipeline.dice import Dice
 from heads.pipeline.features import Reader
 from heads.pipeline.marks import Marks, marks_of
 from heads.recipe import Recipe
+from heads.rng import Dice
 
 CHOOSE = "Choose another model, or train a head of your own on it."
 

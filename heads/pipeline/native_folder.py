@@ -15,11 +15,11 @@ from heads.parts.menu import head as heads_shelf
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.card import base_name, model_card
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.dice import Dice
 from heads.pipeline.equivalent import Equivalent
 from heads.pipeline.marks import Marks, mark
 from heads.pipeline.metrics import Squash
 from heads.pipeline.trials import tried
+from heads.rng import Dice
 
 ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1
 SEVERAL = "multi_label_classification"

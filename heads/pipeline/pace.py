@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from heads.pipeline.runs.bar import Progress
+from heads.events import Progress
 
 
 class Pace:

@@ -14,8 +14,8 @@ from functools import cache
 
 import torch
 
+from heads.caching import write
 from heads.pipeline.device import HERE, called, exact_on, tokens_at_once
-from heads.pipeline.disk import write
 from heads.pipeline.packed.products import Product, fused_rows, product
 from heads.settings import cache_folder
 

@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from heads.errors import DataError, did_you_mean
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
-from heads.pipeline.runs.bar import Progress
 from heads.settings import Limits
 
 EXPERIMENTS = 10

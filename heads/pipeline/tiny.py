@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from heads.errors import ModelError
-from heads.pipeline.dice import Dice
+from heads.rng import Dice
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel

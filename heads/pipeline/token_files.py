@@ -15,22 +15,22 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.chunk import home_of
-from heads.pipeline.device import HERE
-from heads.pipeline.disk import (
+from heads.caching import (
     IN_USE_SECONDS,
     UNFINISHED,
     make_room,
+    own_code,
     used,
     write_tensors,
     writing,
 )
+from heads.events import Progress
+from heads.pipeline.backbone import Backbone
+from heads.pipeline.chunk import home_of
+from heads.pipeline.device import HERE
 from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import CODE
-from heads.pipeline.origin import own_code
 from heads.pipeline.reading import relied_on, to_try, tried
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import Encoded
 
 ROUGH, FINE = np.float16, np.float32

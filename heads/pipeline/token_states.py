@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from heads.errors import LimitError
+from heads.events import Progress
 from heads.parts.order import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import APART, CHUNK
 from heads.pipeline.precision import EXACT
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.states import States
 from heads.pipeline.token_files import FINE, MARKS, ROUGH, File, Part, file_of, size_of
 from heads.settings import Limits

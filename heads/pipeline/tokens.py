@@ -7,7 +7,8 @@ from torch import Tensor
 
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
-from heads.pipeline.table import Data, Finding
+from heads.pipeline.table.data import Data
+from heads.pipeline.table.sheet import Finding
 
 CHUNK = 4096  # texts
 FRAME = 2  # tokens that only frame a text are no words of it

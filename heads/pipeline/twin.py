@@ -21,12 +21,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heads.caching import writing
 from heads.errors import ModelError, did_you_mean
 from heads.parts.models import BUNDLED, BUNDLED_SHA256
 from heads.parts.twins import TWINS, Twin, family_of, twin_id
 from heads.pipeline.bundled import bundled_folder, verify
 from heads.pipeline.config import shown
-from heads.pipeline.disk import writing
 from heads.settings import cache_folder
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from heads.parts.menu import resolve
 from heads.parts.order import LATE
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.dice import Dice
 from heads.pipeline.loading import around, measured
 from heads.pipeline.native import names_of
 from heads.pipeline.states import Encoded
 from heads.pipeline.tiny import NOT_BUILT, quiet, tiny_model
 from heads.pipeline.weights import bare
 from heads.recipe import Recipe
+from heads.rng import Dice
 
 CLASSES = 3
 LENGTHS = (9, 4, 6, 2)

@@ -7,9 +7,9 @@ import torch
 from heads.errors import ModelError
 from heads.parts.bases import base_of
 from heads.parts.forms import setting
-from heads.pipeline.dice import Dice
 from heads.pipeline.gate import Checkpoint
 from heads.pipeline.hub import CHOOSE_ANOTHER
+from heads.rng import Dice
 from heads.settings import Limits
 
 FEWEST_TOKENS = 8

@@ -13,7 +13,8 @@ from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import all_runs
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table import Columns, read
+from heads.pipeline.table.data import read
+from heads.pipeline.table.sheet import Columns
 from heads.settings import Contest, limits
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.

@@ -16,7 +16,7 @@ from heads.interfaces.measured import MEASURES, ends, headers
 from heads.interfaces.replies import Reply
 from heads.pipeline.measure.details import Label
 from heads.pipeline.runs.disagreement import Disagreement
-from heads.pipeline.table import Columns
+from heads.pipeline.table.sheet import Columns
 
 ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]
 ERROR = MEASURES["number"][3]

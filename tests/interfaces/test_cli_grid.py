@@ -304,7 +304,7 @@ def lines(out):
 def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin
-    from heads.pipeline.table import read
+    from heads.pipeline.table.data import read
     from heads.settings import limits
 
     contest = Contest(folds=2, curve=False)

@@ -14,7 +14,8 @@ from heads.interfaces.cli import main
 from heads.interfaces.web import train_data
 from heads.interfaces.web.uploads import SAMPLE
 from heads.parts.samples import SAMPLES
-from heads.pipeline.table import ColumnHints, Columns, read
+from heads.pipeline.table.data import read
+from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]

@@ -13,7 +13,7 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 HOSTILE = '<img src=x onerror="x">'

@@ -26,7 +26,7 @@ from heads.interfaces.web.train_plan import (
 from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 WAYS = (["joint"], ["softmax"])

@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
+from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.parts.samples import RECIPES
 from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
-from heads.pipeline.runs.bar import Progress
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 

@@ -14,7 +14,7 @@ from tiny_models import LIMITS
 from heads.errors import DataError
 from heads.parts.samples import SAMPLES
 from heads.pipeline.corpus import Corpus, build, gate, groups_of, in_order, numbered, split
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.settings import PUBLIC, Limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.

@@ -33,7 +33,7 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, working
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.vectors import Features
 from heads.settings import Contest

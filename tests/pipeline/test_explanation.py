@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS, save_tiny
 
 from heads.errors import HeadsError, RecipeError
+from heads.events import Progress
 from heads.parts.menu import head as heads_shelf
 from heads.parts.menu import menu, resolve
 from heads.pipeline import differences, inquiry
@@ -20,7 +21,6 @@ from heads.pipeline.differences import same_in_training
 from heads.pipeline.explanation import Explanation, explain
 from heads.pipeline.loading import load
 from heads.pipeline.provenance import ORIGINS
-from heads.pipeline.runs.bar import Progress
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none

@@ -24,7 +24,7 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table import read
+from heads.pipeline.table.data import read
 from heads.settings import Contest
 
 ROWS = 120  # to learn from, and as many to be scored on

@@ -15,18 +15,18 @@ from full_disk import full_disk
 from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
+from heads.caching import make_room
 from heads.errors import RecipeError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.registry import pooling
 from heads.parts.samples import SAMPLES
 from heads.pipeline import extraction
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.disk import make_room
 from heads.pipeline.engine import ways
 from heads.pipeline.extraction import Features, extract
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
-from heads.pipeline.runs.bar import Progress
 
 READINGS = (
     "mean", "cls", "last", "max", "weighted", "mean_content", "cls_mean", "pooler", "mean@1",

@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid import convex, descent, search
 from heads.pipeline.grid.basis import basis
 from heads.pipeline.grid.jobs import Played
@@ -32,6 +31,7 @@ from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.loading import load
 from heads.pipeline.objective import Objective
 from heads.recipe import Value
+from heads.rng import Dice
 from heads.settings import Contest, Limits
 
 CLASSES = 3

@@ -17,7 +17,6 @@ from torch.nn.functional import one_hot
 
 from heads.parts.registry import head
 from heads.pipeline.corpus import Kind
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid import learn_descent, search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
 from heads.pipeline.grid.learn_descent import Stacked
@@ -28,6 +27,7 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.objective import Objective, balance_of
+from heads.rng import Dice
 from heads.settings import Contest
 
 CLASSES, ROWS = 3, 200

@@ -16,7 +16,10 @@ from heads.pipeline.grid.splits import split as splits_of
 from heads.pipeline.groups import FOLDS, LARGEST, grouping, shared
 from heads.pipeline.joining import check_groups
 from heads.pipeline.letters import fold
-from heads.pipeline.table import ColumnHints, Columns, data_of, guess, open_table, read
+from heads.pipeline.table import guess
+from heads.pipeline.table.data import data_of, read
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Contest, Limits
 
 LIMITS = Limits()

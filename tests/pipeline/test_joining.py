@@ -19,7 +19,8 @@ from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside, unmet
-from heads.pipeline.table import Columns, Data, read
+from heads.pipeline.table.data import Data, read
+from heads.pipeline.table.sheet import Columns
 from heads.settings import Contest, Limits
 
 LIMITS = Limits()

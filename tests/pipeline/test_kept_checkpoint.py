@@ -19,12 +19,13 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 from torch import Tensor
 
+from heads import caching
 from heads.errors import CheckpointError
 from heads.parts.menu import head as heads_shelf
 from heads.parts.menu import layers as layers_shelf
 from heads.parts.menu import pooling as poolings_shelf
 from heads.parts.menu import resolve
-from heads.pipeline import checkpoint, disk, kept
+from heads.pipeline import checkpoint, kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, build
@@ -481,17 +482,17 @@ def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
         raise Spilt
 
     with pytest.raises(Spilt):
-        disk.write(path, spill)
+        caching.write(path, spill)
     assert list(path.parent.iterdir()) == []
-    disk.write(path, filling("whole"))
+    caching.write(path, filling("whole"))
     with pytest.raises(Spilt):
-        disk.write(path, spill)
+        caching.write(path, spill)
     assert [found.read_text() for found in path.parent.iterdir()] == ["whole"]
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     path, seen = tmp_path / "file", set()
-    disk.write(path, filling("a" * 100_000))
+    caching.write(path, filling("a" * 100_000))
     stop = threading.Event()
 
     def read() -> None:
@@ -502,7 +503,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for letter in "bcd" * 10:
-        disk.write(path, filling(letter * 100_000))
+        caching.write(path, filling(letter * 100_000))
     stop.set()
     reader.join()
     assert seen == {100_000}

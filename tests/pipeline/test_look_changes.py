@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 import heads as public
 from heads.errors import DataError, LimitError, RecipeError
+from heads.events import Progress
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import build, split
 from heads.pipeline.look.ablation import ablated, kind_of, layers_named
@@ -18,7 +19,6 @@ from heads.pipeline.look.asking import ablating, searching
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.pipeline.look.edits import Edit, Flips, flipped, pieces
 from heads.pipeline.look.saying import Said, reading, tempered
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 

@@ -20,12 +20,12 @@ from tiny_models import (
 )
 
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
+from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.imported import load
 from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits

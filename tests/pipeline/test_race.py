@@ -20,6 +20,7 @@ from torch.nn.functional import one_hot
 
 from benchmarks.race import Whole, ended
 from heads.errors import DataError
+from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
 from heads.parts.samples import SAMPLES
@@ -37,7 +38,6 @@ from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import heats
 from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
@@ -45,7 +45,7 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table import Data, read
+from heads.pipeline.table.data import Data, read
 from heads.settings import Contest
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")

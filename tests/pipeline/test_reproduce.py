@@ -9,9 +9,9 @@ import pytest
 from tiny_models import LIMITS
 
 from heads.errors import DataError
+from heads.events import Progress
 from heads.pipeline import reproduce
 from heads.pipeline.reproduce import BENCHMARKS, Reproduced, drawn
-from heads.pipeline.runs.bar import Progress
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:

@@ -25,6 +25,7 @@ from small_boards import blobs, board_of
 from tiny_models import LIMITS, rewrite, save_tiny
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
 from heads.parts.samples import SAMPLES
@@ -42,7 +43,6 @@ from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import baselines, expected, learning_curve, running
 from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.folder import NAME, RunFolder, all_runs, find, new_folder
@@ -51,7 +51,7 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, stopped, working
-from heads.pipeline.table import Data, read
+from heads.pipeline.table.data import Data, read
 from heads.settings import PUBLIC, Contest, Limits, runs_folder
 
 # A head of every way of learning; the last one learns what it reads.

@@ -44,7 +44,7 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done, featured
 from heads.pipeline.runs.running import begin, cells_of, working
-from heads.pipeline.table import Data, read
+from heads.pipeline.table.data import Data, read
 from heads.pipeline.vectors import Read
 from heads.settings import Contest
 

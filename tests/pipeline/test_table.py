@@ -8,7 +8,10 @@ import pytest
 
 from heads.errors import DataError, HeadsError, LimitError
 from heads.pipeline.fitting import corpus_named
-from heads.pipeline.table import Columns, Data, guess, open_table, read
+from heads.pipeline.table import guess
+from heads.pipeline.table.data import Data, read
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()

@@ -9,7 +9,9 @@ import pytest
 
 from heads.errors import DataError, HeadsError, LimitError
 from heads.pipeline.corpus import groups_of, split
-from heads.pipeline.table import Columns, Data, open_table, read
+from heads.pipeline.table.data import Data, read
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LOCAL = Limits()

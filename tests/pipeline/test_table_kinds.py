@@ -12,8 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from heads.errors import DataError
-from heads.pipeline.table import ColumnHints, Columns, Data, data_of, guess, open_table, read
+from heads.pipeline.table import guess
+from heads.pipeline.table.data import Data, data_of, read
 from heads.pipeline.table.kinds import find_separator
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

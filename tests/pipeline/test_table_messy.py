@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from heads.errors import DataError
-from heads.pipeline.table import Columns, Data, read
+from heads.pipeline.table.data import Data, read
+from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from heads.errors import HeadsError
 from heads.pipeline.corpus import gate
-from heads.pipeline.table import Columns, Data, data_of, guard_cell, open_table, read, unguard_cell
+from heads.pipeline.table.cells import guard_cell, unguard_cell
+from heads.pipeline.table.data import Data, data_of, read
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from heads.errors import DataError
 from heads.pipeline.letters import INVISIBLE, fold, folded, is_blank
 from heads.pipeline.numerals import notation_of, plainest
-from heads.pipeline.table import ColumnHints, Columns, Data, data_of, guess, open_table, read
+from heads.pipeline.table import guess
 from heads.pipeline.table.cells import members
+from heads.pipeline.table.data import Data, data_of, read
 from heads.pipeline.table.looks import is_code, is_date
+from heads.pipeline.table.opening import open_table
+from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

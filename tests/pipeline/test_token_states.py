@@ -10,10 +10,10 @@ import torch
 from tiny_models import LIMITS
 
 from heads.errors import LimitError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import load
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.token_states import TokenStates, keep_states
 
 TEXTS = tuple(

@@ -15,6 +15,7 @@ from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
 
 from heads.errors import DataError, LimitError, RecipeError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
@@ -26,7 +27,6 @@ from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.seen import seen
 from heads.pipeline.training import Trained, train

@@ -17,7 +17,9 @@ from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
 from heads.parts.order import JOINT, SOFTMAX
-from heads.pipeline.table import Data, data_of, guess, listed
+from heads.pipeline.table import guess
+from heads.pipeline.table.cells import listed
+from heads.pipeline.table.data import Data, data_of
 from heads.settings import Contest, limits
 
 # Of the columns: text, label, pair and split by name; then what the labels are.

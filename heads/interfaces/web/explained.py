@@ -121,8 +121,8 @@ def _run(
     recipe: str, other: str, text: str, pair: str, model: str, data: str
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
+    from heads.events import Progress
     from heads.pipeline.inquiry import difference, explaining
-    from heads.pipeline.runs.bar import Progress
 
     try:
         asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import gradio as gr
 
+from heads.caching import refusal
 from heads.errors import HeadsError
-from heads.pipeline.disk import refusal
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ def _show(error: Exception) -> NoReturn:
 
 def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]:
     """Passes on progress at most every so often, and every other event."""
-    from heads.pipeline.runs.bar import Progress
+    from heads.events import Progress
 
     last = -seconds
     for event in events:

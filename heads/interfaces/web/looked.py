@@ -16,9 +16,9 @@ from heads.pipeline.look.attribution import Attribution
 from heads.settings import limits
 
 if TYPE_CHECKING:
+    from heads.events import Progress
     from heads.pipeline.look.chosen import Chosen, Heads
     from heads.pipeline.look.saying import Said
-    from heads.pipeline.runs.bar import Progress
 
 MOST = 4
 RUN, SAMPLE = "run:", "sample:"
@@ -134,12 +134,12 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
 
 
 def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
+    from heads.events import Progress
     from heads.interfaces import looks
     from heads.pipeline.look.asking import ablating, answered, searching
     from heads.pipeline.look.attributing import attributions
     from heads.pipeline.look.edits import suggested
     from heads.pipeline.look.saying import reading
-    from heads.pipeline.runs.bar import Progress
 
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(

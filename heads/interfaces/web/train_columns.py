@@ -6,7 +6,9 @@ from typing import Any
 import gradio as gr
 
 from heads.interfaces import accounts
-from heads.pipeline.table import Columns, Table, flag_columns, guess
+from heads.pipeline.table import guess
+from heads.pipeline.table.kinds import flag_columns
+from heads.pipeline.table.sheet import Columns, Table
 
 ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order of the classes
 NONE = ("none", "")

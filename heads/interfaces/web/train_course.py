@@ -92,7 +92,7 @@ class Course:
     @property
     def status(self) -> Markup:
         """What is under way, with a bar."""
-        from heads.pipeline.runs.bar import Progress
+        from heads.events import Progress
 
         return drawings.progress(Progress(says=self.says, share=self.share))
 

@@ -11,7 +11,10 @@ from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.train_columns import ALL, column_menu, columns_of, labels_menus, menus_of
 from heads.parts.samples import SAMPLES
-from heads.pipeline.table import Columns, Data, Table, data_of, guess, listed
+from heads.pipeline.table import guess
+from heads.pipeline.table.cells import listed
+from heads.pipeline.table.data import Data, data_of
+from heads.pipeline.table.sheet import Columns, Table
 from heads.settings import limits
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

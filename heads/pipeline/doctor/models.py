@@ -10,13 +10,13 @@ from heads.errors import ModelError
 from heads.parts.bases import base_of
 from heads.parts.families import FAMILIES
 from heads.parts.forms import setting
-from heads.pipeline.dice import Dice
 from heads.pipeline.doctor.patient import Patient, said
 from heads.pipeline.gate import Checkpoint, admit
 from heads.pipeline.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
 from heads.pipeline.tiny import quiet, tiny_model
 from heads.pipeline.walk import texts
 from heads.pipeline.weights import check_size, check_whole, room_for
+from heads.rng import Dice
 from heads.settings import Limits
 
 SENTENCES = (

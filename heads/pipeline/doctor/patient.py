@@ -16,8 +16,8 @@ from torch import Tensor
 
 from heads.errors import ModelError
 from heads.parts.forms import Form, setting
-from heads.pipeline.dice import Dice
 from heads.pipeline.tiny import quiet
+from heads.rng import Dice
 
 Row = tuple[int, ...]
 Side = Literal["right", "left"]

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.basis import WIDEST, Basis
 from heads.pipeline.grid.descent import Choice
@@ -18,6 +17,7 @@ from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
 from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
+from heads.rng import Dice
 
 # What is tried for every head alike, on the same rows. Along principal axes what varies little is
 # learned as fast as what varies much: of trec6's [CLS] that is worth 4 points, of its mean −0.5.

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.order import Order
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, judged, refitted
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits
 from heads.recipe import Value
+from heads.rng import Dice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

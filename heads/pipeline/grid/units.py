@@ -13,7 +13,6 @@ from heads.parts.registry import head, pooling
 from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
 from heads.pipeline.grid.learn_descent import Stacked
@@ -22,6 +21,7 @@ from heads.pipeline.grid.learner import Learner, first_of
 from heads.pipeline.grid.stack import can_stack
 from heads.pipeline.notation import last_linear
 from heads.recipe import Recipe
+from heads.rng import Dice
 from heads.settings import Limits
 
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from heads.errors import RecipeError
+from heads.events import Progress
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import gate
 from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
@@ -20,7 +21,6 @@ from heads.pipeline.look.edits import Flips, flipped
 from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
 from heads.pipeline.look.retraining import Retrained, retraining
 from heads.pipeline.look.saying import Reading, Said, reading, said
-from heads.pipeline.runs.bar import Progress
 from heads.settings import limits as limits_here
 
 NEIGHBOURS = 5

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from heads.errors import LimitError, RecipeError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
 from heads.parts.samples import RECIPES, SAMPLES
@@ -14,7 +15,6 @@ from heads.pipeline.corpus import Corpus, split
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.folder import RunFolder, find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names

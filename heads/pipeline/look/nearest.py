@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from heads.errors import DataError
+from heads.events import Progress
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus
@@ -21,7 +22,6 @@ from heads.pipeline.letters import folded
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said
-from heads.pipeline.runs.bar import Progress
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import HeadsError
+from heads.events import Progress
 from heads.parts.menu import resolve
 from heads.parts.order import WITHOUT
 from heads.pipeline.classifier import Classifier
@@ -34,7 +35,6 @@ from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import said as answered
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import trained_head

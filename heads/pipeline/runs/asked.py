@@ -22,7 +22,7 @@ from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside
-from heads.pipeline.table import Data
+from heads.pipeline.table.data import Data
 from heads.settings import Contest
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")

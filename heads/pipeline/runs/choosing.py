@@ -9,12 +9,12 @@ from heads.parts.menu import loss, pairing, resolve
 from heads.parts.order import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 from heads.pipeline.assembly import assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid.units import HEADS, POOLINGS, recipes_of
 from heads.pipeline.objective import check_order
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.seen import check_pairs
 from heads.recipe import Recipe
+from heads.rng import Dice
 from heads.settings import Limits
 
 USUAL = "uv_diff_prod"  # what `siamese` stands for

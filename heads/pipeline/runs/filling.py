@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 import torch
 
 from heads.errors import RecipeError
+from heads.events import Progress
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
 from heads.pipeline.grid.play import Board, Failed, Job, play
@@ -13,7 +14,6 @@ from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.measures import measure
 from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
 from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.baselines import (
     Baseline,
     commonest,

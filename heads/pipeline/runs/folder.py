@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heads.caching import ROOM as ROOM_ELSEWHERE
+from heads.caching import why, write, write_tensors, writing
 from heads.errors import DataError
-from heads.pipeline.disk import ROOM as ROOM_ELSEWHERE
-from heads.pipeline.disk import why, write, write_tensors, writing
 from heads.settings import runs_folder
 
 VERSION = 3

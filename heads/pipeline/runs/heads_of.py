@@ -15,7 +15,6 @@ from heads.pipeline import checkpoint
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.dice import Dice
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_apart import BATCH
@@ -29,6 +28,7 @@ from heads.pipeline.runs.cell import kept
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.seen import seen
 from heads.recipe import Recipe
+from heads.rng import Dice
 from heads.settings import Limits, Training
 
 ROUNDS = 15

@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.errors import DataError
+from heads.events import Progress
 from heads.pipeline.grid.jobs import Searched, Trying, alike, search_job
 from heads.pipeline.grid.learner import Found, Tried, answered
 from heads.pipeline.grid.play import Board, Failed, play
 from heads.pipeline.grid.race import Beaten, beaten
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import keep_failure
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.events import Progress
 from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
@@ -18,7 +19,6 @@ from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, scores, strata
 from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads.events import Progress
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid.basis import WIDEST
@@ -13,7 +14,6 @@ from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.bar import Progress
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from heads.events import Progress, rising, within
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
-from heads.pipeline.runs.bar import Progress, rising, within
 from heads.pipeline.runs.choosing import chosen_recipes
 from heads.pipeline.runs.clock import Clock
 from heads.pipeline.runs.expected import Expected, expected
