@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import heads
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure, gap, score
-from heads.parts.menu import pairing, resolve
+from heads.parts.resolve import pairing, resolve
 from heads.pipeline.extraction import extract
 from heads.pipeline.loading import load
 from heads.pipeline.measure.scores import SCORES

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from heads.errors import HeadsError
-from heads.parts.menu import head, resolve
+from heads.parts.resolve import head, resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.asking import Look

@@ -20,7 +20,7 @@ import torch
 
 import heads
 from benchmarks.memory import peak_bytes
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.loading import load

@@ -19,7 +19,7 @@ import heads
 from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE, fastest, lying_on, tokens_at_once
 from heads.pipeline.engine import Engine, Way

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 import heads
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid import search

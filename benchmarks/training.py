@@ -27,7 +27,7 @@ from benchmarks.against import SENTENCE, SETFIT, peer
 from benchmarks.grid import naive_seconds
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import Answer, CannotSayError
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.contest import read
 from heads.pipeline.extraction import extract

@@ -29,10 +29,10 @@ _HOME = {
     "catalogue": "heads.pipeline.catalogue",
     "examine": "heads.pipeline.doctor",
     "Look": "heads.pipeline.look.asking",
-    "pooling": "heads.parts.menu",
-    "head": "heads.parts.menu",
+    "pooling": "heads.parts.resolve",
+    "head": "heads.parts.resolve",
     "Pooled": "heads.parts.poolings",
-    "chain": "heads.parts.blocks",
+    "chain": "heads.parts.modules",
     "Recipe": "heads.recipe",
     "HeadsError": "heads.errors",
     "Limits": "heads.settings",
@@ -42,9 +42,9 @@ __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from heads.errors import HeadsError
-    from heads.parts.blocks import chain
-    from heads.parts.menu import head, pooling
+    from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
+    from heads.parts.resolve import head, pooling
     from heads.pipeline.calibrated import calibrated
     from heads.pipeline.catalogue import catalogue
     from heads.pipeline.classifier import Classifier

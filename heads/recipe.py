@@ -23,7 +23,7 @@ HINT = "Write pooling+head, for example mean+linear, cls@cat4+mlp or attention+l
 class Recipe:
     """A pooling, a choice of layers, a head and their options, by name.
 
-    The names are checked against the parts that exist by `heads.parts.menu.resolve`.
+    The names are checked against the parts that exist by `heads.parts.resolve.resolve`.
     """
 
     pooling: str

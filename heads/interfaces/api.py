@@ -244,6 +244,6 @@ def parts() -> dict[str, Any]:
     Returns:
         The parts by shelf: poolings, layers, heads.
     """
-    from heads.parts import menu
+    from heads.parts import resolve
 
-    return menu.parts()
+    return resolve.parts()

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from heads.interfaces.drawings import counted, joined
 from heads.interfaces.measured import LEAST, Measure, between, offered, titled
-from heads.parts.menu import head, pairing, pooling, resolve
-from heads.parts.order import PAIR
+from heads.parts.resolve import head, pairing, pooling, resolve
+from heads.parts.resolved import PAIR
 from heads.pipeline.grid.race import Beaten
 from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.runs.cell import Cell

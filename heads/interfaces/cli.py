@@ -247,7 +247,7 @@ def _take(path: Path) -> None:
     """Runs a file that puts parts of the user's own onto the shelves."""
     import runpy
 
-    from heads.parts import menu  # noqa: F401  the built-in parts come first
+    from heads.parts import resolve  # noqa: F401  the built-in parts come first
 
     if limits().public:
         raise LimitError("Parts of one's own are for local use.", "Leave --with out.")

@@ -83,7 +83,7 @@ def _resumed(asked: argparse.Namespace) -> Any:
 
 def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     """A new run, and what was told of its files."""
-    from heads.parts.order import JOINT, SOFTMAX
+    from heads.parts.resolved import JOINT, SOFTMAX
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
     from heads.pipeline.table.cells import listed

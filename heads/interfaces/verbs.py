@@ -55,14 +55,14 @@ def explain(asked: argparse.Namespace) -> None:
 
 def parts(asked: argparse.Namespace) -> None:
     """Lists poolings, choices of layers and heads."""
-    from heads.parts import menu
+    from heads.parts import resolve
 
     if asked.json:
-        print_json(menu.parts())
+        print_json(resolve.parts())
     else:
         from heads.interfaces import terminal
 
-        terminal.parts(menu.parts())
+        terminal.parts(resolve.parts())
 
 
 def fetch(asked: argparse.Namespace) -> None:

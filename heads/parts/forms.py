@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from heads.errors import RecipeError, did_you_mean
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.recipe import Recipe, Value
 
 Keys = tuple[str, ...]

@@ -7,7 +7,18 @@ loading is `load_state_dict` and export is a prefix. Dropout comes with each sou
 
 from torch import nn
 
-from heads.parts.blocks import Repeat, activated, chain
+from heads.parts import solvers
+from heads.parts.modules import (
+    Cuts,
+    Directions,
+    Neighbours,
+    Normalise,
+    Repeat,
+    Residual,
+    Scale,
+    activated,
+    chain,
+)
 from heads.parts.registry import head
 
 
@@ -221,3 +232,172 @@ def multi_sample_dropout(
         ("dropout", nn.Dropout(dropout)),
         ("classifier", nn.Linear(width, classes)),
     )
+
+
+# --- Heads by which others are understood: without an activation, with a norm, past a network.
+
+
+@head(prefix="classifier.")
+def dense_linear(
+    width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0
+) -> nn.Sequential:
+    """Dropout, dense, dropout, linear: RoBERTa's head without its tanh.
+
+    The control for dense heads: it can compute nothing that one linear layer could not, so what
+    it gains is of how it learns, and what RoBERTa's head gains on it is the tanh. Other heads have
+    the option activation=none for it.
+
+    Source: deep linear networks (Saxe et al. 2014, arXiv 1312.6120), which are linear maps that
+        learn in another way.
+    """
+    return chain(
+        ("drop_in", nn.Dropout(dropout)),
+        ("dense", nn.Linear(width, hidden or width)),
+        ("drop_out", nn.Dropout(dropout)),
+        ("out_proj", nn.Linear(hidden or width, classes)),
+    )
+
+
+@head
+def norm_linear(
+    width: int, classes: int, *, dropout: float = 0.0, eps: float = 1e-5
+) -> nn.Sequential:
+    """Layer norm, then one linear layer: each text's vector gets mean 0 and deviation 1.
+
+    The other norm before a linear layer, MAE's batch norm without parameters, looks along the
+    rows and not along a text's vector: it is the option standardise=true of other heads, and is
+    folded into their first layer.
+
+    Source: Vision Transformer (Dosovitskiy et al. 2021), equation 4, and its linear head.
+    """
+    return chain(
+        ("norm", nn.LayerNorm(width, eps=eps)),
+        ("dropout", nn.Dropout(dropout)),
+        ("classifier", nn.Linear(width, classes)),
+    )
+
+
+@head
+def residual(width: int, classes: int, *, hidden: int = 256, dropout: float = 0.1) -> nn.Sequential:
+    """The vector plus a small network of it, then dropout and linear.
+
+    What a linear layer knows passes by the network, which need only learn what is missing. Its
+    hidden width is the option `hidden` (256).
+
+    Source: residual learning (He et al. 2016), equation 1; as a block without its batch norm the
+        ResNet for tables of Gorishniy et al. 2021 (arXiv 2106.11959), section 3.2.
+    """
+    return chain(
+        ("residual", Residual(width, hidden)),
+        ("dropout", nn.Dropout(dropout)),
+        ("classifier", nn.Linear(width, classes)),
+    )
+
+
+@head(single_label=True, margined=True)
+def cosine_margin(
+    width: int, classes: int, *, scale: float = 20.0, margin: float = 0.2
+) -> nn.Sequential:
+    """Learned directions, {scale} times the cosine to each, and a margin of {margin} in training.
+
+    While it learns, the cosine to a text's own class counts {margin} less; in use it does not.
+
+    Source: CosFace (Wang et al. 2018, arXiv 1801.09414), equation 4, whose scale is 64 for faces.
+    """
+    return chain(
+        ("normalise", Normalise()),
+        ("directions", Directions(width, classes)),
+        ("scale", Scale(scale)),
+    )
+
+
+@head(single_label=True, ordered=True)
+def proportional_odds(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
+    """For classes in an order: one learned number, cut into them by ordered thresholds.
+
+    Its logits are the logarithms of its probabilities, P(≤ k) = sigmoid(θₖ − f).
+
+    Source: the proportional odds model (McCullagh 1980); one projection for all thresholds as in
+        CORAL (Cao et al. 2020, arXiv 1901.07884), here under the likelihood of the true class.
+    """
+    return chain(
+        ("dropout", nn.Dropout(dropout)),
+        ("projection", nn.Linear(width, 1)),
+        ("thresholds", Cuts(classes)),
+    )
+
+
+# --- The heads that need no gradient descent: their tensors are set to an optimum at once.
+
+
+@head(solve=solvers.logistic)
+def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
+    """Logistic regression: one linear layer, solved to its only optimum.
+
+    Standardises its input while solving and folds that into the layer.
+
+    Source: the linear probe (Alain and Bengio 2016, arXiv 1610.01644); C as in scikit-learn's
+        LogisticRegression.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.ridge)
+def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
+    """Least squares to +1 and −1: one linear layer in closed form.
+
+    Its logits are no log-odds: trust their order, not its probabilities.
+
+    Source: ridge regression (Hoerl and Kennard 1970); scikit-learn's RidgeClassifier, here on
+        standardised input.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.lda)
+def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
+    """Linear discriminant analysis: a Gaussian a class, all of one shrunk shape, in closed form.
+
+    The option `shrinkage` is how far the shape is drawn towards a ball, up to 1; 0 is as far as
+    Ledoit and Wolf's formula asks for. Vectors are standardised first, and the one shape of all
+    classes is drawn, where scikit-learn standardises within each class and draws each one's.
+
+    Source: Fisher 1936; Ledoit and Wolf 2004 (A well-conditioned estimator for large-dimensional
+        covariance matrices); scikit-learn's LinearDiscriminantAnalysis.
+    """
+    return chain(("classifier", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.centroid)
+def centroid(width: int, classes: int) -> nn.Sequential:
+    """The nearest class mean: nothing is learned beyond one average a class.
+
+    Source: Rocchio's classifier, in scikit-learn NearestCentroid; prototypical networks (Snell et
+        al. 2017, arXiv 1703.05175) tune the vectors for it, here they are frozen.
+    """
+    return chain(("centroids", nn.Linear(width, classes)))
+
+
+@head(solve=solvers.cosine, single_label=True)
+def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
+    """The class mean with the nearest direction; the logit is {scale} times the cosine.
+
+    Source: imprinted weights (Qi, Brown and Lowe 2018, arXiv 1712.07136): the mean of a class's
+        normalised vectors, normalised again, as its weights; their scale is learned, 20 is ours.
+    """
+    return chain(
+        ("normalise", Normalise()),
+        ("centroids", nn.Linear(width, classes, bias=False)),
+        ("scale", Scale(scale)),
+    )
+
+
+@head(solve=solvers.neighbours, single_label=True)
+def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
+    """A vote of the {k} most similar training texts.
+
+    Where several classes have the most votes, the most similar text of theirs decides.
+
+    Source: k-nearest neighbours (Cover and Hart 1967), on cosine similarity.
+    """
+    return chain(("neighbours", Neighbours(width, classes, k)))

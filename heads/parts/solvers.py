@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, normalize
 
-from heads.parts.blocks import Neighbours
+from heads.parts.modules import Neighbours
 
 
 def _last_linear(chain: nn.Sequential) -> nn.Linear:

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.parts.families import FAMILIES
-from heads.parts.menu import resolve
-from heads.parts.order import SOFTMAX, Order
+from heads.parts.modules import last_linear
+from heads.parts.resolve import resolve
+from heads.parts.resolved import SOFTMAX, Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
 from heads.pipeline.features import Reader
 from heads.pipeline.metrics import Scores, Squash
 from heads.pipeline.native import NativeHead, native_head
-from heads.pipeline.notation import last_linear
 from heads.pipeline.states import States
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, Training

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from heads.errors import CheckpointError, RecipeError
-from heads.parts.blocks import Scale
+from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.card import CALIBRATED
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves
 
 
 def calibrated(classifier: Classifier) -> Classifier:

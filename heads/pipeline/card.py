@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heads import __version__
 from heads.parts.models import BUNDLED
+from heads.parts.modules import formula
 from heads.parts.registry import pairing
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
@@ -18,7 +19,6 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.hub import HUB_ID
 from heads.pipeline.marks import shares
 from heads.pipeline.measure.scores import SCORES
-from heads.pipeline.notation import formula
 
 MOST_CLASSES = 50
 MOST_LETTERS = 200

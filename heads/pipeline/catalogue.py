@@ -14,8 +14,8 @@ from typing import Any
 from heads.errors import HeadsError, RecipeError
 from heads.parts.families import FAMILIES, family
 from heads.parts.forms import Form
-from heads.parts.menu import resolve
-from heads.pipeline.notation import formula
+from heads.parts.modules import formula
+from heads.parts.resolve import resolve
 from heads.pipeline.tiny import quiet
 from heads.recipe import Recipe
 

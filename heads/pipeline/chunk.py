@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heads.caching import foreign_code, used, write_tensors
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.vectors import Part
 from heads.settings import cache_folder
 

@@ -10,7 +10,7 @@ from typing import Any
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT
+from heads.parts.resolved import JOINT
 from heads.parts.samples import RECIPES
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone

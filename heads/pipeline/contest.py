@@ -6,7 +6,7 @@ from pathlib import Path
 
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT, SOFTMAX
+from heads.parts.resolved import JOINT, SOFTMAX
 from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find

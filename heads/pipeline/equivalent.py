@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from heads.errors import RecipeError
 from heads.parts.families import family
 from heads.parts.forms import Form
-from heads.parts.menu import resolve
-from heads.parts.order import LATE, PAIR, Order
+from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
+from heads.parts.resolve import resolve
+from heads.parts.resolved import LATE, PAIR, Order
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import base_name
 from heads.pipeline.marks import voting
-from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.pipeline.weights import pooler_weights
 from heads.recipe import Recipe
 

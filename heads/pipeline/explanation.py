@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.bases import base_of
-from heads.parts.menu import loss, pairing, resolve
-from heads.parts.order import NORMALISE, SOFTMAX, Order
+from heads.parts.modules import formula, last_linear, leaves, size_after, words
+from heads.parts.resolve import loss, pairing, resolve
+from heads.parts.resolved import NORMALISE, SOFTMAX, Order
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.catalogue import equals
 from heads.pipeline.differences import twins
 from heads.pipeline.features import Reader
-from heads.pipeline.notation import formula, last_linear, leaves, size_after, words
 from heads.pipeline.provenance import Provenance, TensorFact, provenance
 from heads.recipe import Recipe
 from heads.rng import Dice

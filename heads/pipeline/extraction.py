@@ -20,7 +20,7 @@ from torch import Tensor
 
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
 from heads.events import Progress
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.chunk import Chunk, home_of, is_kept, makers, put
 from heads.pipeline.device import HERE

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import HeadsError, RecipeError
-from heads.parts.order import Order
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
+from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.states import States
 

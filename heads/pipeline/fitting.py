@@ -5,8 +5,8 @@ from pathlib import Path
 
 from heads.errors import LimitError
 from heads.events import Progress
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.resolve import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import imported
 from heads.pipeline.classifier import Classifier

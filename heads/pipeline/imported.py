@@ -5,8 +5,8 @@ from pathlib import Path
 
 from heads.errors import CheckpointError, RecipeError
 from heads.parts.families import FAMILIES
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier

@@ -6,8 +6,8 @@ The page, the shell, the API and Python ask the same functions.
 from collections.abc import Iterator
 
 from heads.events import Progress
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.resolve import resolve
 from heads.parts.samples import TEXT
 from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.corpus import gate

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from heads.caching import foreign_code, make_room, own_code, write
 from heads.errors import CheckpointError
-from heads.parts.menu import resolve
-from heads.parts.order import Order
+from heads.parts.resolve import resolve
+from heads.parts.resolved import Order
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone

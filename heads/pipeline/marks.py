@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from heads.parts.menu import resolve
-from heads.parts.order import LOSS
+from heads.parts.resolve import resolve
+from heads.parts.resolved import LOSS
 from heads.recipe import Recipe
 
 THRESHOLDS, OWN = "thresholds", "head_to_head"

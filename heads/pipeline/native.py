@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from heads.errors import CheckpointError, HeadsError
 from heads.parts.families import family
 from heads.parts.forms import Form
-from heads.parts.menu import resolve
-from heads.parts.order import Order
+from heads.parts.resolve import resolve
+from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.config import shown
 from heads.pipeline.features import Reader

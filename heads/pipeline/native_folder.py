@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import CheckpointError
-from heads.parts.menu import head as heads_shelf
+from heads.parts.resolve import head as heads_shelf
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.card import base_name, model_card
 from heads.pipeline.classifier import Classifier

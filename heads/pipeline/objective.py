@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from heads.errors import DataError, LimitError
 from heads.parts.losses import hinge_slope, near, squared
-from heads.parts.order import HINGE, ORDINAL, OVR, SOFTMAX, Order
 from heads.parts.registry import loss as losses
+from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, Order
 from heads.pipeline.corpus import Corpus, Kind
 
 

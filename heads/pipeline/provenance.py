@@ -9,9 +9,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from heads.parts.blocks import Neighbours
 from heads.parts.families import FAMILIES
-from heads.parts.order import Order
+from heads.parts.modules import Neighbours
+from heads.parts.resolved import Order
 from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import NativeHead, native_head, sources, stored_shapes

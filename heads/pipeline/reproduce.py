@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import gate
 from heads.pipeline.features import Reader

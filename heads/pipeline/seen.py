@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.states import Encoded, States

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.parts.families import FAMILIES
-from heads.parts.menu import resolve
 from heads.parts.models import MODELS
-from heads.parts.order import Order
+from heads.parts.resolve import resolve
+from heads.parts.resolved import Order
 from heads.pipeline.catalogue import default_config, entry, place
 from heads.pipeline.config import shown
 from heads.pipeline.differences import CLASSES, Layer, head_difference, layers, reading_difference

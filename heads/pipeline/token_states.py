@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heads.errors import LimitError
 from heads.events import Progress
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import APART, CHUNK

@@ -15,13 +15,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from heads.errors import DataError
 from heads.events import Progress
 from heads.parts.losses import squared
-from heads.parts.order import HINGE, OVR, Order
+from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
+from heads.parts.resolved import HINGE, OVR, Order
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, Kind, split
 from heads.pipeline.metrics import fit_of_numbers, score
-from heads.pipeline.notation import last_linear
 from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs
 from heads.pipeline.standard import Standard

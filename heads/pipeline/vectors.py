@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.caching import used
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 
 # What a chunk gave: a file, or where the disk refused it, the tensors themselves.
 Part = Path | Mapping[str, Tensor]

@@ -16,8 +16,8 @@ from torch import Tensor
 from heads.errors import HeadsError
 from heads.parts.families import family
 from heads.parts.forms import Form, Side, setting
-from heads.parts.menu import resolve
-from heads.parts.order import LATE
+from heads.parts.resolve import resolve
+from heads.parts.resolved import LATE
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import around, measured

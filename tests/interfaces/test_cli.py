@@ -272,7 +272,7 @@ def test_public_mode_opens_no_folder_and_runs_no_file(monkeypatch, capsys, tmp_p
 
 
 def test_a_bug_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
-    monkeypatch.setattr("heads.parts.menu.parts", lambda: 1 / 0)
+    monkeypatch.setattr("heads.parts.resolve.parts", lambda: 1 / 0)
     code, _, err = run(capsys, "parts", "--json")
     assert code == 1
     assert "a bug of ours, ZeroDivisionError" in err

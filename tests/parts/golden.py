@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.losses import near
-from heads.parts.menu import head, layers, loss, pairing, pooling
 from heads.parts.registry import Head, Part, Pooling
+from heads.parts.resolve import head, layers, loss, pairing, pooling
 from heads.pipeline.features import pooled
 
 FILE = Path(__file__).with_name("golden.json")

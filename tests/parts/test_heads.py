@@ -25,9 +25,9 @@ from torch.testing import assert_close
 
 from heads.errors import RecipeError
 from heads.parts import solvers
-from heads.parts.blocks import Cuts, Directions, Residual, Traced, chain
-from heads.parts.menu import head
+from heads.parts.modules import Cuts, Directions, Residual, Traced, chain
 from heads.parts.registry import Head
+from heads.parts.resolve import head
 
 WIDTH, CLASSES = 12, 3
 HEADS = list(head.values())

@@ -17,8 +17,8 @@ from torch.testing import assert_close
 
 from heads.errors import RecipeError
 from heads.parts.losses import hinge_slope, near, squared
-from heads.parts.menu import loss, resolve
 from heads.parts.registry import Part
+from heads.parts.resolve import loss, resolve
 
 CLASSES = 4
 LOSSES = list(loss.values())

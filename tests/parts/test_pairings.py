@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heads.errors import RecipeError
-from heads.parts.menu import pairing, resolve
 from heads.parts.registry import Part
+from heads.parts.resolve import pairing, resolve
 
 WIDTH = 5
 PAIRINGS = list(pairing.values())

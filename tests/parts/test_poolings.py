@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heads.errors import RecipeError
-from heads.parts.menu import layers, pooling, resolve
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling, Shelf
+from heads.parts.resolve import layers, pooling, resolve
 from heads.pipeline.backbone import Backbone, States
 from heads.pipeline.features import Reader, pooled
 

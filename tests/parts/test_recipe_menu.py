@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
-from heads.parts.blocks import layers_of
-from heads.parts.menu import head, layers, menu, parts, pooling, resolve
+from heads.parts.modules import layers_of
 from heads.parts.registry import Head, Pooling, Shelf
+from heads.parts.resolve import head, layers, menu, parts, pooling, resolve
 from heads.recipe import Recipe
 
 unhurried = settings(max_examples=200)

@@ -9,7 +9,7 @@ from tiny_models import LIMITS, WORDS
 
 import heads
 from heads.errors import CheckpointError, HeadsError, RecipeError
-from heads.parts.menu import head as heads_shelf
+from heads.parts.resolve import head as heads_shelf
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.calibrated import calibrated
 from heads.pipeline.classifier import Classifier

@@ -15,8 +15,8 @@ import torch
 from elsewhere import DEVICE, elsewhere
 from tiny_models import LIMITS, write_classifier
 
-from heads.parts.menu import resolve
 from heads.parts.registry import pooling
+from heads.parts.resolve import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import engine, precision, reading
 from heads.pipeline.backbone import Backbone

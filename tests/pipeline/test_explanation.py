@@ -12,8 +12,8 @@ from tiny_models import LIMITS, save_tiny
 
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
-from heads.parts.menu import head as heads_shelf
-from heads.parts.menu import menu, resolve
+from heads.parts.resolve import head as heads_shelf
+from heads.parts.resolve import menu, resolve
 from heads.pipeline import differences, inquiry
 from heads.pipeline.assembly import assemble
 from heads.pipeline.backbone import Backbone

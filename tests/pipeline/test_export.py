@@ -17,7 +17,7 @@ from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 import heads
 import heads.pipeline.native
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus, build, numbered

@@ -13,7 +13,7 @@ import torch
 from tiny_models import LIMITS
 from torch import Tensor
 
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import precision
 from heads.pipeline.backbone import Backbone

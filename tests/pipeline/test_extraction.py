@@ -18,8 +18,8 @@ from torch import Tensor
 from heads.caching import make_room
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.parts.menu import resolve
 from heads.parts.registry import pooling
+from heads.parts.resolve import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import extraction
 from heads.pipeline.backbone import Backbone

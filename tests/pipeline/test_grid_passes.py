@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from heads.parts.blocks import Normalise, Repeat, Scale, chain
+from heads.parts.modules import Normalise, Repeat, Scale, chain
 from heads.pipeline.grid import basis as axes
 from heads.pipeline.grid.basis import Basis, Kept, basis
 from heads.pipeline.grid.passes import Drop

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
-from heads.parts.menu import resolve
+from heads.parts.modules import last_linear
+from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
@@ -25,7 +26,6 @@ from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import Teaching, teaching
 from heads.pipeline.measure.calibration import thresholds
 from heads.pipeline.metrics import spearman
-from heads.pipeline.notation import last_linear
 from heads.pipeline.objective import balance_of
 from heads.settings import Contest
 

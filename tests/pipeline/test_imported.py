@@ -28,7 +28,7 @@ from torch import Tensor
 import heads
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.families import FAMILIES, family
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.corpus import Corpus
 from heads.pipeline.explanation import Explanation

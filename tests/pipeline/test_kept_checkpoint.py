@@ -21,10 +21,10 @@ from torch import Tensor
 
 from heads import caching
 from heads.errors import CheckpointError
-from heads.parts.menu import head as heads_shelf
-from heads.parts.menu import layers as layers_shelf
-from heads.parts.menu import pooling as poolings_shelf
-from heads.parts.menu import resolve
+from heads.parts.resolve import head as heads_shelf
+from heads.parts.resolve import layers as layers_shelf
+from heads.parts.resolve import pooling as poolings_shelf
+from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint, kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS
 
 from heads.errors import ModelError
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline import loading, precision, reading
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.engine import Engine, ways

@@ -20,7 +20,7 @@ from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.parts.menu import head, layers, pairing, pooling, resolve
+from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable, tiny
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain

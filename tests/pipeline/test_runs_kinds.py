@@ -18,8 +18,8 @@ from torch.testing import assert_close
 
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.interfaces import boards, measured, report
-from heads.parts.menu import pairing, resolve
 from heads.parts.registry import head
+from heads.parts.resolve import pairing, resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone

@@ -11,7 +11,7 @@ from tiny_models import LIMITS
 
 from heads.errors import LimitError
 from heads.events import Progress
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import load
 from heads.pipeline.token_states import TokenStates, keep_states

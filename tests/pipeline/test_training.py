@@ -16,7 +16,7 @@ from torch import Tensor
 
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead, assemble

@@ -22,7 +22,7 @@ from heads.parts import bases
 from heads.parts.bases import base_of
 from heads.parts.families import FAMILIES, FORMS, family
 from heads.parts.forms import Form, Side, setting
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline import catalogue
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone

@@ -12,7 +12,7 @@ from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.opening import WAITS, Opening
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT
+from heads.parts.resolved import JOINT
 from heads.parts.samples import SAMPLES
 
 HEADERS = ["recipe", "class", "logit", "probability"]

@@ -16,7 +16,7 @@ from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT, SOFTMAX
+from heads.parts.resolved import JOINT, SOFTMAX
 from heads.pipeline.table import guess
 from heads.pipeline.table.cells import listed
 from heads.pipeline.table.data import Data, data_of

@@ -75,7 +75,7 @@ def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
 
 
 def _example() -> list[Any]:
-    from heads.parts.menu import menu
+    from heads.parts.resolve import menu
     from heads.pipeline.inquiry import difference, explain
 
     names = [str(recipe) for recipe in menu()]

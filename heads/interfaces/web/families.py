@@ -61,7 +61,7 @@ def _difference(opening: Opening) -> None:
 
 def _example() -> list[Any]:
     from heads.parts.families import FAMILIES
-    from heads.parts.menu import menu
+    from heads.parts.resolve import menu
 
     names = gr.update(choices=[*FAMILIES, *(str(recipe) for recipe in menu())])
     return [names, names, _apart("bert", "roberta")]

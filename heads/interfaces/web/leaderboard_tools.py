@@ -14,7 +14,7 @@ from heads.interfaces.web import kept_runs, take
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.saves import saves
-from heads.parts.order import OVR
+from heads.parts.resolved import OVR
 from heads.pipeline.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -134,7 +134,7 @@ def offered(run: RunFolder, board: "Leaderboard") -> list[Any]:
 
 def calibrates(board: "Leaderboard", name: str) -> bool:
     """Whether a temperature was found for a head, and its last layer can be divided by it."""
-    from heads.parts.menu import resolve
+    from heads.parts.resolve import resolve
     from heads.pipeline.calibrated import divides
 
     found, order = board.cell(name).measures.calibration, resolve(name)

@@ -27,7 +27,7 @@ from heads.interfaces.web.looked import (
 )
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING
-from heads.parts.order import JOINT
+from heads.parts.resolved import JOINT
 from heads.parts.samples import SAMPLES
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -137,7 +137,7 @@ def _question() -> Question:
 
 
 def _menus_at_first() -> list[Any]:
-    from heads.parts.menu import menu
+    from heads.parts.resolve import menu
     from heads.pipeline.imported import OWN
 
     classes = [ANSWERED, *classes_of(SAMPLE + OPENING.sample)]
@@ -198,7 +198,7 @@ def _turned(trained_on: str) -> list[Any]:
 
 
 def _menus(trained_on: str, second: str, recipes: list[str] | None = None) -> list[Any]:
-    from heads.parts.menu import menu
+    from heads.parts.resolve import menu
     from heads.pipeline.imported import OWN
 
     names = heads_of(trained_on)

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT
+from heads.parts.resolved import JOINT
 from heads.parts.samples import RECIPES, SAMPLES
 
 OPENING_SAMPLE = "sentiment"

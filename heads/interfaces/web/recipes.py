@@ -10,7 +10,7 @@ from heads.interfaces.web.answers import PLACES
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING
-from heads.parts.order import JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.parts.resolved import JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 LAST = "the last layer"
@@ -38,7 +38,7 @@ def build(opening: Opening) -> gr.Dropdown:
 
 
 def _menu() -> list[Any]:
-    from heads.parts.menu import menu
+    from heads.parts.resolve import menu
     from heads.pipeline.imported import OWN
 
     names = [OWN, *(str(recipe) for recipe in menu())]
@@ -47,7 +47,7 @@ def _menu() -> list[Any]:
 
 def way(name: str) -> Any:
     """The way in that a link names; a pairing that the menu lacks joins it."""
-    from heads.parts.menu import pairing
+    from heads.parts.resolve import pairing
 
     if name in pairing:
         return gr.update(choices=[*WAYS, (f"each by itself ({name})", name)], value=name)
@@ -94,7 +94,7 @@ def _workbench(recipes: gr.Dropdown, opening: Opening) -> None:
 
 def _shelves() -> list[Any]:
     """The menus, in which every part says what it is."""
-    from heads.parts.menu import head, layers, loss, pairing, pooling
+    from heads.parts.resolve import head, layers, loss, pairing, pooling
 
     first: list[list[tuple[str, str]]] = [[], [(LAST, "")], [], [(JOINT_SAYS, JOINT)], []]
     shelves = (pooling, layers, head, pairing, loss)
@@ -130,7 +130,7 @@ def _beside() -> tuple[gr.Dropdown, gr.Dropdown]:
 
 @guarded
 def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns: str) -> list[str]:
-    from heads.parts.menu import resolve
+    from heads.parts.resolve import resolve
 
     layer = "" if of in ("", LAST) else f"@{of}"
     beside = f"?{PAIR}={joins or JOINT}&{LOSS}={learns or SOFTMAX}"
@@ -141,7 +141,7 @@ def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns
 
 
 def _legend(recipes: list[str]) -> str:
-    from heads.parts.menu import resolve
+    from heads.parts.resolve import resolve
     from heads.pipeline.imported import OWN
 
     lines = []

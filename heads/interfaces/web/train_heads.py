@@ -20,7 +20,7 @@ from heads.interfaces.web.train_plan import (
     times_say,
 )
 from heads.parts.models import BUNDLED
-from heads.parts.order import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
+from heads.parts.resolved import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.settings import Contest, limits
 
 FIRST = ("mean+linear", "cls+linear", "mean+mlp")
@@ -166,7 +166,7 @@ def _grids() -> list[tuple[str, str]]:
 
 
 def _recipes() -> list[str]:
-    from heads.parts.menu import menu, resolve
+    from heads.parts.resolve import menu, resolve
 
     return [str(recipe) for recipe in menu() if not resolve(recipe).needs_states]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from heads.errors import DataError, HeadsError, RecipeError
 from heads.parts.models import BUNDLED
-from heads.parts.order import FEATURES
+from heads.parts.resolved import FEATURES
 from heads.pipeline.runs.folder import all_runs
 from heads.settings import Contest, Limits, limits
 
@@ -89,7 +89,7 @@ class Plan:
     @property
     def heads(self) -> int:
         """How many heads that are, or about how many: of layers, as many as usual models have."""
-        from heads.parts.menu import head, pairing, pooling
+        from heads.parts.resolve import head, pairing, pooling
         from heads.pipeline.grid.units import GRIDS, HEADS, LAYERS, POOLINGS
 
         about = {name: len(poolings) * len(tops) for name, (poolings, tops) in GRIDS.items()}

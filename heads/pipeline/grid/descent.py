@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from heads.parts.modules import last_linear
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.stack import Stack
-from heads.pipeline.notation import last_linear
 
 BATCHES = (32, 256)
 LINE = 32  # rows, by which batches differ

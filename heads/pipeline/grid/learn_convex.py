@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
 from heads.pipeline.grid.learner import (

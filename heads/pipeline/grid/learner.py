@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from heads.parts.blocks import Repeat
+from heads.parts.modules import Repeat
 from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.splits import Splits

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from heads.parts.order import HINGE
+from heads.parts.resolved import HINGE
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import Chosen, Found, Tried, judged, surest
 from heads.pipeline.grid.lesson import Fixed, Lesson

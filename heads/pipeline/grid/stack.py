@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from heads.parts.blocks import Normalise, Repeat, Scale, Traced
+from heads.parts.modules import Normalise, Repeat, Scale, Traced
 from heads.pipeline.grid.passes import Copies, Drop, Layer, Norm, Plain, Product
 from heads.pipeline.grid.tracing import Tracing
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from heads.parts.blocks import Traced
+from heads.parts.modules import Traced
 
 
 class Tracing:

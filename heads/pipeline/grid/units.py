@@ -7,9 +7,10 @@ from functools import partial
 from torch import nn
 
 from heads.errors import LimitError, RecipeError
-from heads.parts.menu import resolve
-from heads.parts.order import Order
+from heads.parts.modules import last_linear
 from heads.parts.registry import head, pooling
+from heads.parts.resolve import resolve
+from heads.parts.resolved import Order
 from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Kind
@@ -19,7 +20,6 @@ from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Learner, first_of
 from heads.pipeline.grid.stack import can_stack
-from heads.pipeline.notation import last_linear
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits

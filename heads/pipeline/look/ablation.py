@@ -16,13 +16,23 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError, did_you_mean
-from heads.parts.blocks import Cuts, Neighbours, Normalise, Residual, Scale
+from heads.parts.modules import (
+    Cuts,
+    Neighbours,
+    Normalise,
+    Residual,
+    Scale,
+    acts_in_training_only,
+    is_idle,
+    last_linear,
+    leaves,
+    words,
+)
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.retraining import Retrained
 from heads.pipeline.look.saying import Said, said
 from heads.pipeline.look.worth import Worth
 from heads.pipeline.metrics import answers
-from heads.pipeline.notation import acts_in_training_only, is_idle, last_linear, leaves, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from heads.errors import LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.menu import resolve
 from heads.parts.models import BUNDLED
+from heads.parts.resolve import resolve
 from heads.parts.samples import RECIPES, SAMPLES
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from heads.errors import HeadsError
 from heads.events import Progress
-from heads.parts.menu import resolve
-from heads.parts.order import WITHOUT
+from heads.parts.resolve import resolve
+from heads.parts.resolved import WITHOUT
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Corpus, groups_of, split
 from heads.pipeline.grid.jobs import Played, unit_job

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
-from heads.parts.order import JOINT, SOFTMAX
+from heads.parts.resolved import JOINT, SOFTMAX
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.corpus import Corpus, groups_of
 from heads.pipeline.grid.splits import Splits, split

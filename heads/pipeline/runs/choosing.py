@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
-from heads.parts.menu import loss, pairing, resolve
-from heads.parts.order import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.parts.resolve import loss, pairing, resolve
+from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 from heads.pipeline.assembly import assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.units import HEADS, POOLINGS, recipes_of

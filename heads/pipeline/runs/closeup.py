@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from heads.errors import HeadsError
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.corpus import Kind
 from heads.pipeline.runs import asked as question

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.parts.order import Order
+from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE
 from heads.pipeline.engine import Engine, ways

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from heads.errors import CheckpointError, DataError
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.backbone import Backbone

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heads.parts.menu import resolve
+from heads.parts.resolve import resolve
 from heads.pipeline.measure.estimates import MEASURES, Estimate
 from heads.pipeline.measure.paired import Difference, compare
 from heads.pipeline.measure.scores import SCORES

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from heads.parts.menu import resolve
-from heads.parts.order import PAIR, Order
+from heads.parts.resolve import resolve
+from heads.parts.resolved import PAIR, Order
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.race import Beaten

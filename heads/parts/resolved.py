@@ -110,7 +110,7 @@ class Order:
 
     def chain(self, width: int, classes: int) -> "nn.Sequential":
         """The head's chain, untrained, less the layer that is left out."""
-        from heads.parts.blocks import left_out
+        from heads.parts.modules import left_out
 
         whole = self.head.make(width, classes, **self.head_options)
         return left_out(whole, self.without, width) if self.without else whole
