@@ -25,12 +25,12 @@ from typing import Any
 
 import torch
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.interfaces.cli import main as heads
-from heads.parts.samples import SAMPLES
 from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 RECIPES = (

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
+from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.parts.resolve import head, resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.asking import Look
 from heads.pipeline.look.attributing import attributions

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 import heads
+from heads.data.splits import split
 from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
@@ -34,7 +35,6 @@ from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
 from heads.pipeline.grid.learner import Found
 from heads.pipeline.grid.play import Board, Job, play
-from heads.pipeline.grid.splits import split
 from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import Unit, recipes_of, units
 from heads.pipeline.loading import load

@@ -19,10 +19,10 @@ import threading
 import time
 from pathlib import Path
 
+from heads.data.dataset import Data, read
 from heads.interfaces.web import worker
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table.data import Data, read
 from heads.settings import Contest, limits
 
 CONTEST = Contest(seeds=3)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heads.data.samples import SAMPLES
 from heads.parts.families import FORMS
 from heads.parts.models import MODELS
 from heads.parts.resolve import parts
-from heads.parts.samples import SAMPLES
 from heads.parts.twins import TWINS, twin_id
 from heads.pipeline.catalogue import Entry, catalogue
 

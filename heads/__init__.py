@@ -41,6 +41,7 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from heads.data.table import Columns
     from heads.errors import HeadsError
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look
     from heads.pipeline.runs.leaderboard import Leaderboard
-    from heads.pipeline.table.sheet import Columns
     from heads.recipe import Recipe
     from heads.settings import Contest, Limits
 

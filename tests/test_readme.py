@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heads.parts.samples import SAMPLES
+from heads.data.samples import SAMPLES
 
 README = Path(__file__).parents[1] / "README.md"
 FOUND = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)

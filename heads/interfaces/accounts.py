@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from heads.data.dataset import Data
+from heads.data.table import LISTS, ColumnHints, Columns, Finding
 from heads.errors import DataError
 from heads.interfaces.charts import bars
 from heads.interfaces.drawings import joined
-from heads.pipeline.table.cells import LISTS
-from heads.pipeline.table.data import Data
-from heads.pipeline.table.sheet import ColumnHints, Columns, Finding
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away

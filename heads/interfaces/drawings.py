@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from heads.data.samples import SAMPLES
 from heads.interfaces.figures import COLOURS
-from heads.parts.samples import SAMPLES
 
 if TYPE_CHECKING:
     from heads.events import Progress

@@ -22,10 +22,10 @@ def look(asked: argparse.Namespace) -> None:
 
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
+    from heads.data import columns as guess
+    from heads.data.dataset import data_of, name_of
+    from heads.data.files import open_table, place_of
     from heads.pipeline.loading import load
-    from heads.pipeline.table import guess
-    from heads.pipeline.table.data import data_of, name_of
-    from heads.pipeline.table.opening import open_table, place_of
     from heads.pipeline.tokens import with_token_findings
 
     path = place_of(name)
@@ -38,9 +38,9 @@ def read(asked: argparse.Namespace, name: str) -> Any:
 
 def read_test(asked: argparse.Namespace, data: Any) -> Any:
     """The rows that are scored; their columns are those of the data, where they are called so."""
+    from heads.data.dataset import data_of, name_of
+    from heads.data.files import open_table, place_of
     from heads.pipeline.contest import fitting
-    from heads.pipeline.table.data import data_of, name_of
-    from heads.pipeline.table.opening import open_table, place_of
 
     path = place_of(asked.test)
     table = open_table(path, limits(), HEADERS[asked.header])
@@ -49,8 +49,7 @@ def read_test(asked: argparse.Namespace, data: Any) -> Any:
 
 def _said(asked: argparse.Namespace) -> Any:
     """What the flags say of the columns."""
-    from heads.pipeline.table.cells import listed
-    from heads.pipeline.table.sheet import ColumnHints
+    from heads.data.table import ColumnHints, listed
 
     return ColumnHints(
         text=asked.text,

@@ -83,10 +83,10 @@ def _resumed(asked: argparse.Namespace) -> Any:
 
 def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     """A new run, and what was told of its files."""
+    from heads.data.table import listed
     from heads.parts.resolved import JOINT, SOFTMAX
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin, foreseen
-    from heads.pipeline.table.cells import listed
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")

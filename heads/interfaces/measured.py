@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from heads.data.corpus import Kind
 from heads.interfaces.charts import percent
-from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heads.data.corpus import Kind
 from heads.interfaces.charts import bars, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Kind
 from heads.pipeline.metrics import Squash, answers, probabilities
 from heads.pipeline.runs.disagreement import Disagreement
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from heads.data.corpus import Kind
 from heads.interfaces.charts import Axis, Line, chart, even, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
-from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.calibration import Bin, Calibration, Coverage
 from heads.pipeline.measure.measures import Measures
 

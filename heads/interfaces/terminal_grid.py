@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heads.data.dataset import Data
 from heads.events import Progress
 from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
@@ -28,7 +29,6 @@ from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
 from heads.pipeline.runs.wording import raced
-from heads.pipeline.table.data import Data
 
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed

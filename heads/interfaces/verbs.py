@@ -12,7 +12,7 @@ from heads.settings import limits
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
-    from heads.parts.samples import RECIPES
+    from heads.data.samples import RECIPES
     from heads.pipeline.comparison import comparing
 
     text = sys.stdin.read() if asked.text == "-" else asked.text

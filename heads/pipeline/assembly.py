@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.parts.families import FAMILIES
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.parts.resolved import SOFTMAX, Order
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Kind
 from heads.pipeline.features import Reader
 from heads.pipeline.metrics import Scores, Squash
 from heads.pipeline.native import NativeHead, native_head

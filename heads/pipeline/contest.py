@@ -4,6 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from heads.data import columns as guess
+from heads.data.dataset import Data, data_of, name_of
+from heads.data.dataset import read as read_file
+from heads.data.files import open_table, place_of
+from heads.data.table import ColumnHints, Columns, Table
 from heads.errors import DataError
 from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT, SOFTMAX
@@ -12,11 +17,6 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Event, begin, working
-from heads.pipeline.table import guess
-from heads.pipeline.table.data import Data, data_of, name_of
-from heads.pipeline.table.data import read as read_file
-from heads.pipeline.table.opening import open_table, place_of
-from heads.pipeline.table.sheet import ColumnHints, Columns, Table
 from heads.pipeline.tokens import with_token_findings
 from heads.settings import Contest, Limits
 from heads.settings import limits as limits_here

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from heads.data.corpus import Corpus
+from heads.data.dataset import read as read_file
+from heads.data.files import place_of
+from heads.data.samples import SAMPLES
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline import imported
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus
 from heads.pipeline.imported import OWN
 from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, trained
-from heads.pipeline.table.data import read as read_file
-from heads.pipeline.table.opening import place_of
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here

@@ -5,12 +5,12 @@ The page, the shell, the API and Python ask the same functions.
 
 from collections.abc import Iterator
 
+from heads.data.corpus import gate
+from heads.data.samples import TEXT
 from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
-from heads.parts.samples import TEXT
 from heads.pipeline import differences, explanation, subjects
-from heads.pipeline.corpus import gate
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
+from heads.data.corpus import Corpus, Kind
 from heads.errors import DataError, LimitError
 from heads.parts.losses import hinge_slope, near, squared
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, Order
-from heads.pipeline.corpus import Corpus, Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

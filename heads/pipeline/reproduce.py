@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads.data.corpus import gate
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import gate
 from heads.pipeline.features import Reader
 from heads.pipeline.loading import load
 from heads.settings import Limits

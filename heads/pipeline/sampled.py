@@ -3,15 +3,15 @@
 from collections.abc import Generator, Sequence
 from functools import cache
 
+from heads.data.corpus import SEPARATOR, Corpus
+from heads.data.dataset import read
+from heads.data.samples import Sample, sample
+from heads.data.table import Columns
 from heads.errors import DataError
 from heads.events import Progress
-from heads.parts.samples import Sample, sample
 from heads.pipeline import kept
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import SEPARATOR, Corpus
-from heads.pipeline.table.data import read
-from heads.pipeline.table.sheet import Columns
 from heads.pipeline.training import Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training

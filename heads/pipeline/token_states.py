@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from heads.data.corpus import Corpus
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import APART, CHUNK
 from heads.pipeline.precision import EXACT
 from heads.pipeline.states import States

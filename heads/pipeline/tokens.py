@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from heads.data.corpus import Corpus
+from heads.data.dataset import Data
+from heads.data.table import Finding
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus
-from heads.pipeline.table.data import Data
-from heads.pipeline.table.sheet import Finding
 
 CHUNK = 4096  # texts
 FRAME = 2  # tokens that only frame a text are no words of it

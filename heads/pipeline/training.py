@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from heads.data.corpus import Corpus, Kind, split
 from heads.errors import DataError
 from heads.events import Progress
 from heads.parts.losses import squared
@@ -20,7 +21,6 @@ from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, Order
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, Kind, split
 from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs

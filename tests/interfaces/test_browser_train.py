@@ -8,13 +8,13 @@ import zipfile
 import pytest
 from pages import choose, fits, own_choice, start, turn_to
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.data.table import Columns
 from heads.interfaces.web import uploads
-from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import all_runs
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table.data import read
-from heads.pipeline.table.sheet import Columns
 from heads.settings import Contest, limits
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.

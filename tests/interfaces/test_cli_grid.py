@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("place")
 @pytest.fixture(scope="module")
 def file(place):
     """Sixty rows of a sample."""
-    from heads.parts.samples import SAMPLES
+    from heads.data.samples import SAMPLES
 
     with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as whole:
         rows = list(csv.reader(whole))
@@ -302,9 +302,9 @@ def lines(out):
 
 
 def test_work_prints_an_event_a_line(capfd, file, trained):
+    from heads.data.dataset import read
     from heads.pipeline.runs.asked import Question
     from heads.pipeline.runs.running import begin
-    from heads.pipeline.table.data import read
     from heads.settings import limits
 
     contest = Contest(folds=2, curve=False)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("place")
 @pytest.fixture(scope="module")
 def some(place):
     """The first rows of a sample."""
-    from heads.parts.samples import SAMPLES
+    from heads.data.samples import SAMPLES
 
     def of(name):
         with SAMPLES[name].path.open(encoding="utf-8", newline="") as whole:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from full_disk import full_disk
 
+from heads.data.samples import SAMPLES
 from heads.errors import CheckpointError, DataError
 from heads.interfaces.cli import main
-from heads.parts.samples import SAMPLES
 from heads.pipeline.export import export, export_onnx
 from heads.pipeline.portable import write_portable
 from heads.pipeline.runs.folder import RunFolder, all_runs

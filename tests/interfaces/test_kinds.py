@@ -9,11 +9,12 @@ import shutil
 import pytest
 import torch
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.interfaces import boards, closer, terminal_grid, trends
 from heads.interfaces.report import report
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web import leaderboard as tab
-from heads.parts.samples import SAMPLES
 from heads.pipeline.grid import search
 from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
@@ -22,7 +23,6 @@ from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 ROWS = 60

@@ -8,14 +8,14 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from pages import turn_to
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
 from heads.interfaces import accounts
 from heads.interfaces.cli import main
 from heads.interfaces.web import train_data
 from heads.interfaces.web.uploads import SAMPLE
-from heads.parts.samples import SAMPLES
-from heads.pipeline.table.data import read
-from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]

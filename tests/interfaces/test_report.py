@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from heads.data.dataset import read
 from heads.interfaces.chosen import chosen_says
 from heads.interfaces.report import report
 from heads.pipeline.runs import learning_curve
@@ -13,7 +14,6 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.disagreement import disagreements
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 HOSTILE = '<img src=x onerror="x">'

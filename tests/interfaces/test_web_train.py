@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import guards, kept_runs, leaderboard, train, uploads, worker
 from heads.interfaces.web.saves import as_csv
@@ -23,10 +25,8 @@ from heads.interfaces.web.train_plan import (
     expected_seconds,
     times_say,
 )
-from heads.parts.samples import SAMPLES
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
-from heads.pipeline.table.data import read
 from heads.settings import Contest, limits
 
 WAYS = (["joint"], ["softmax"])

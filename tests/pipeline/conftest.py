@@ -12,9 +12,9 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
+from heads.data.corpus import Corpus, build
 from heads.pipeline import kept, loading
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Corpus, build
 
 
 @pytest.fixture(scope="package", autouse=True)

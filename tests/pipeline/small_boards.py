@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.data.corpus import Kind
+from heads.data.splits import split
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.jobs import Played, Trying, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, play
-from heads.pipeline.grid.splits import split
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.measure.outcomes import Task, strata
 from heads.pipeline.objective import Objective

@@ -23,10 +23,10 @@ from tiny_models import (
 )
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from heads.data.corpus import gate
 from heads.errors import HeadsError, RecipeError
 from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
-from heads.pipeline.corpus import gate
 from heads.pipeline.loading import load
 from heads.settings import Limits
 

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
+from heads.data.corpus import Corpus, build, gate, groups_of, in_order, numbered, split
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.errors import DataError
-from heads.parts.samples import SAMPLES
-from heads.pipeline.corpus import Corpus, build, gate, groups_of, in_order, numbered, split
-from heads.pipeline.table.data import read
 from heads.settings import PUBLIC, Limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.

@@ -15,9 +15,10 @@ import torch
 from elsewhere import DEVICE, elsewhere
 from tiny_models import LIMITS, write_classifier
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline import engine, precision, reading
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE, called, exact_on, fastest, lying_on
@@ -33,7 +34,6 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, working
-from heads.pipeline.table.data import read
 from heads.pipeline.token_states import TokenStates, keep_states
 from heads.pipeline.vectors import Features
 from heads.settings import Contest

@@ -13,8 +13,9 @@ import torch
 from tiny_models import LIMITS
 from torch import Tensor
 
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
 from heads.parts.resolve import resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline import precision
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.export import export
@@ -24,7 +25,6 @@ from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said
 from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table.data import read
 from heads.settings import Contest
 
 ROWS = 120  # to learn from, and as many to be scored on

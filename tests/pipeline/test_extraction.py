@@ -16,11 +16,11 @@ from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
 from heads.caching import make_room
+from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
 from heads.events import Progress
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline import extraction
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.engine import ways

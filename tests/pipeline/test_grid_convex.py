@@ -16,14 +16,14 @@ from small_boards import WIDTH, blobs, ended
 from torch import Tensor
 from torch.testing import assert_close
 
+from heads.data.corpus import Kind
+from heads.data.splits import Splits
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.learn_convex import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
 from heads.pipeline.grid.learn_convex import STRENGTHS as STRENGTHS_TRIED
 from heads.pipeline.grid.learner import Chosen, Found, Tried
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.objective import Objective, balance_of
 from heads.settings import Limits

@@ -15,15 +15,15 @@ from small_boards import WIDTH, blobs, board_of, ended, lesson_of
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from heads.data.corpus import Kind
+from heads.data.splits import Splits
 from heads.parts.registry import head
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import learn_descent, search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.learner import Found, Tried, first_of
 from heads.pipeline.grid.lesson import Fixed, Lesson
 from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.objective import Objective, balance_of

@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heads.errors import DataError
-from heads.pipeline.grid.splits import (
+from heads.data.splits import (
     FOLDS,
     MOST_DEVELOPMENT,
     MOST_SEARCH,
@@ -22,6 +21,7 @@ from heads.pipeline.grid.splits import (
     split,
     without,
 )
+from heads.errors import DataError
 from heads.settings import Contest
 
 PLAIN = Contest()

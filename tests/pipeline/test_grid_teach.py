@@ -12,17 +12,18 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
+from heads.data import splits
+from heads.data.corpus import Kind
+from heads.data.splits import Splits
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Kind
-from heads.pipeline.grid import descent, search, splits, units
+from heads.pipeline.grid import descent, search, units
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, seeds_of
 from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.teach import Teaching, teaching
 from heads.pipeline.measure.calibration import thresholds
 from heads.pipeline.metrics import spearman

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heads.data import columns as guess
+from heads.data.corpus import build, groups_of, split
+from heads.data.dataset import data_of, read
+from heads.data.files import open_table
+from heads.data.groups import FOLDS, LARGEST, grouping, shared
+from heads.data.joining import check_groups
+from heads.data.splits import split as splits_of
+from heads.data.table import ColumnHints, Columns
+from heads.data.text import fold
 from heads.errors import DataError
-from heads.pipeline.corpus import build, groups_of, split
-from heads.pipeline.grid.splits import split as splits_of
-from heads.pipeline.groups import FOLDS, LARGEST, grouping, shared
-from heads.pipeline.joining import check_groups
-from heads.pipeline.letters import fold
-from heads.pipeline.table import guess
-from heads.pipeline.table.data import data_of, read
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Contest, Limits
 
 LIMITS = Limits()

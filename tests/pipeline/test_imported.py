@@ -26,11 +26,11 @@ from tiny_models import (
 from torch import Tensor
 
 import heads
+from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.families import FAMILIES, family
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.corpus import Corpus
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import load
 from heads.pipeline.loading import load as load_backbone

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from heads.data.corpus import Corpus, build, numbered
+from heads.data.dataset import Data, read
+from heads.data.joining import joined, met
+from heads.data.splits import Splits
+from heads.data.table import Columns
 from heads.errors import DataError
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
-from heads.pipeline.corpus import Corpus, build, numbered
 from heads.pipeline.grid import search
-from heads.pipeline.grid.splits import Splits
-from heads.pipeline.joining import joined, met
 from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside, unmet
-from heads.pipeline.table.data import Data, read
-from heads.pipeline.table.sheet import Columns
 from heads.settings import Contest, Limits
 
 LIMITS = Limits()

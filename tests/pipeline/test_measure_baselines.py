@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
-from heads.pipeline.corpus import Corpus, build, numbered
+from heads.data.corpus import Corpus, build, numbered
 from heads.pipeline.measure import baselines
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.pipeline.measure.calibration import thresholds

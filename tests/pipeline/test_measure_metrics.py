@@ -10,9 +10,9 @@ from scipy import stats
 from sklearn import metrics
 from torch import Tensor
 
+from heads.data.corpus import Kind
 from heads.errors import DataError, LimitError
 from heads.interfaces.drawings import PLAIN
-from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Answers, Task, evidence, parts
 from heads.pipeline.measure.paired import compare

@@ -26,7 +26,7 @@ from benchmarks.verdicts import (
     rates_of_small,
     wrong,
 )
-from heads.pipeline.corpus import Kind
+from heads.data.corpus import Kind
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Answers, Outcome, Task
 from heads.pipeline.measure.paired import Comparisons, compare

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 from torch.testing import assert_close
 
+from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
-from heads.pipeline.corpus import build, numbered
 from heads.pipeline.objective import Objective, Span, balance_of, goals_of
 
 CLASSES = 4

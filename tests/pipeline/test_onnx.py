@@ -12,12 +12,12 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS
 
+from heads.data.corpus import Corpus, build
+from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
-from heads.parts.samples import sample
 from heads.pipeline import onnx, trials
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build
 from heads.pipeline.loading import load
 from heads.pipeline.onnx import OnnxReport, write_onnx
 from heads.pipeline.sampled import corpus_of

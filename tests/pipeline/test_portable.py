@@ -19,13 +19,13 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
+from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable, tiny
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build, in_order, numbered
 from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers
 from heads.pipeline.portable import FILES, write_portable

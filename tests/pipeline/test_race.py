@@ -19,20 +19,21 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from benchmarks.race import Whole, ended
+from heads.data.corpus import Kind
+from heads.data.dataset import Data, read
+from heads.data.samples import SAMPLES
+from heads.data.splits import Splits
 from heads.errors import DataError
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.parts.samples import SAMPLES
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid import race, search
 from heads.pipeline.grid.jobs import Searched, Trying, search_job
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Found, Tried
 from heads.pipeline.grid.play import Board, play
 from heads.pipeline.grid.race import bar, beaten
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
@@ -45,7 +46,6 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, working
-from heads.pipeline.table.data import Data, read
 from heads.settings import Contest
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")

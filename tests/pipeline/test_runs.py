@@ -24,19 +24,20 @@ from same_runs import bare, tensors
 from small_boards import blobs, board_of
 from tiny_models import LIMITS, rewrite, save_tiny
 
+from heads.data.corpus import build
+from heads.data.dataset import Data, read
+from heads.data.samples import SAMPLES
+from heads.data.splits import split
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.parts.samples import SAMPLES
 from heads.pipeline.backbone import Backbone
-from heads.pipeline.corpus import build
 from heads.pipeline.grid import search
 from heads.pipeline.grid.descent import batch_of
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.play import Board
-from heads.pipeline.grid.splits import split
 from heads.pipeline.loading import load
 from heads.pipeline.measure.curve import SHARES
 from heads.pipeline.measure.outcomes import BASELINES
@@ -51,7 +52,6 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, stopped, working
-from heads.pipeline.table.data import Data, read
 from heads.settings import PUBLIC, Contest, Limits, runs_folder
 
 # A head of every way of learning; the last one learns what it reads.

@@ -16,15 +16,16 @@ from tiny_models import LIMITS
 from torch import Tensor
 from torch.testing import assert_close
 
+from heads.data.corpus import in_order
+from heads.data.dataset import Data, read
+from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card
-from heads.pipeline.corpus import in_order
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
@@ -44,7 +45,6 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done, featured
 from heads.pipeline.runs.running import begin, cells_of, working
-from heads.pipeline.table.data import Data, read
 from heads.pipeline.vectors import Read
 from heads.settings import Contest
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from heads.data import columns as guess
+from heads.data.dataset import Data, read
+from heads.data.files import open_table
+from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.pipeline.fitting import corpus_named
-from heads.pipeline.table import guess
-from heads.pipeline.table.data import Data, read
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heads.pipeline.table.data import read
+from heads.data.dataset import read
 from heads.settings import Limits
 
 LIMITS = Limits()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from heads.data.corpus import groups_of, split
+from heads.data.dataset import Data, read
+from heads.data.files import open_table
+from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
-from heads.pipeline.corpus import groups_of, split
-from heads.pipeline.table.data import Data, read
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LOCAL = Limits()

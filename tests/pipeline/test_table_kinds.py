@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from heads.data import columns as guess
+from heads.data.dataset import Data, data_of, read
+from heads.data.files import open_table
+from heads.data.labels import find_separator
+from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
-from heads.pipeline.table import guess
-from heads.pipeline.table.data import Data, data_of, read
-from heads.pipeline.table.kinds import find_separator
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

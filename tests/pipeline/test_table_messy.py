@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from heads.data.dataset import Data, read
+from heads.data.table import Columns
 from heads.errors import DataError
-from heads.pipeline.table.data import Data, read
-from heads.pipeline.table.sheet import Columns
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from heads.data.corpus import gate
+from heads.data.dataset import Data, data_of, read
+from heads.data.files import open_table
+from heads.data.table import Columns, guard_cell, unguard_cell
 from heads.errors import HeadsError
-from heads.pipeline.corpus import gate
-from heads.pipeline.table.cells import guard_cell, unguard_cell
-from heads.pipeline.table.data import Data, data_of, read
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

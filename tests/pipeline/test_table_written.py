@@ -11,15 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from heads.data import columns as guess
+from heads.data.columns import is_code, is_date
+from heads.data.dataset import Data, data_of, read
+from heads.data.files import open_table
+from heads.data.numbers import notation_of, plainest
+from heads.data.table import ColumnHints, Columns, members
+from heads.data.text import INVISIBLE, fold, folded, is_blank
 from heads.errors import DataError
-from heads.pipeline.letters import INVISIBLE, fold, folded, is_blank
-from heads.pipeline.numerals import notation_of, plainest
-from heads.pipeline.table import guess
-from heads.pipeline.table.cells import members
-from heads.pipeline.table.data import Data, data_of, read
-from heads.pipeline.table.looks import is_code, is_date
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import ColumnHints, Columns
 from heads.settings import Limits
 
 LIMITS = Limits()

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
 
+from heads.data.corpus import Corpus, build, in_order, numbered, split
+from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.parts.samples import SAMPLES
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, build, in_order, numbered, split
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.loading import load

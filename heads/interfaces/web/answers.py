@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.components.plot import PlotData
 
+from heads.data.samples import SAMPLES
 from heads.interfaces import drawings, figures
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import Question
-from heads.parts.samples import SAMPLES
 
 if TYPE_CHECKING:
     from heads.pipeline.comparison import Comparison

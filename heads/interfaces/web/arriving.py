@@ -5,13 +5,13 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data.samples import SAMPLES
 from heads.interfaces import drawings
 from heads.interfaces.web import recipes
 from heads.interfaces.web.answers import BLANK, answered, chips, shown
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.opening import Filling, Opening
 from heads.interfaces.web.question import LINK_FIELDS, OPENING, Question
-from heads.parts.samples import SAMPLES
 
 INPUTS = 8  # sentence, its second, model, recipes, way in, accordion, sample, chips
 SAME = [gr.skip()] * INPUTS

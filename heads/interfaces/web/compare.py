@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data.samples import SAMPLES
 from heads.interfaces.web import arriving, models, recipes, take
 from heads.interfaces.web.answers import PLACES, TITLES, answered, chips
 from heads.interfaces.web.guards import guarded
@@ -13,7 +14,6 @@ from heads.interfaces.web.opening import WAITS, Opening
 from heads.interfaces.web.question import OPENING, Question
 from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT
-from heads.parts.samples import SAMPLES
 
 HEADERS = ["recipe", "class", "logit", "probability"]
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

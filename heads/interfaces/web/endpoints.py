@@ -11,15 +11,15 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data import columns as guess
+from heads.data.dataset import Data, data_of
+from heads.data.table import listed
 from heads.errors import DataError
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
 from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.table import guess
-from heads.pipeline.table.cells import listed
-from heads.pipeline.table.data import Data, data_of
 from heads.settings import Contest, limits
 
 # Of the columns: text, label, pair and split by name; then what the labels are.

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import guarded
@@ -28,7 +29,6 @@ from heads.interfaces.web.looked import (
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING
 from heads.parts.resolved import JOINT
-from heads.parts.samples import SAMPLES
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ANSWERED = ("what each head answers", "")

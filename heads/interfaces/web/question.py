@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from heads.data.samples import RECIPES, SAMPLES
 from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT
-from heads.parts.samples import RECIPES, SAMPLES
 
 OPENING_SAMPLE = "sentiment"
 LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")

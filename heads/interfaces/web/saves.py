@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from heads.pipeline.table.cells import guard_cell
+from heads.data.table import guard_cell
 
 SAVE = """(text, name) => {
   if (!text) return;

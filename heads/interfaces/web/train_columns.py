@@ -5,10 +5,10 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data import columns as guess
+from heads.data.labels import flag_columns
+from heads.data.table import Columns, Table
 from heads.interfaces import accounts
-from heads.pipeline.table import guess
-from heads.pipeline.table.kinds import flag_columns
-from heads.pipeline.table.sheet import Columns, Table
 
 ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order of the classes
 NONE = ("none", "")

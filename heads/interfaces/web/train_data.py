@@ -6,15 +6,14 @@ from typing import Any
 
 import gradio as gr
 
+from heads.data import columns as guess
+from heads.data.dataset import Data, data_of
+from heads.data.samples import SAMPLES
+from heads.data.table import Columns, Table, listed
 from heads.interfaces import accounts, drawings
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.train_columns import ALL, column_menu, columns_of, labels_menus, menus_of
-from heads.parts.samples import SAMPLES
-from heads.pipeline.table import guess
-from heads.pipeline.table.cells import listed
-from heads.pipeline.table.data import Data, data_of
-from heads.pipeline.table.sheet import Columns, Table
 from heads.settings import limits
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

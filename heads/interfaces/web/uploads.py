@@ -17,11 +17,11 @@ from typing import Any
 from gradio.utils import get_upload_folder
 
 from heads.caching import writing
+from heads.data.dataset import Data, data_of
+from heads.data.files import open_table
+from heads.data.samples import SAMPLES
+from heads.data.table import Columns, Table
 from heads.errors import DataError
-from heads.parts.samples import SAMPLES
-from heads.pipeline.table.data import Data, data_of
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.sheet import Columns, Table
 from heads.settings import Limits, cache_folder, runs_folder
 from heads.settings import limits as limits_here
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from heads.data.splits import Splits
 from heads.parts.resolved import Order
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.basis import Basis
@@ -21,7 +22,6 @@ from heads.pipeline.grid.learner import (
     surest,
 )
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.splits import Splits
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
 OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time

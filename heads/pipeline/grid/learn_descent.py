@@ -9,13 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from heads.data.splits import Splits
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.basis import WIDEST, Basis
 from heads.pipeline.grid.descent import Choice
 from heads.pipeline.grid.learner import First, Found, Learned, Maker, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import Stack
 from heads.rng import Dice
 

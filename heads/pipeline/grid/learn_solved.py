@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from heads.data.splits import Splits
 from heads.parts.resolved import Order
 from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, judged, refitted
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.splits import Splits
 from heads.recipe import Value
 from heads.rng import Dice
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
+from heads.data.corpus import Kind
+from heads.data.splits import Splits
 from heads.parts.modules import Repeat
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.stack import leaves
 from heads.pipeline.measure.calibration import thresholds
 from heads.recipe import Value

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.data.splits import Splits
 from heads.errors import HeadsError
 from heads.pipeline.grid.lesson import Fixed, Lesson, Stopped, class_weights
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.objective import Objective
 from heads.pipeline.token_states import TokenStates

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heads.data.splits import Splits
 from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.metrics import competing
 from heads.pipeline.objective import OVR, Span, balance_of

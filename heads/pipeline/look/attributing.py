@@ -11,9 +11,9 @@ from itertools import compress
 import torch
 from torch import Tensor
 
+from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import gate
 from heads.pipeline.look.against import held_against, weights_of
 from heads.pipeline.look.attribution import OTHERS, RUNNER_UP, Attribution, Token
 from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry

@@ -3,15 +3,15 @@
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
+from heads.data.corpus import Corpus, split
+from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
-from heads.parts.samples import RECIPES, SAMPLES
 from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, split
 from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as question

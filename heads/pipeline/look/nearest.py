@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads.data.corpus import Corpus
+from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus
 from heads.pipeline.extraction import Features, extract
-from heads.pipeline.letters import folded
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heads.data.corpus import Corpus, groups_of, split
 from heads.errors import HeadsError
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Corpus, groups_of, split
 from heads.pipeline.grid.jobs import Played, unit_job
 from heads.pipeline.grid.play import Failed, play
 from heads.pipeline.grid.units import units

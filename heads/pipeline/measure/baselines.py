@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.pipeline.corpus import Corpus, Kind
+from heads.data.corpus import Corpus, Kind
 from heads.pipeline.measure.calibration import common_threshold, thresholds
 from heads.pipeline.measure.outcomes import TFIDF, Outcome, Task, parts
 from heads.pipeline.measure.scores import Metric

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
-from heads.pipeline.corpus import Kind
+from heads.data.corpus import Kind
 from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.measure.reliability import Bin, calibration_error, reliability
 

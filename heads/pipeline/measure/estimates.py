@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from heads.pipeline.corpus import Kind
+from heads.data.corpus import Kind
 from heads.pipeline.measure.influence import micro_f1_parts, spearman_parts
 
 MOST_ROWS = 4_000

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heads.data.corpus import Kind
 from heads.errors import RecipeError
-from heads.pipeline.corpus import Kind
 from heads.pipeline.measure.scores import METRICS, SCORES, Metric, ScoreName
 from heads.pipeline.metrics import ranks
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from heads.data.corpus import Kind
 from heads.errors import DataError
-from heads.pipeline.corpus import Kind
 
 if TYPE_CHECKING:  # the page names metrics before torch is imported
     from torch import Tensor

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heads.pipeline.corpus import Corpus
-from heads.pipeline.grid.splits import Splits
+from heads.data.corpus import Corpus
+from heads.data.splits import Splits
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Said, kept, said
 from heads.pipeline.runs.folder import RunFolder

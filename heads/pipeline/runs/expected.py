@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.data.splits import Splits
 from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.device import HERE
@@ -15,7 +16,6 @@ from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.search import DECIDED
-from heads.pipeline.grid.splits import Splits
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.reading import relied_on, to_try, tried
 from heads.pipeline.runs.asked import Asked

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from heads.data.corpus import Kind
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, Order
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.corpus import Kind
 from heads.pipeline.grid.race import Beaten
 from heads.pipeline.measure.agreement import Agreement, agreement
 from heads.pipeline.measure.curve import Stage, curve_says

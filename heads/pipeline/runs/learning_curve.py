@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.data.splits import FEWEST_DEVELOPMENT, on_fewer_rows
 from heads.events import Progress
 from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
-from heads.pipeline.grid.splits import FEWEST_DEVELOPMENT, on_fewer_rows
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.curve import SHARES, subsets
 from heads.pipeline.measure.measures import score_interval

@@ -11,10 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from heads.data.corpus import Corpus
+from heads.data.joining import MOST_UNSEEN, named
+from heads.data.splits import FOLDS, Splits
 from heads.errors import DataError
-from heads.pipeline.corpus import Corpus
-from heads.pipeline.grid.splits import FOLDS, Splits
-from heads.pipeline.joining import MOST_UNSEEN, named
 from heads.pipeline.measure.outcomes import Task
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.pipeline.grid.race import WRONG
 from heads.pipeline.grid.search import CAP, CAP_PASSES
-from heads.pipeline.grid.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell

@@ -1,11 +1,19 @@
 """Files of texts and labels: read whole, never guessed in silence, every row accounted for."""
 
-from heads.pipeline.table.cells import LISTS, guard_cell, listed, unguard_cell
-from heads.pipeline.table.data import Data, data_of, name_of, read
-from heads.pipeline.table.guess import guess
-from heads.pipeline.table.kinds import flag_columns
-from heads.pipeline.table.opening import open_table, place_of
-from heads.pipeline.table.sheet import ColumnHints, Columns, Finding, Table
+from heads.data.columns import guess
+from heads.data.dataset import Data, data_of, name_of, read
+from heads.data.files import open_table, place_of
+from heads.data.labels import flag_columns
+from heads.data.table import (
+    LISTS,
+    ColumnHints,
+    Columns,
+    Finding,
+    Table,
+    guard_cell,
+    listed,
+    unguard_cell,
+)
 
 __all__ = [
     "LISTS", "ColumnHints", "Columns", "Data", "Finding", "Table", "data_of", "flag_columns", "guard_cell",

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from heads.data.groups import Grouping, grouping
+from heads.data.numbers import PLAIN, notation_of
+from heads.data.text import is_blank
 from heads.errors import DataError
-from heads.pipeline.groups import Grouping, grouping
-from heads.pipeline.letters import is_blank
-from heads.pipeline.numerals import PLAIN, notation_of
 from heads.settings import Limits
 
 # What a row is labelled with: one class, any number of labels, or a number.

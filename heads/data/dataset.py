@@ -5,29 +5,26 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from heads.errors import DataError
-from heads.pipeline.corpus import Corpus, build, in_order, numbered
-from heads.pipeline.table.cells import LISTS
-from heads.pipeline.table.guess import doubts, guess
-from heads.pipeline.table.kinds import are_vectors, cells_of
-from heads.pipeline.table.labels import (
+from heads.data.checks import (
     check_labels,
     check_numbers,
-    label_findings,
-    one_spelling,
-    shorten,
-)
-from heads.pipeline.table.opening import open_table
-from heads.pipeline.table.rows import Rows, account, check_columns, collect
-from heads.pipeline.table.sheet import MOST_LINES, Columns, Finding, Table, count
-from heads.pipeline.table.telling import (
     group_findings,
     kind_findings,
+    label_findings,
+    one_spelling,
     rows_of_classes,
+    shorten,
     spread_of,
+    text_findings,
     told,
 )
-from heads.pipeline.table.texts import text_findings
+from heads.data.columns import doubts, guess
+from heads.data.corpus import Corpus, build, in_order, numbered
+from heads.data.files import open_table
+from heads.data.labels import are_vectors, cells_of
+from heads.data.rows import Rows, account, check_columns, collect
+from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
+from heads.errors import DataError
 from heads.settings import Limits
 
 _HEAD_ROWS = 5

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from heads.pipeline.letters import fold
+from heads.data.text import fold
 
 if TYPE_CHECKING:
     from torch import Tensor

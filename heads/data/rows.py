@@ -3,21 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from heads.errors import DataError, did_you_mean
-from heads.pipeline.corpus import CONTROLS, gate
-from heads.pipeline.table.cells import LISTS, clean_label, unguard_cell
-from heads.pipeline.table.marks import Marks, marks
-from heads.pipeline.table.names import PARTS
-from heads.pipeline.table.sheet import (
+from heads.data.corpus import CONTROLS, gate
+from heads.data.labels import Marks, marks
+from heads.data.table import (
+    LISTS,
     MOST_LINES,
+    PARTS,
     Columns,
     Finding,
     Table,
+    clean_label,
     count,
     finding,
     short,
+    unguard_cell,
     where,
 )
+from heads.errors import DataError, did_you_mean
 from heads.settings import Limits
 
 NO_TEXT, NO_PAIR = "no text", "no second text"

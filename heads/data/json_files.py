@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from heads.data.delimited import lines_of
+from heads.data.table import Table, short
 from heads.errors import DataError, LimitError
-from heads.pipeline.table.dialect import lines_of
-from heads.pipeline.table.sheet import Table, short
 from heads.settings import Limits
 
 _SHAPE = 'Each line must be one object such as {"text": "fine", "label": "good"}.'

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heads.data.table import Table, short
 from heads.errors import DataError, LimitError
-from heads.pipeline.table.sheet import Table, short
 from heads.settings import Limits
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from heads.data.corpus import Corpus, groups_of
+from heads.data.groups import FEWEST, shared
+from heads.data.numbers import plainest
+from heads.data.text import folded
 from heads.errors import DataError
-from heads.pipeline.corpus import Corpus, groups_of
-from heads.pipeline.groups import FEWEST, shared
-from heads.pipeline.letters import folded
-from heads.pipeline.numerals import plainest
 
 # Of the rows for scoring, the share of classes never seen beyond which they are of another task.
 # Below it most rows can be answered and are worth scoring (ATIS has 0.6 %, a set with questions out

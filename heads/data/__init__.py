@@ -1,0 +1,1 @@
+"""Files to rows: reading, columns, labels, checks, and how rows are split."""

@@ -1,0 +1,340 @@
+"""A file to a `Table`: what it is, in which encoding, with which sign between its cells."""
+
+import codecs
+import json
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from heads.data.columnar import Gathered, read_parquet
+from heads.data.delimited import read_delimited
+from heads.data.json_files import is_json, read_objects
+from heads.data.samples import SAMPLES
+from heads.data.table import PARTS, Finding, Table, finding, short
+from heads.errors import DataError, LimitError
+from heads.settings import Limits
+
+# --- What a file is by its first bytes, and one sentence for each that is no table.
+
+_EXPORT = "Export the table as CSV in UTF-8."
+_TABLE = "Choose a CSV, TSV, JSONL or Parquet file."
+_UNPACK = "Unpack it and choose the table in it."
+# First bytes, what such a file is, what to do. Nothing here is ever opened or unpacked.
+_MAGIC = (
+    (b"\x1f\x8b", "a gzip archive, which is never unpacked here", _UNPACK),
+    (b"BZh", "a bzip2 archive, which is never unpacked here", _UNPACK),
+    (b"\xfd7zXZ\x00", "an xz archive, which is never unpacked here", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive, which is never unpacked here", _UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive, which is never unpacked here", _UNPACK),
+    (b"Rar!", "a RAR archive, which is never unpacked here", _UNPACK),
+    (b"\xd0\xcf\x11\xe0", "an old Excel or Word file", _EXPORT),
+    (b"\x89PNG", "a picture, not a text table", _TABLE),
+    (b"\xff\xd8\xff", "a picture, not a text table", _TABLE),
+    (b"GIF8", "a picture, not a text table", _TABLE),
+    (b"%PDF", "a PDF, not a text table", _TABLE),
+    (b"{\\rtf", "a formatted document, not a text table", _EXPORT),
+    (b"SQLite format 3", "a database, not a text table", _EXPORT),
+    (b"ARROW1", "an Arrow file, not a text table", "Save it as Parquet or CSV."),
+    (b"version https://git-lfs", "a Git LFS pointer, not the table itself", "Run: git lfs pull"),
+)
+_STRANGE = 0.3  # share of control characters beyond which nobody wrote this as text
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
+_XML = re.compile(r"\s*<\?xml\b", re.I)
+
+
+def refuse_container(head: bytes, name: str) -> None:
+    """Refuses a file that is no text by its first bytes.
+
+    Args:
+        head: The first few thousand bytes.
+
+    Raises:
+        DataError: An archive, a workbook, a picture and the like, each with its own sentence.
+    """
+    if head.startswith(b"PK\x03\x04"):
+        excel = b"[Content_Types].xml" in head or b"xl/" in head or b"mimetypeapplication" in head
+        if excel:
+            raise DataError(f"{name} is an Excel or other office file, not a text table.", _EXPORT)
+        raise DataError(f"{name} is a zip archive, which is never unpacked here.", _UNPACK)
+    for magic, kind, hint in _MAGIC:
+        if head.startswith(magic):
+            raise DataError(f"{name} is {kind}.", hint)
+    if _PICKLE.match(head):
+        what = f"{name} is a Python pickle, not a text table; it is never loaded."
+        raise DataError(what, "Save the table as CSV or Parquet.")
+
+
+def refuse_text(text: str, name: str) -> None:
+    """Refuses a text that is no table: nothing, a web page, XML, or bytes in disguise.
+
+    Raises:
+        DataError: With its own sentence for each.
+    """
+    head = text[:20_000]
+    if not head.strip() and not text.strip():
+        raise DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
+    if _PAGE.match(head):
+        what = f"{name} is a web page, not a table."
+        raise DataError(what, "Download the file itself (on GitHub: Raw).", line=1)
+    if _XML.match(head):
+        raise DataError(f"{name} is XML, not a table.", _EXPORT, line=1)
+    strange = sum(letter < " " and letter not in "\t\r\n\f" for letter in head)
+    if strange > _STRANGE * len(head):
+        raise DataError(f"{name} is not a text table.", _TABLE)
+
+
+# --- Bytes to text: the encoding is decided on the whole file, and never guessed in silence.
+
+# UTF-32 first: its mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8", "UTF-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
+)
+_SAVE = "Save it as UTF-8."
+_RUNS = re.compile(rb"[\x80-\xff]+")
+_MOST_RUNS = 20_000
+# Windows-1252: letters, and the signs that stand inside or beside Western European words.
+_LETTERS = frozenset(range(0xC0, 0x100)) - {0xD7, 0xF7} | {0x8A, 0x8C, 0x8E, 0x9A, 0x9C, 0x9E, 0x9F}
+_LETTERS |= {0xAA, 0xBA, 0xB5}
+_NEVER_BESIDE = frozenset((0x83, 0x86, 0x87, 0x88, 0x89, 0x98))  # ƒ † ‡ ˆ ‰ ˜ beside a letter
+_SIGNS = frozenset((0x80, 0x84, 0x85, *range(0x91, 0x98), 0xA0, 0xAB, 0xAD, 0xB4, 0xB7, 0xBB))
+
+
+def decode(raw: bytes, name: str) -> tuple[str, list[str], list[Finding]]:
+    """Decodes a file by its mark, as UTF-8, as UTF-16, or as Windows-1252 with a warning.
+
+    Returns:
+        The text, notes and warnings.
+
+    Raises:
+        DataError: It is none of these; names the line.
+    """
+    for mark, codec, title in _MARKS:
+        if raw.startswith(mark):
+            note = [] if title == "UTF-8" else [f"Read as {title}."]
+            return _strictly(raw[len(mark) :], codec, title, name), note, []
+    codec = _unmarked_utf16(raw)
+    if codec:
+        return _strictly(raw, codec, "UTF-16", name), ["Read as UTF-16."], []
+    try:
+        return raw.decode("utf-8"), [], []
+    except UnicodeDecodeError as error:
+        return _western(raw, name, error.start)
+
+
+def _strictly(raw: bytes, codec: str, title: str, name: str) -> str:
+    try:
+        return raw.decode(codec)
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode(codec, "ignore")
+        line = len(re.findall(r"\r\n|\r|\n", before)) + 1
+        what = f"{name} begins like {title} but is damaged on line {line}."
+        raise DataError(what, _SAVE, line=line) from None
+
+
+def _unmarked_utf16(raw: bytes) -> str:
+    """UTF-16 without a mark: every other byte of much of it is zero."""
+    zeros = raw.count(0)
+    if zeros * 20 < len(raw) or len(raw) % 2:
+        return ""
+    odd = raw[1::2].count(0)
+    if odd >= 0.95 * zeros:
+        return "utf-16-le"
+    return "utf-16-be" if odd <= 0.05 * zeros else ""
+
+
+def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Finding]]:
+    line = len(re.findall(rb"\r\n|\r|\n", raw[:start])) + 1
+    lenient = raw.decode("utf-8", "replace")
+    broken = lenient.count("\ufffd")
+    if sum(map(len, re.findall(r"[^\x00-\x7f]+", lenient))) - broken >= broken:
+        what = f"{name} is UTF-8 with damaged letters, the first on line {line}."
+        raise DataError(what, "Mend that line, or save the file as UTF-8 again.", line=line)
+    try:
+        text = raw.decode("cp1252")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not _looks_western(raw):
+        what = f"{name} is not UTF-8 (line {line}), and in what else it was saved is not certain."
+        raise DataError(what, _SAVE, line=line)
+    says = (
+        f"{name} is not UTF-8; it was read as Windows-1252 (Western European), the first such "
+        f"letter on line {line}. If letters look wrong, save it as UTF-8."
+    )
+    return text, ["Read as Windows-1252, not UTF-8."], [finding("encoding", says, [line])]
+
+
+def _looks_western(raw: bytes) -> bool:
+    """Whether bytes beyond ASCII stand where Western European letters and signs stand."""
+    runs = list(islice(_RUNS.finditer(raw), _MOST_RUNS))
+    return sum(_is_odd(raw, run) for run in runs) <= 0.1 * len(runs)
+
+
+def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
+    """Whether a run is too long, or a sign stands within a word, as in other encodings."""
+    letters = [byte for byte in run.group() if byte not in _SIGNS]
+    before = raw[run.start() - 1 : run.start()].isalpha()
+    after = raw[run.end() : run.end() + 1].isalpha()
+    if len(letters) > 2 or ((before or after) and not _NEVER_BESIDE.isdisjoint(letters)):
+        return True
+    return before and after and any(byte not in _LETTERS for byte in letters)
+
+
+# --- A folder as `datasets` saves it: one data set, or one for each of train, validation and test.
+
+_MOST_FILES = 1_000
+_SPLIT = "split"
+_KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
+
+
+def read_folder(folder: Path, limits: Limits) -> Table:
+    """Reads a folder saved by `datasets`; its splits become a column called split.
+
+    Raises:
+        DataError: It is no such folder, or a part of it is damaged.
+        LimitError: It holds more than this place allows.
+    """
+    name = short(folder.name, 60)
+    files = _files(folder)
+    if not files:
+        raise DataError(f"The folder {name} holds no data set.", _KNOWN)
+    if len(files) > _MOST_FILES:
+        what = f"The folder {name} has {len(files):,} files; at most {_MOST_FILES} are read."
+        raise LimitError(what, "Choose a part of it.")
+    size = sum(path.stat().st_size for path, _ in files)
+    if size > limits.upload_bytes:
+        most = limits.upload_bytes // 1_000_000
+        what = f"The folder {name} is larger than the {most:,} MB that this place reads."
+        raise LimitError(what, "Choose a part of it.")
+    splits = all(split for _, split in files)
+    found = Gathered(name, limits)
+    for path, split in files:
+        read = found.add_parquet if path.suffix == ".parquet" else found.add_arrow
+        read(path, [split] if splits else ())
+    if splits and _SPLIT in found.columns:
+        what = f"The folder {name} has splits and a column called {_SPLIT}."
+        raise DataError(what, "Rename the column.")
+    return found.table([_SPLIT] if splits else (), ("Read as a folder of the datasets library.",))
+
+
+def _files(folder: Path) -> list[tuple[Path, str]]:
+    """The data files of a folder, each with the split it belongs to, or ""."""
+    state = folder / "state.json"
+    if state.is_file():
+        return [(path, "") for path in _saved(folder)]
+    parts = folder / "dataset_dict.json"
+    if parts.is_file():
+        names = _listed(parts, "splits")
+        return [(path, name) for name in names for path in _saved(folder / name)]
+    places = [folder, folder / "data"]
+    found = [path for place in places for path in sorted(place.glob("*")) if _is_data(path)]
+    return [(path, _split_of(path)) for path in found]
+
+
+def _saved(folder: Path) -> list[Path]:
+    names = [
+        entry.get("filename") if isinstance(entry, dict) else None
+        for entry in _listed(folder / "state.json", "_data_files")
+    ]
+    return [folder / _plain_name(name, folder) for name in names]
+
+
+def _listed(path: Path, key: str) -> list:
+    try:
+        found = json.loads(path.read_text("utf-8"))[key]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise DataError(f"{path.parent.name}/{path.name} is missing or damaged.", _KNOWN)
+    if key == "splits":
+        return [_plain_name(name, path.parent) for name in found]
+    return found
+
+
+def _plain_name(name: object, folder: Path) -> str:
+    """A name that stays inside the folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
+        raise DataError(f"{folder.name} names a file outside its folder.", _KNOWN)
+    return name
+
+
+def _is_data(path: Path) -> bool:
+    return path.is_file() and path.suffix in (".parquet", ".arrow")
+
+
+def _split_of(path: Path) -> str:
+    """The split in a name such as train-00000-of-00001.parquet."""
+    words = path.stem.replace("_", "-").replace(".", "-").split("-")
+    return next((word for word in words if word.lower() in PARTS), "")
+
+
+_HEAD = 4_096
+
+
+def place_of(data: str | Path) -> Path:
+    """The file of a sample, or the one at a path.
+
+    Raises:
+        DataError: There is neither.
+    """
+    if str(data) in SAMPLES:
+        return SAMPLES[str(data)].path
+    place = Path(data)
+    try:
+        found = place.exists()
+    except (OSError, ValueError):  # no name that a file can have
+        found = False
+    if not found:
+        what = f"There is no sample and no file called {short(str(data), 80)}."
+        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
+    return place
+
+
+def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
+    """Reads a CSV, TSV, JSONL, JSON or Parquet file, or a folder saved by `datasets`, as cells.
+
+    Args:
+        header: Whether the first line names the columns; None finds out.
+
+    Raises:
+        DataError: It is no such file, or it is damaged; names the line.
+        LimitError: It holds more than this place allows.
+    """
+    name = short(path.name, 60)
+    try:
+        if path.is_dir():
+            return read_folder(path, limits)
+        raw = _bytes(path, name, limits)
+    except OSError as error:
+        what = f"{name} cannot be read ({error.strerror or 'unknown reason'})."
+        raise DataError(what, "Check the file.") from None
+    if raw.startswith(b"PAR1"):
+        return read_parquet(path, limits)
+    refuse_container(raw[:_HEAD], name)
+    text, notes, findings = decode(raw, name)
+    del raw
+    refuse_text(text, name)
+    if is_json(text, path.suffix.lower()):
+        table = read_objects(text, name, limits)
+    else:
+        table = read_delimited(text, name, limits, header)
+    return replace(table, notes=(*notes, *table.notes), findings=(*findings, *table.findings))
+
+
+def _bytes(path: Path, name: str, limits: Limits) -> bytes:
+    """The whole file, if it is one and not too large."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
+    with path.open("rb") as file:
+        raw = file.read(min(limits.upload_bytes, _HEAD))
+        refuse_container(raw, name)  # before the size: what it is says more
+        raw += file.read(limits.upload_bytes + 1 - len(raw))
+    if len(raw) > limits.upload_bytes:
+        what = f"{name} is larger than the {limits.upload_bytes // 1_000_000:,} MB allowed."
+        raise LimitError(what, "Choose a smaller file, or a part of the rows.")
+    return raw

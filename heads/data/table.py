@@ -1,0 +1,354 @@
+"""A file as cells, which column is what, and what a reader should know about it."""
+
+import csv
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from heads.data.corpus import CONTROLS
+from heads.data.text import is_blank
+
+MOST_LINES = 100
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column is what, by name; "" where there is none.
+
+    Attributes:
+        text: The column of the texts.
+        label: The column of the labels.
+        pair: The column of the second texts.
+        split: The column that says which rows are for training and which for testing.
+        separator: Labels in one cell are split at it; "[]" means that cells are lists of them,
+            "" one label a cell.
+        labels: Columns of 0 and 1, one for each label; `label` is "" then.
+        number: Whether the label is a number that is to be predicted.
+        order: The classes from low to high, where they have an order.
+        group: The column that says which rows belong together, such as their author.
+    """
+
+    text: str
+    label: str
+    pair: str = ""
+    split: str = ""
+    separator: str = ""
+    labels: tuple[str, ...] = ()
+    number: bool = False
+    order: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of the columns that are read."""
+        names = (self.text, self.pair, self.label, *self.labels, self.split, self.group)
+        return tuple(name for name in names if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnHints:
+    """What the user said of the columns; the rest is guessed.
+
+    Attributes:
+        text: The column of the texts, as the next three by name; "" where nothing was said.
+        label: The column of the labels.
+        pair: The column of the second texts.
+        split: The column of train, validation and test.
+        separator: The sign between labels, "[]" for lists, "" for none; None where nothing was
+            said.
+        labels: The columns of 0 and 1.
+        number: Whether the label is a number to predict; None where nothing was said.
+        order: The classes from low to high.
+        group: The column of what belongs together.
+    """
+
+    text: str = ""
+    label: str = ""
+    pair: str = ""
+    split: str = ""
+    separator: str | None = None
+    labels: tuple[str, ...] = ()
+    number: bool | None = None
+    order: tuple[str, ...] = ()
+    group: str = ""
+
+    def __bool__(self) -> bool:
+        return self != ColumnHints()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One warning about a table.
+
+    Attributes:
+        kind: A short stable key, for example "duplicates".
+        says: One plain sentence: what, where, what to do.
+        lines: Numbers of lines where it is so, at most 100 of them.
+    """
+
+    kind: str
+    says: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A file as cells, all of them strings.
+
+    Attributes:
+        name: The file's name.
+        columns: The names of the columns, all different; "column 3" where there is no name.
+        rows: The cells, as many in each row as there are columns.
+        lines: The number of the line (or row, see `unit`) at which each row begins.
+        has_header: Whether the file names its columns.
+        unnamed: The columns without a name in a file that names the others.
+        nested: Columns with a cell that is a list or an object, and the first line of one.
+        lists: Those of them whose cells are all lists of plain values, kept as JSON.
+        spelled: Whether cells were typed as text, where a spreadsheet's `'` may stand.
+        dropped: Rows that are left out already: reason -> lines.
+        notes: Plain sentences on how it was read.
+        findings: Warnings on how it was read.
+        unit: What `lines` counts: "line" or "row".
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    lines: Sequence[int]
+    has_header: bool = True
+    unnamed: frozenset[str] = frozenset()
+    nested: Mapping[str, int] = field(default_factory=dict)
+    lists: frozenset[str] = frozenset()
+    spelled: bool = False
+    dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    unit: str = "line"
+
+
+def finding(kind: str, says: str, lines: Sequence[int] = ()) -> Finding:
+    """A warning with as many of its lines as are worth keeping."""
+    return Finding(kind=kind, says=says, lines=tuple(lines[:MOST_LINES]))
+
+
+def where(lines: Sequence[int], unit: str = "line") -> str:
+    """Names lines in a sentence.
+
+    >>> where([4]), where([4, 9, 12]), where(range(2, 20))
+    ('line 4', 'lines 4, 9 and 12', 'lines 2, 3, 4, 5, 6 and 13 more')
+    """
+    if len(lines) == 1:
+        return f"{unit} {lines[0]}"
+    shown = [f"{line}" for line in lines[:_SHOWN]]
+    left = len(lines) - len(shown)
+    last = f"{left} more" if left else shown.pop()
+    return f"{unit}s {', '.join(shown)} and {last}"
+
+
+def count(number: int, thing: str, things: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "row"), count(2000, "row"), count(2, "class", "classes")
+    ('1 row', '2,000 rows', '2 classes')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def short(text: str, most: int = 40) -> str:
+    r"""A text as it can stand in a sentence: on one line, cut, with its invisible signs spelled.
+
+    >>> short("a\nb" + "x" * 50, 10)
+    'a bxxxxxx…'
+    """
+    line = " ".join(text[: 4 * most].split())
+    line = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in line)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# --- Single cells: labels made clean, and formulas of spreadsheets guarded and restored.
+
+# What Excel, LibreOffice and Google Sheets take for the start of a formula.
+FORMULA_SIGNS = "=+-@\t\r\n＝＋－＠"
+LISTS = "[]"  # what "parts" labels where each cell is a list of them
+_MEMBER = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+\w.]+""")
+_PYTHON_2 = re.compile(r"(?<![^\s,])u(?=['\"])")  # as in [u'a', u'b']
+_NOTHING = ("None", "null", "nan", "NaN")
+_GUARDED = re.compile(f"'*[{re.escape(FORMULA_SIGNS)}]")
+
+
+def guard_cell(cell: str) -> str:
+    """Puts `'` before a cell that a spreadsheet would run; `unguard_cell` takes it away.
+
+    A cell that already looks guarded gets one more, so that every text comes back as it was.
+
+    >>> guard_cell("=1+1"), guard_cell("'=1+1"), guard_cell("plain")
+    ("'=1+1", "''=1+1", 'plain')
+    """
+    return "'" + cell if _GUARDED.match(cell) else cell
+
+
+def unguard_cell(cell: str) -> str:
+    """Takes away what `guard_cell` put there.
+
+    >>> unguard_cell("'=1+1"), unguard_cell("=1+1"), unguard_cell("'tis plain")
+    ('=1+1', '=1+1', "'tis plain")
+    """
+    return cell[1:] if cell.startswith("'") and _GUARDED.match(cell) else cell
+
+
+def clean_label(cell: str) -> str:
+    """A label without control characters and without spaces around it; its case is kept.
+
+    One of which nothing is to be seen is none.
+    """
+    label = " ".join(CONTROLS.sub("", unicodedata.normalize("NFC", cell)).split())
+    return "" if is_blank(label) else label
+
+
+def listed(names: str) -> tuple[str, ...]:
+    """Names in a line, parted by commas; quotes go around a name that holds one.
+
+    >>> listed('low, middle, "high, very"'), listed("")
+    (('low', 'middle', 'high, very'), ())
+    """
+    line = " ".join(names.split())
+    found = next(csv.reader([line], skipinitialspace=True), [])
+    return tuple(filter(None, map(clean_label, found)))
+
+
+def members(cell: str) -> list[str] | None:
+    """The members of a list in a cell, as JSON, Python or NumPy write it; None where it is none.
+
+    >>> members('["a", "b c"]'), members("['a' 'b']"), members("[2, 17]"), members("[]")
+    (['a', 'b c'], ['a', 'b'], ['2', '17'], [])
+    >>> members("[URGENT]"), members("a, b"), members('[["a"]]')
+    (None, None, None)
+    >>> members("[u'a', u'b']"), members("[None]")
+    (['a', 'b'], [])
+    """
+    cell = cell.strip()
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    inside = _PYTHON_2.sub("", cell[1:-1])
+    if _MEMBER.sub("", inside).strip(" \t\r\n,"):
+        return None
+    written = [one for one in _MEMBER.findall(inside) if one not in _NOTHING]
+    found = [_member(one) for one in written]
+    return None if None in found else [one for one in found if one is not None]
+
+
+def _member(written: str) -> str | None:
+    """A member of a list without its quotes; None for a word that nobody quoted."""
+    if written[0] == '"':
+        try:
+            return str(json.loads(written))
+        except ValueError:
+            return None
+    if written[0] == "'":
+        return written[1:-1].replace("\\'", "'")
+    return written if is_value(written) else None
+
+
+def is_value(word: str) -> bool:
+    """Whether a word stands in JSON or Python without quotes: a number, or true and the like."""
+    return bool(re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?|true|false|True|False", word))
+
+
+# --- How the columns of labelled tables are usually called, the clearest names first.
+
+TEXTS = (
+    "text", "texts", "sentence", "sentences", "review", "reviewtext", "reviewbody", "body",
+    "content", "opinion", "narrative", "tweet", "tweettext", "utterance", "message", "comment",
+    "commenttext", "sms", "instruction", "excerpt", "essay",
+    "post", "document", "doc", "description", "paragraph", "passage", "snippet", "question",
+    "questiontext", "query", "phrase", "statement", "transcript", "article", "abstract",
+    "response", "feedback", "situation", "sit", "prompt", "input", "string", "headline", "title",
+    "subject", "texta", "sentence1", "premise", "question1",
+)  # fmt: skip
+LABELS = (
+    "labeltext", "labelname", "goldlabel", "label", "labels", "class", "classlabel",
+    "category", "categories", "sentiment", "intent", "emotion", "stance", "topic", "target",
+    "targets", "polarity", "entailmentjudgment", "entailmentlabel", "isduplicate", "annotation",
+    "y", "rating", "stars", "quality", "score", "similarity", "relatedness", "recommended",
+    "verdict", "rate", "status", "classname", "tag", "tags", "genre", "type", "output", "answer",
+)  # fmt: skip
+# Called so, a column may be the label, or something else about the texts.
+WEAK = frozenset((
+    "tag", "tags", "genre", "type", "output", "answer", "status", "product", "department", "party",
+    "points", "severity", "priority", "language", "kind",
+))  # fmt: skip
+# Called so, a column of 0 and 1 is the label, whatever others there are; one called "quality"
+# may as well be one label of several.
+SURELY = (
+    *LABELS[: LABELS.index("category")], "classname", "target", "targets", "sentiment",
+    "polarity", "stance", "intent", "emotion", "topic", "isduplicate",
+)  # fmt: skip
+PAIRS = (
+    ("texta", "textb"), ("text1", "text2"), ("sentence1", "sentence2"),
+    ("sentencea", "sentenceb"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("1string", "2string"), ("string1", "string2"), ("sent1", "sent2"), ("s1", "s2"),
+    ("query1", "query2"), ("question", "sentence"), ("claim", "evidence"), ("text", "textpair"),
+    ("sentence", "sentencepair"), ("question", "passage"), ("headline", "body"),
+)  # fmt: skip
+SPLITS = ("split", "set", "fold", "partition", "subset", "usage")
+# What the cells of such a column say, and what they mean.
+PARTS = {
+    "train": "train", "training": "train", "trn": "train",
+    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
+    "development": "validation", "eval": "validation",
+    "test": "test", "testing": "test", "tst": "test",
+}  # fmt: skip
+# A word in a name that says that the column is about a text or a label, and is neither.
+ABOUT = frozenset((
+    "id", "ids", "count", "counts", "date", "time", "timestamp", "length", "len", "num", "number",
+    "index", "url", "link", "user", "username", "author", "lang", "language", "confidence",
+    "source", "votes", "helpful", "helpfulness", "useful", "thumbs", "reply", "version", "page",
+    "image", "file", "filename", "location", "address", "country", "city", "state", "zip", "phone",
+    "year", "month", "day", "timezone", "coord", "created",
+))  # fmt: skip
+# A word in a name that says that the cells are names, above all of persons.
+PERSONS = frozenset((
+    "name", "user", "username", "reviewer", "author", "authors", "speaker", "customer", "screen",
+    "profile", "by",
+))  # fmt: skip
+# A word in the name of a column that says how good somebody finds something.
+OPINIONS = frozenset((
+    "rating", "ratings", "star", "stars", "score", "recommended", "recommend", "rate", "points",
+))  # fmt: skip
+# What cells say that answer the commonest questions, as `plain` spells it.
+ANSWERS = frozenset((
+    "positive", "negative", "neutral", "pos", "neg", "neu", "mixed", "extremelypositive",
+    "extremelynegative", "verypositive", "verynegative", "irrelevant", "spam", "ham", "entailment",
+    "contradiction", "notentailment", "favor", "against", "fake", "real", "toxic", "offensive",
+    "joy", "sadness", "anger", "fear", "love", "surprise", "disgust", "happy", "sad", "angry",
+    "halftrue", "mostlytrue", "barelytrue", "pantsfire", "pantsonfire", "depression", "anxiety",
+    "normal", "suicide", "nonsuicide",
+))  # fmt: skip
+
+
+def plain(name: str) -> str:
+    """A column's name without case, spaces and signs.
+
+    >>> plain("#1 String"), plain("Review_Body")
+    ('1string', 'reviewbody')
+    """
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def words(name: str) -> list[str]:
+    """The words of a column's name.
+
+    >>> words("reviewBody_text")
+    ['review', 'body', 'text']
+    """
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W_]+", parted.casefold())
+
+
+def is_known(name: str) -> bool:
+    """Whether a cell is called like a column of a labelled table."""
+    key = plain(name)
+    return key in TEXTS or key in LABELS or key in SPLITS or any(key in pair for pair in PAIRS)
