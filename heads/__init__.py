@@ -26,7 +26,7 @@ _HOME = {
     "calibrated": "heads.pipeline.calibrated",
     "export": "heads.pipeline.export",
     "export_onnx": "heads.pipeline.export",
-    "catalogue": "heads.pipeline.catalogue",
+    "catalogue": "heads.catalog.catalog",
     "examine": "heads.pipeline.doctor",
     "Look": "heads.pipeline.look.asking",
     "pooling": "heads.parts.resolve",
@@ -41,13 +41,13 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from heads.catalog.catalog import catalogue
     from heads.data.table import Columns
     from heads.errors import HeadsError
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
     from heads.pipeline.calibrated import calibrated
-    from heads.pipeline.catalogue import catalogue
     from heads.pipeline.classifier import Classifier
     from heads.pipeline.comparison import Comparison, compare
     from heads.pipeline.contest import read, resume, train_grid

@@ -77,7 +77,7 @@ def families() -> list[dict[str, Any]]:
     Returns:
         The family, its class, its form, its recipe, and the reason where there is none.
     """
-    from heads.pipeline.catalogue import catalogue
+    from heads.catalog.catalog import catalogue
 
     return [entry.as_json() for entry in catalogue()]
 

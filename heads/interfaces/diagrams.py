@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from heads.catalog.base_models import base_of
+from heads.catalog.catalog import Entry, link, place
 from heads.interfaces.drawings import count, counted, effect, joined
-from heads.parts.bases import base_of
-from heads.pipeline.catalogue import Entry, link, place
 from heads.pipeline.doctor import Diagnosis
 from heads.pipeline.explanation import Explanation, Step
 from heads.pipeline.provenance import ORIGINS, TensorFact

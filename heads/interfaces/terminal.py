@@ -9,11 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from heads.catalog.catalog import Entry
 from heads.interfaces.charts import percent
 from heads.interfaces.drawings import accuracy, count, counted, effect
 from heads.interfaces.figures import signed
 from heads.pipeline.card import CALIBRATED
-from heads.pipeline.catalogue import Entry
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Diagnosis

@@ -116,7 +116,7 @@ def print_json(values: object) -> None:
 
 def families(asked: argparse.Namespace) -> None:
     """Lists the catalogue; with --check, also holds each row to the class itself."""
-    from heads.pipeline.catalogue import catalogue, entry
+    from heads.catalog.catalog import catalogue, entry
 
     entries = [entry(name) for name in asked.family] or list(catalogue())
     found = _walked([item.model_type for item in entries]) if asked.check else {}

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from heads.catalog.families import FAMILIES
 from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
-from heads.parts.families import FAMILIES
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.parts.resolved import SOFTMAX, Order

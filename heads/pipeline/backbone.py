@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.catalog.base_models import base_of
+from heads.catalog.forms import Side
 from heads.errors import ModelError, RecipeError
-from heads.parts.bases import base_of
-from heads.parts.forms import Side
 from heads.pipeline.device import HERE, tokens_at_once
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.pipeline.packed.block import Block

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from heads.catalog.families import FAMILIES
 from heads.errors import ModelError
-from heads.parts.families import FAMILIES
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.settings import Limits
 

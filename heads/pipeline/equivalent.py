@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from heads.catalog.families import family
+from heads.catalog.forms import Form
 from heads.errors import RecipeError
-from heads.parts.families import family
-from heads.parts.forms import Form
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE, PAIR, Order

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from heads.catalog.families import FAMILIES
 from heads.errors import CheckpointError, RecipeError
-from heads.parts.families import FAMILIES
 from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly, TrainedHead

@@ -8,9 +8,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
+from heads.catalog.families import FAMILIES
+from heads.catalog.forms import setting
 from heads.errors import ModelError
-from heads.parts.families import FAMILIES
-from heads.parts.forms import setting
 from heads.parts.models import BUNDLED
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.gate import Checkpoint, admit

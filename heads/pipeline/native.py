@@ -15,9 +15,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from heads.catalog.families import family
+from heads.catalog.forms import Form
 from heads.errors import CheckpointError, HeadsError
-from heads.parts.families import family
-from heads.parts.forms import Form
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
 from heads.pipeline.backbone import Backbone

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from heads.parts.families import FAMILIES
+from heads.catalog.families import FAMILIES
 from heads.parts.modules import Neighbours
 from heads.parts.resolved import Order
 from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.catalog.forms import Side
 from heads.errors import RecipeError
-from heads.parts.forms import Side
 from heads.pipeline.device import HERE
 
 

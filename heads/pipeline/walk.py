@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.catalog.families import family
+from heads.catalog.forms import Form, Side, setting
+from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_model
 from heads.errors import HeadsError
-from heads.parts.families import family
-from heads.parts.forms import Form, Side, setting
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE
 from heads.pipeline.assembly import Assembly
@@ -23,7 +24,6 @@ from heads.pipeline.backbone import Backbone
 from heads.pipeline.loading import around, measured
 from heads.pipeline.native import names_of
 from heads.pipeline.states import Encoded
-from heads.pipeline.tiny import NOT_BUILT, quiet, tiny_model
 from heads.pipeline.weights import bare
 from heads.recipe import Recipe
 from heads.rng import Dice

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import torch
 
+from heads.catalog.base_models import base_of
+from heads.catalog.forms import setting
 from heads.errors import ModelError
-from heads.parts.bases import base_of
-from heads.parts.forms import setting
 from heads.pipeline.gate import Checkpoint
 from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.rng import Dice

@@ -16,11 +16,11 @@ from transformers.models.auto.modeling_auto import (
 )
 
 import heads
+from heads.catalog.catalog import catalogue, classes, entry, equals, link, place
+from heads.catalog.families import FAMILIES
 from heads.errors import HeadsError, RecipeError
-from heads.parts.families import FAMILIES
 from heads.parts.models import BUNDLED, MODELS
 from heads.parts.resolve import menu, resolve
-from heads.pipeline.catalogue import catalogue, classes, entry, equals, link, place
 from heads.recipe import Recipe
 
 SOURCES = Path(transformers.__file__).parent

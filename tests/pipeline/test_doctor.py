@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from tiny_models import rewrite, save_tiny
 from transformers import AutoModelForSequenceClassification
 
+from heads.catalog import tiny_models
 from heads.errors import ModelError
-from heads.pipeline import tiny
 from heads.pipeline.doctor import Diagnosis, Finding, examine
 from heads.pipeline.doctor import models as doctor_models
 from heads.pipeline.doctor.models import patient
@@ -224,7 +224,7 @@ def test_a_model_that_hardly_reads_says_so() -> None:
 def test_small_leaks_are_told_from_rounding(family, leaks, monkeypatch) -> None:
     """With the small weights of a fresh model they are a ten-thousandth, and still no rounding."""
     monkeypatch.setattr(tiny, "NOISE", 0.005)
-    small = functools.partial(tiny.tiny_model, initializer_range=0.02)
+    small = functools.partial(tiny_models.tiny_model, initializer_range=0.02)
     monkeypatch.setattr(doctor_models, "tiny_model", small)
     diagnosis = examine(family)
     found = next(each for each in diagnosis.findings if each.case == "in_batch")

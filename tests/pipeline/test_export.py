@@ -16,6 +16,7 @@ from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 
 import heads
 import heads.pipeline.native
+from heads.catalog.tiny_models import quiet
 from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import resolve
@@ -24,7 +25,6 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import equivalent
 from heads.pipeline.export import export
 from heads.pipeline.loading import load
-from heads.pipeline.tiny import quiet
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 

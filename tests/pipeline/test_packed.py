@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
+from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
 from heads.parts.resolve import resolve
 from heads.pipeline import loading, precision, reading
@@ -25,7 +26,6 @@ from heads.pipeline.packed.names import FAMILIES
 from heads.pipeline.packed.products import ALWAYS
 from heads.pipeline.reading import agreement, to_try, tried, with_block
 from heads.pipeline.states import Encoded
-from heads.pipeline.tiny import quiet, tiny_model
 from heads.pipeline.vectors import Features, Read
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")

@@ -19,10 +19,11 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
+from heads.catalog import tiny_models
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
-from heads.pipeline import portable, tiny
+from heads.pipeline import portable
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.classifier import Classifier
@@ -123,9 +124,9 @@ QUIRKS = {
 @pytest.mark.parametrize("family", QUIRKS)
 def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
     recipe, line = QUIRKS[family]
-    with tiny.quiet(), torch.random.fork_rng(devices=[]):
+    with tiny_models.quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        bare(tiny.tiny_config(family)).save_pretrained(tmp_path / "base")
+        bare(tiny_models.tiny_config(family)).save_pretrained(tmp_path / "base")
     small_tokenizer("around").save_pretrained(tmp_path / "base")
     backbone = load(str(tmp_path / "base"), limits=LIMITS)
     texts = [text for text in TEXTS if len(text.split()) > 2] * 3  # Funnel reads no single word

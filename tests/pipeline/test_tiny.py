@@ -9,9 +9,9 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as CLASSES,
 )
 
+from heads.catalog import tiny_models
+from heads.catalog.tiny_models import NOT_BUILT, OWN, tiny_config, tiny_model
 from heads.errors import ModelError
-from heads.pipeline import tiny
-from heads.pipeline.tiny import NOT_BUILT, OWN, tiny_config, tiny_model
 
 PAD, EOS, LENGTH, SHORT = 1, 3, 12, 8
 FAMILIES = [
@@ -33,7 +33,7 @@ def texts() -> tuple[torch.Tensor, torch.Tensor]:
 
 def logits(model, ids: torch.Tensor, mask: torch.Tensor, seed: int = 0) -> torch.Tensor:
     # Within a fork, for Reformer seeds torch for the whole process whenever it runs.
-    with tiny.quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with tiny_models.quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return model(input_ids=ids, attention_mask=mask).logits
 
@@ -47,7 +47,7 @@ def test_a_family_is_built_small_and_reads_every_token(family):
     assert type(model).__name__ == CLASSES[family]
     assert not model.training
     parameters = dict(model.named_parameters())
-    assert sum(parameter.numel() for parameter in parameters.values()) < tiny.MOST_PARAMETERS
+    assert sum(parameter.numel() for parameter in parameters.values()) < tiny_models.MOST_PARAMETERS
     for name, parameter in parameters.items():
         assert parameter.dtype == torch.float32, name
         assert not parameter.requires_grad, name
@@ -75,7 +75,7 @@ def test_a_family_is_built_small_and_reads_every_token(family):
 def test_a_family_is_excused_only_while_it_cannot_be_built(family):
     with pytest.raises(ModelError, match="cannot be built here"):
         tiny_model(family)
-    with tiny.quiet(), pytest.raises(ImportError, match="detectron2"):
+    with tiny_models.quiet(), pytest.raises(ImportError, match="detectron2"):
         AutoModelForSequenceClassification.from_config(tiny_config(family))
 
 

@@ -17,18 +17,17 @@ import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 
+from heads.catalog import base_models, catalog
+from heads.catalog.base_models import base_of
+from heads.catalog.families import FAMILIES, FORMS, family
+from heads.catalog.forms import Form, Side, setting
+from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.errors import RecipeError
-from heads.parts import bases
-from heads.parts.bases import base_of
-from heads.parts.families import FAMILIES, FORMS, family
-from heads.parts.forms import Form, Side, setting
 from heads.parts.resolve import resolve
-from heads.pipeline import catalogue
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import names_of
 from heads.pipeline.states import Encoded
-from heads.pipeline.tiny import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.pipeline.walk import CLASSES, ROUNDING, compare_family, rebuilt, walk
 from heads.pipeline.weights import bare
 
@@ -58,10 +57,10 @@ def record(request: pytest.FixtureRequest) -> Record:
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """The catalogue is read anew from the mapping, before the test and after it."""
-    for told in (catalogue.classes, catalogue.catalogue):
+    for told in (catalog.classes, catalog.catalogue):
         told.cache_clear()
     yield
-    for told in (catalogue.classes, catalogue.catalogue):
+    for told in (catalog.classes, catalog.catalogue):
         told.cache_clear()
 
 
@@ -165,7 +164,7 @@ def shares_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def distinct(model_type: str, *, unset: bool = False) -> dict[str, Any]:
     """Another probability for each of those keys; with `unset`, not for those that are None."""
-    keys = shares_of(catalogue.default_config(model_type).to_dict())
+    keys = shares_of(catalog.default_config(model_type).to_dict())
     chosen = {key: round(0.1 + 0.03 * place, 2) for place, key in enumerate(keys)}
     return {key: share for key, share in chosen.items() if not (unset and keys[key] is None)}
 
@@ -185,12 +184,12 @@ def in_chain(chain: nn.Module) -> set[float]:
 
 
 def unknown() -> list[str]:
-    return [item.model_type for item in catalogue.catalogue() if not item.form]
+    return [item.model_type for item in catalog.catalogue() if not item.form]
 
 
 def test_every_family_of_the_installed_version_is_known() -> None:
     assert unknown() == []
-    assert [item.model_type for item in catalogue.catalogue()] == list(LIVE)
+    assert [item.model_type for item in catalog.catalogue()] == list(LIVE)
 
 
 def test_a_family_that_the_catalogue_does_not_know_is_named(
@@ -201,7 +200,7 @@ def test_a_family_that_the_catalogue_does_not_know_is_named(
     step = compare_family("newbert")
     assert (step.equal, step.max_difference) == (None, None)
     assert step.reason.startswith("The catalogue knows no family 'newbert'.")
-    assert catalogue.entry("newbert").as_json() == {
+    assert catalog.entry("newbert").as_json() == {
         "model_type": "newbert",
         "class": "NewBertForSequenceClassification",
         "form": None,
@@ -219,7 +218,7 @@ def test_there_are_seventeen_forms() -> None:
 
 @pytest.mark.parametrize(("model_type", "why"), INEXPRESSIBLE.items())
 def test_what_no_recipe_expresses_is_named_with_the_reason(model_type: str, why: str) -> None:
-    step, item = compare_family(model_type), catalogue.entry(model_type)
+    step, item = compare_family(model_type), catalog.entry(model_type)
     assert step.equal is None
     assert why in step.reason
     assert item.recipe is None
@@ -277,7 +276,7 @@ def test_every_tensor_of_the_head_is_ours_and_changes_the_logits(pair: Pair) -> 
     inner = f"{pair.model.base_model_prefix}."
     assert {name for name in theirs if not name.startswith(inner)} <= set(pair.names.values())
     assert len(set(pair.names.values())) == len(pair.names) == len(own)
-    told = catalogue.entry(pair.backbone.model_type).tensors
+    told = catalog.entry(pair.backbone.model_type).tensors
     assert sorted(told) == sorted(pair.names.values())
     side = pair.form.sides[0]
     for ours, name in pair.names.items():
@@ -295,7 +294,7 @@ def test_the_whole_walk_finds_every_family_equal(record: Record) -> None:
     """As `heads families --check` does it, in one go."""
     begun = time.perf_counter()
     with quiet():
-        steps = list(walk(catalogue.classes()))
+        steps = list(walk(catalog.classes()))
     record("seconds", round(time.perf_counter() - begun, 1))
     record("families", len(steps))
     record("equal", sum(step.equal is True for step in steps))
@@ -472,20 +471,20 @@ def test_a_dropout_that_is_not_set_is_the_usual_one() -> None:
 
 
 def test_five_families_run_on_another_base_model() -> None:
-    assert set(bases.BASES) == {"longformer", "funnel", "gte", "nomic_bert", "reformer"}
-    assert all(base_of(name).why.endswith(".") for name in bases.BASES)
-    assert base_of("bert") == bases.Base()
+    assert set(base_models.BASES) == {"longformer", "funnel", "gte", "nomic_bert", "reformer"}
+    assert all(base_of(name).why.endswith(".") for name in base_models.BASES)
+    assert base_of("bert") == base_models.Base()
 
 
 def test_without_its_global_attention_longformer_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare_family("longformer").exact
-    monkeypatch.delitem(bases.BASES, "longformer")
+    monkeypatch.delitem(base_models.BASES, "longformer")
     assert compare_family("longformer").equal is False
 
 
 def test_without_its_base_model_funnel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare_family("funnel").exact
-    monkeypatch.delitem(bases.BASES, "funnel")
+    monkeypatch.delitem(base_models.BASES, "funnel")
     model = tiny_model("funnel")
     model.config.architectures = [type(model).__name__]  # as its checkpoint says
     assert type(bare(model.config)).__name__ == "FunnelModel"
@@ -503,7 +502,7 @@ def test_without_its_argument_the_pooler_is_missing(
     pooler = model.base_model.state_dict()["pooler.dense.weight"]
     backbone, _ = rebuilt(model, family(model_type))
     assert torch.equal(backbone.pooler_weights["pooler.dense.weight"], pooler)
-    monkeypatch.delitem(bases.BASES, model_type)
+    monkeypatch.delitem(base_models.BASES, model_type)
     without, _ = rebuilt(model, family(model_type))
     assert (without.pooler, without.pooler_weights) == ("none", {})
 
@@ -523,7 +522,7 @@ def test_reformer_answers_the_same_each_time_whatever_was_rolled_before(
 
     first, *others = answers()
     assert all(torch.equal(first, other) for other in others)
-    monkeypatch.delitem(bases.BASES, "reformer")
+    monkeypatch.delitem(base_models.BASES, "reformer")
     first, *others = answers()
     assert not all(torch.equal(first, other) for other in others)
 

@@ -8,7 +8,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from heads.pipeline.tiny import tiny_model
+from heads.catalog.tiny_models import tiny_model
 from heads.settings import Limits
 
 LIMITS = Limits(models_in_memory=64)

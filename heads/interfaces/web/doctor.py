@@ -37,7 +37,7 @@ def build(opening: Opening) -> None:
 
 
 def _menu() -> list[Any]:
-    from heads.parts.families import FAMILIES
+    from heads.catalog.families import FAMILIES
 
     return [gr.update(choices=[*FAMILIES, *(base.id for base in MODELS)])]
 

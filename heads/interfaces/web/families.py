@@ -60,7 +60,7 @@ def _difference(opening: Opening) -> None:
 
 
 def _example() -> list[Any]:
-    from heads.parts.families import FAMILIES
+    from heads.catalog.families import FAMILIES
     from heads.parts.resolve import menu
 
     names = gr.update(choices=[*FAMILIES, *(str(recipe) for recipe in menu())])
@@ -69,7 +69,7 @@ def _example() -> list[Any]:
 
 @guarded
 def _rows() -> list[list[str]]:
-    from heads.pipeline.catalogue import catalogue
+    from heads.catalog.catalog import catalogue
 
     return [
         [
@@ -89,8 +89,8 @@ def _picked(event: gr.SelectData) -> str:
 
 
 def _one(model_type: str) -> str:
+    from heads.catalog.catalog import entry
     from heads.interfaces import diagrams
-    from heads.pipeline.catalogue import entry
 
     return diagrams.family(entry(model_type))
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from heads.catalog.forms import Form, setting
+from heads.catalog.tiny_models import quiet
 from heads.errors import ModelError
-from heads.parts.forms import Form, setting
-from heads.pipeline.tiny import quiet
 from heads.rng import Dice
 
 Row = tuple[int, ...]

@@ -10,8 +10,8 @@ from typing import Literal
 
 import torch
 
+from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
-from heads.parts.bases import base_of
 from heads.pipeline.doctor.cases import Case
 from heads.pipeline.doctor.patient import Patient, Question
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from heads.parts.bases import base_of
+from heads.catalog.base_models import base_of
 from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.features import LAST

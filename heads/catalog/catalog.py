@@ -11,12 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from heads.catalog.families import FAMILIES, family
+from heads.catalog.forms import Form
+from heads.catalog.tiny_models import quiet
 from heads.errors import HeadsError, RecipeError
-from heads.parts.families import FAMILIES, family
-from heads.parts.forms import Form
 from heads.parts.modules import formula
 from heads.parts.resolve import resolve
-from heads.pipeline.tiny import quiet
 from heads.recipe import Recipe
 
 SOURCE = (

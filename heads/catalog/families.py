@@ -8,8 +8,8 @@ holds every row to the class of the installed version.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from heads.catalog.forms import Form, Keys, Side
 from heads.errors import RecipeError, did_you_mean
-from heads.parts.forms import Form, Keys, Side
 
 BOTH: tuple[Side, ...] = ("right", "left")
 DROPOUT: Keys = ("classifier_dropout", "hidden_dropout_prob")
