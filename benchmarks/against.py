@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.reports import Row, compared
 from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own, precisions
 from benchmarks.venvs import environment
-from heads.pipeline.bundled import bundled_folder
+from heads.backbone.hub import bundled_folder
 from heads.pipeline.measure.agreement import kendall
 
 RECIPE = "mean+linear"

@@ -158,7 +158,7 @@ def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
     """Seconds of the naive loop and of the floor over all texts."""
     import torch
 
-    from heads.pipeline.loading import load
+    from heads.backbone.loading import load
     from heads.settings import limits
 
     backbone = load(limits=limits())
@@ -240,7 +240,7 @@ def peer(train: Any, test: Any) -> float | None:
         return None
     from sklearn.linear_model import LogisticRegressionCV
 
-    from heads.pipeline.bundled import bundled_folder
+    from heads.backbone.hub import bundled_folder
 
     begun = time.perf_counter()
     model = SentenceTransformer(str(bundled_folder()), device="cpu")

@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 
+from heads.backbone.loading import load
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import main as heads
-from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.running import begin
 from heads.settings import Contest, limits

@@ -22,9 +22,9 @@ from sklearn.preprocessing import StandardScaler
 import heads
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure, gap, score
+from heads.backbone.loading import load
 from heads.parts.resolve import pairing, resolve
 from heads.pipeline.extraction import extract
-from heads.pipeline.loading import load
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell as BoardCell

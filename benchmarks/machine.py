@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from benchmarks.reports import Row
-from heads.pipeline.device import HERE, called, fastest
-from heads.pipeline.packed.products import fused_rows
+from heads.backbone.device import HERE, called, fastest
+from heads.backbone.unpadded.linear import fused_rows
 
 SHAPES = ((2048, 384, 1536), (2048, 1536, 384), (2048, 384, 1152), (2048, 1024, 1024))
 KINDS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}

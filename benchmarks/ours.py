@@ -20,10 +20,10 @@ import torch
 
 import heads
 from benchmarks.memory import peak_bytes
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
-from heads.pipeline.loading import load
 from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.vectors import Features
 from heads.settings import limits

@@ -141,9 +141,9 @@ def comparison() -> list[Row]:
     from dataclasses import replace
 
     import heads
+    from heads.backbone.loading import load
     from heads.interfaces.web.answers import answered
     from heads.interfaces.web.question import OPENING
-    from heads.pipeline.loading import load
     from heads.settings import limits
 
     backbone = load(limits=limits())

@@ -26,14 +26,14 @@ from torch import Tensor
 
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure
-from heads.pipeline.backbone import Backbone
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.pipeline.contest import read
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
 from heads.pipeline.grid.race import beaten
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.loading import load
 from heads.pipeline.measure.outcomes import parts as of_rows
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question

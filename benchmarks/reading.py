@@ -19,15 +19,14 @@ import heads
 from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
+from heads.backbone.engine import Engine, Way, agreement
+from heads.backbone.loading import load
+from heads.backbone.precision import gain
+from heads.backbone.unpadded.linear import product
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.device import HERE, fastest, lying_on, tokens_at_once
-from heads.pipeline.engine import Engine, Way
 from heads.pipeline.extraction import extract
-from heads.pipeline.loading import load
-from heads.pipeline.packed.products import product
-from heads.pipeline.precision import gain
-from heads.pipeline.reading import agreement
 from heads.settings import limits
 
 BATCH = 32

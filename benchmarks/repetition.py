@@ -26,10 +26,12 @@ import torch
 from torch import Tensor
 
 import heads
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
+from heads.backbone.precision import products
 from heads.data.splits import split
-from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
@@ -37,11 +39,9 @@ from heads.pipeline.grid.learner import Found
 from heads.pipeline.grid.play import Board, Job, play
 from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import Unit, recipes_of, units
-from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Outcome, Task
 from heads.pipeline.measure.paired import compare
-from heads.pipeline.precision import products
 from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, limits
 

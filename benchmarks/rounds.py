@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from benchmarks.venvs import last_error
-from heads.pipeline.device import fastest
-from heads.pipeline.precision import products
+from heads.backbone.device import fastest
+from heads.backbone.precision import products
 
 HERE = Path(__file__).parent
 OWN = (sys.executable, "-m", "benchmarks.ours")

@@ -27,15 +27,15 @@ from benchmarks.against import SENTENCE, SETFIT, peer
 from benchmarks.grid import naive_seconds
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import Answer, CannotSayError
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.backbone.precision import products
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.contest import read
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
 from heads.pipeline.grid.play import Board, Job, play
 from heads.pipeline.grid.units import recipes_of, units
-from heads.pipeline.loading import load
-from heads.pipeline.precision import products
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.heats import behind

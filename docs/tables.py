@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heads.backbone.conversion_rules import TWINS, twin_id
+from heads.backbone.models import MODELS
 from heads.catalog.catalog import Entry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
-from heads.parts.models import MODELS
 from heads.parts.resolve import parts
-from heads.parts.twins import TWINS, twin_id
 
 README = Path(__file__).parents[1] / "README.md"
 CATALOGUE = Path(__file__).with_name("catalogue.md")

@@ -15,7 +15,7 @@ from benchmarks import __main__ as bench
 from benchmarks import against, figure, growth, memory, reading, reports, rounds, stored, venvs
 from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
-from heads.pipeline.loading import load
+from heads.backbone.loading import load
 from heads.settings import limits
 
 MACHINE = {

@@ -6,9 +6,9 @@ Each calls the same function as the page and the shell; the docstring is its des
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.interfaces.web.guards import guarded
-from heads.parts.models import BUNDLED
 
 if TYPE_CHECKING:
     from heads.pipeline.look.asking import Look

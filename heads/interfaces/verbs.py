@@ -67,8 +67,8 @@ def parts(asked: argparse.Namespace) -> None:
 
 def fetch(asked: argparse.Namespace) -> None:
     """Downloads a base model."""
-    from heads.pipeline.hub import fetch
-    from heads.pipeline.loading import load
+    from heads.backbone.hub import fetch
+    from heads.backbone.loading import load
 
     folder = fetch(asked.model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(asked.model, limits=limits(), download=False)
@@ -175,7 +175,7 @@ def doctor(asked: argparse.Namespace) -> None:
 
 def twin(asked: argparse.Namespace) -> None:
     """Makes the bundled model as another family, or lists the families that it can be."""
-    from heads.pipeline.twin import TWINS, twin_folder, twin_id
+    from heads.backbone.conversion import TWINS, twin_folder, twin_id
 
     if not asked.family:
         listed = {twin_id(name): item.says for name, item in TWINS.items()}

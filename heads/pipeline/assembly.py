@@ -9,17 +9,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import States
 from heads.catalog.families import FAMILIES
 from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.parts.resolved import SOFTMAX, Order
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.features import Reader
 from heads.pipeline.metrics import Scores, Squash
 from heads.pipeline.native import NativeHead, native_head
-from heads.pipeline.states import States
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, Training
 

@@ -10,13 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from heads import __version__
-from heads.parts.models import BUNDLED
+from heads.backbone.backbone import Backbone
+from heads.backbone.hub import HUB_ID
+from heads.backbone.models import BUNDLED
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.hub import HUB_ID
 from heads.pipeline.marks import shares
 from heads.pipeline.measure.scores import SCORES
 

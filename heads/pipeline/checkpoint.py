@@ -11,10 +11,10 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from heads.backbone.backbone import Backbone
 from heads.caching import save_tensors
 from heads.errors import CheckpointError, HeadsError
 from heads.pipeline.assembly import TrainedHead, assemble, kind_of
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.metrics import Scores
 from heads.rng import Dice
 from heads.settings import Limits, Training

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import gate
 from heads.errors import DataError
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.metrics import answers, competing, probabilities
 from heads.pipeline.seen import check_second
 from heads.recipe import Recipe

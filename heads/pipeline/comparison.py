@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.data.corpus import gate
 from heads.data.samples import RECIPES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.imported import OWN, own_head
-from heads.pipeline.loading import load
 from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering

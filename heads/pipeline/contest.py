@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.data import columns as guess
 from heads.data.dataset import Data, data_of, name_of
 from heads.data.dataset import read as read_file
 from heads.data.files import open_table, place_of
 from heads.data.table import ColumnHints, Columns, Table
 from heads.errors import DataError
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.loading import load
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import find
 from heads.pipeline.runs.leaderboard import Leaderboard

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.weights import pooler_weights
 from heads.catalog.families import family
 from heads.catalog.forms import Form
 from heads.errors import RecipeError
@@ -18,10 +20,8 @@ from heads.parts.modules import acts_in_training_only, is_idle, last_linear, lea
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE, PAIR, Order
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import base_name
 from heads.pipeline.marks import voting
-from heads.pipeline.weights import pooler_weights
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.

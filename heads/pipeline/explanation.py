@@ -11,13 +11,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
 from heads.parts.modules import formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import NORMALISE, SOFTMAX, Order
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.differences import twins
 from heads.pipeline.features import Reader
 from heads.pipeline.provenance import Provenance, TensorFact, provenance

@@ -18,18 +18,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE
+from heads.backbone.engine import Engine, Way, relied_on, to_try, tried, ways
+from heads.backbone.precision import EXACT
+from heads.backbone.states import Encoded
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
 from heads.events import Progress
 from heads.parts.resolved import Order
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.chunk import Chunk, home_of, is_kept, makers, put
-from heads.pipeline.device import HERE
-from heads.pipeline.engine import Engine, Way, ways
 from heads.pipeline.features import Reader
 from heads.pipeline.pace import Pace, characters
-from heads.pipeline.precision import EXACT
-from heads.pipeline.reading import relied_on, to_try, tried
-from heads.pipeline.states import Encoded
 from heads.pipeline.vectors import Features, Part, opened
 
 CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is faster to read

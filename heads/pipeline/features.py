@@ -11,12 +11,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import States
 from heads.errors import HeadsError, RecipeError
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
 from heads.parts.resolved import Order
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.states import States
 
 LAST = "last"  # a family's class may take another token for a text's last than a reader would
 

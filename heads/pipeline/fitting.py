@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.data.corpus import Corpus
 from heads.data.dataset import read as read_file
 from heads.data.files import place_of
 from heads.data.samples import SAMPLES
 from heads.errors import LimitError
 from heads.events import Progress
-from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
 from heads.pipeline import imported
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.imported import OWN
-from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, trained
 from heads.recipe import Recipe
 from heads.settings import Limits

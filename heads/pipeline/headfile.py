@@ -15,10 +15,10 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.config_check import shown
 from heads.errors import CheckpointError
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble, kind_of
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.config import shown
 from heads.pipeline.metrics import Scores
 from heads.recipe import Recipe
 from heads.rng import Dice

@@ -3,16 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.config_check import shown
+from heads.backbone.loading import load as load_backbone
+from heads.backbone.models import BUNDLED
 from heads.catalog.families import FAMILIES
 from heads.errors import CheckpointError, RecipeError
-from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly, TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.config import shown
 from heads.pipeline.headfile import FACTS, load_exported, load_head
-from heads.pipeline.loading import load as load_backbone
 from heads.pipeline.marks import voting
 from heads.pipeline.native import native_head
 from heads.recipe import Recipe

@@ -5,15 +5,15 @@ The page, the shell, the API and Python ask the same functions.
 
 from collections.abc import Iterator
 
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.data.corpus import gate
 from heads.data.samples import TEXT
 from heads.events import Progress
-from heads.parts.models import BUNDLED
 from heads.parts.resolve import resolve
 from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import OWN, own_head
-from heads.pipeline.loading import load
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.recipe import Recipe
 from heads.settings import Limits

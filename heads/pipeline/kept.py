@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from heads.backbone.backbone import Backbone
 from heads.caching import foreign_code, make_room, own_code, write
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError
@@ -16,7 +17,6 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.recipe import Recipe
 from heads.settings import Limits, Training, cache_folder
 

@@ -15,13 +15,13 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.config_check import shown
 from heads.catalog.families import family
 from heads.catalog.forms import Form
 from heads.errors import CheckpointError, HeadsError
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.config import shown
 from heads.pipeline.features import Reader
 from heads.pipeline.marks import Marks, marks_of
 from heads.recipe import Recipe

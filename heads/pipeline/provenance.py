@@ -9,11 +9,11 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
 from heads.catalog.families import FAMILIES
 from heads.parts.modules import Neighbours
 from heads.parts.resolved import Order
 from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import NativeHead, native_head, sources, stored_shapes
 
 Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import combinations
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import Encoded
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.differences import same_in_training
-from heads.pipeline.states import Encoded
 from heads.settings import Limits
 
 

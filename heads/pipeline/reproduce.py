@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.data.corpus import gate
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.features import Reader
-from heads.pipeline.loading import load
 from heads.settings import Limits
 
 EXPERIMENTS = 10

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from functools import cache
 
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import SEPARATOR, Corpus
 from heads.data.dataset import read
 from heads.data.samples import Sample, sample
@@ -11,7 +12,6 @@ from heads.errors import DataError
 from heads.events import Progress
 from heads.pipeline import kept
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.training import Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import Encoded, States
 from heads.errors import DataError
 from heads.parts.resolved import Order
 from heads.pipeline.assembly import Assembly, TrainedHead
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.states import Encoded, States
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

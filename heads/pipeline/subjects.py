@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from heads.backbone.config_check import shown
+from heads.backbone.models import MODELS
+from heads.backbone.safety import Checkpoint, admit, is_folder
 from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.errors import HeadsError, ModelError, did_you_mean
-from heads.parts.models import MODELS
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.config import shown
 from heads.pipeline.differences import CLASSES, Layer, head_difference, layers, reading_difference
-from heads.pipeline.gate import Checkpoint, admit, is_folder
 from heads.settings import Limits
 
 WIDTH = 768  # any number, as that of the classes: the layers are the same

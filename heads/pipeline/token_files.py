@@ -15,6 +15,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE
+from heads.backbone.engine import Engine, relied_on, to_try, tried
+from heads.backbone.states import Encoded
 from heads.caching import (
     IN_USE_SECONDS,
     UNFINISHED,
@@ -25,13 +29,8 @@ from heads.caching import (
     writing,
 )
 from heads.events import Progress
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.chunk import home_of
-from heads.pipeline.device import HERE
-from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import CODE
-from heads.pipeline.reading import relied_on, to_try, tried
-from heads.pipeline.states import Encoded
 
 ROUGH, FINE = np.float16, np.float32
 ENDINGS = {ROUGH: ".f16", FINE: ".f32"}

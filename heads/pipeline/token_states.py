@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.precision import EXACT
+from heads.backbone.states import States
 from heads.data.corpus import Corpus
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.resolved import Order
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import APART, CHUNK
-from heads.pipeline.precision import EXACT
-from heads.pipeline.states import States
 from heads.pipeline.token_files import FINE, MARKS, ROUGH, File, Part, file_of, size_of
 from heads.settings import Limits
 

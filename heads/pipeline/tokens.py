@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.data.dataset import Data
 from heads.data.table import Finding
-from heads.pipeline.backbone import Backbone
 
 CHUNK = 4096  # texts
 FRAME = 2  # tokens that only frame a text are no words of it

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import States
 from heads.data.corpus import Corpus, Kind, split
 from heads.errors import DataError
 from heads.events import Progress
@@ -20,12 +22,10 @@ from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, Order
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs
 from heads.pipeline.standard import Standard
-from heads.pipeline.states import States
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training

@@ -13,6 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import around, measured
+from heads.backbone.states import Encoded
+from heads.backbone.weights import bare
 from heads.catalog.families import family
 from heads.catalog.forms import Form, Side, setting
 from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_model
@@ -20,11 +24,7 @@ from heads.errors import HeadsError
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.loading import around, measured
 from heads.pipeline.native import names_of
-from heads.pipeline.states import Encoded
-from heads.pipeline.weights import bare
 from heads.recipe import Recipe
 from heads.rng import Dice
 

@@ -434,7 +434,7 @@ def test_ctrl_c_that_a_library_swallows_is_no_fault_of_the_model(capfd, file, mo
             raise ModelError("It cannot be loaded.") from None
 
     usual = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("heads.pipeline.loading.load", loading)
+    monkeypatch.setattr("heads.backbone.loading.load", loading)
     try:
         assert run(capfd, "read", file) == (130, "", "")
     finally:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.loading import load
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.settings import Limits
 
 WORDS = ["a", "dog", "barks", "at", "the", "old", "cat", "and", "it", "runs"]

@@ -15,11 +15,11 @@ from golden import FILE, add_missing, answer_of_layers, answer_of_pooling, fille
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heads.backbone.backbone import Backbone, States
 from heads.errors import RecipeError
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling, Shelf
 from heads.parts.resolve import layers, pooling, resolve
-from heads.pipeline.backbone import Backbone, States
 from heads.pipeline.features import Reader, pooled
 
 PARTS = [*pooling.values(), *layers.values()]

@@ -12,9 +12,10 @@ import pytest
 import torch
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
+from heads.backbone import loading
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus, build
-from heads.pipeline import kept, loading
-from heads.pipeline.backbone import Backbone
+from heads.pipeline import kept
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Kind
 from heads.data.splits import split
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Played, Trying, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, play

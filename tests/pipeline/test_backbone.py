@@ -23,11 +23,11 @@ from tiny_models import (
 )
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from heads.backbone.backbone import TOKENS_A_BATCH, Backbone
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.data.corpus import gate
 from heads.errors import HeadsError, RecipeError
-from heads.parts.models import BUNDLED
-from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
-from heads.pipeline.loading import load
 from heads.settings import Limits
 
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice", "zq a")

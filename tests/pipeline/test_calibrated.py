@@ -8,10 +8,10 @@ import torch
 from tiny_models import LIMITS, WORDS
 
 import heads
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.parts.resolve import head as heads_shelf
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.calibrated import calibrated
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.measure.calibration import temperature

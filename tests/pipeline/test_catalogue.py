@@ -16,10 +16,10 @@ from transformers.models.auto.modeling_auto import (
 )
 
 import heads
+from heads.backbone.models import BUNDLED, MODELS
 from heads.catalog.catalog import catalogue, classes, entry, equals, link, place
 from heads.catalog.families import FAMILIES
 from heads.errors import HeadsError, RecipeError
-from heads.parts.models import BUNDLED, MODELS
 from heads.parts.resolve import menu, resolve
 from heads.recipe import Recipe
 

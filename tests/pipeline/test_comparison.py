@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.events import Progress
-from heads.parts.models import BUNDLED
 from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.metrics import Scores

@@ -15,20 +15,19 @@ import torch
 from elsewhere import DEVICE, elsewhere
 from tiny_models import LIMITS, write_classifier
 
+from heads.backbone import engine, precision
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE, called, exact_on, fastest, lying_on
+from heads.backbone.engine import Engine, agreement, tried
+from heads.backbone.loading import load
+from heads.backbone.unpadded import bert as blocks
+from heads.backbone.unpadded.linear import product
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.pipeline import engine, precision, reading
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.device import HERE, called, exact_on, fastest, lying_on
-from heads.pipeline.engine import Engine
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid import search
-from heads.pipeline.loading import load
-from heads.pipeline.packed import block as blocks
-from heads.pipeline.packed.products import product
-from heads.pipeline.reading import agreement, tried
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
@@ -147,7 +146,7 @@ def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None
 def test_the_block_computes_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (precision, reading):
+    for module in (precision, engine):
         monkeypatch.setattr(module, "gain", lambda _: 2.0)
     suits = "around" if family == "mpnet" else ""
     backbone = load(str(write_classifier(tmp_path / family, family, suits)), limits=LIMITS)
@@ -313,7 +312,7 @@ def test_sixteen_bits_that_turn_states_too_far_leave_the_device_in_thirty_two(
     backbone: Backbone, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "gain", lambda _: 2.0)
-    monkeypatch.setattr(reading, "ALIKE", 1.1)  # nothing is as close as that
+    monkeypatch.setattr(engine, "ALIKE", 1.1)  # nothing is as close as that
     found = tried(backbone, "auto", backbone.encode(TEXTS))
     assert (found.way.name, found.way.precision) == (f"packed on {gpu.type}", "float32")
     assert f"16 bits {on} would turn a token's states too far" in found.says

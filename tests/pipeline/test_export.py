@@ -16,15 +16,15 @@ from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 
 import heads
 import heads.pipeline.native
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.catalog.tiny_models import quiet
 from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import equivalent
 from heads.pipeline.export import export
-from heads.pipeline.loading import load
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 

@@ -13,11 +13,11 @@ import torch
 from tiny_models import LIMITS
 from torch import Tensor
 
+from heads.backbone import precision
+from heads.backbone.backbone import Backbone
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.parts.resolve import resolve
-from heads.pipeline import precision
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.export import export
 from heads.pipeline.extraction import Features, extract
 from heads.pipeline.runs import asked as question

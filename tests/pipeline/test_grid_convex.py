@@ -16,9 +16,9 @@ from small_boards import WIDTH, blobs, ended
 from torch import Tensor
 from torch.testing import assert_close
 
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid import convex
 from heads.pipeline.grid.learn_convex import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
 from heads.pipeline.grid.learn_convex import STRENGTHS as STRENGTHS_TRIED

@@ -15,9 +15,10 @@ from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid import convex, descent, search
 from heads.pipeline.grid.basis import basis
 from heads.pipeline.grid.jobs import Played
@@ -28,7 +29,6 @@ from heads.pipeline.grid.passes import Drop
 from heads.pipeline.grid.stack import Stack, can_stack
 from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import recipes_of, units
-from heads.pipeline.loading import load
 from heads.pipeline.objective import Objective
 from heads.recipe import Value
 from heads.rng import Dice

@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_boards import blobs, board_of, cells
 
+from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import (
     Played,
     Searched,

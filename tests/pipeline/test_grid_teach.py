@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
+from heads.backbone.backbone import Backbone
 from heads.data import splits
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid import descent, search, units
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, seeds_of
 from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged

@@ -13,9 +13,9 @@ from tiny_models import LIMITS, rewrite
 from torch import Tensor
 
 import heads
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.training import Trained, train
 from heads.settings import PUBLIC, Training
 

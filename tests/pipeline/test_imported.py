@@ -26,6 +26,7 @@ from tiny_models import (
 from torch import Tensor
 
 import heads
+from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.data.corpus import Corpus
@@ -34,7 +35,6 @@ from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.imported import load
-from heads.pipeline.loading import load as load_backbone
 from heads.pipeline.provenance import TensorFact
 from heads.pipeline.training import Trained, train
 from heads.settings import Training

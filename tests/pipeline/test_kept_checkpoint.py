@@ -20,6 +20,7 @@ from tiny_models import LIMITS
 from torch import Tensor
 
 from heads import caching
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus, build
 from heads.errors import CheckpointError
 from heads.parts.resolve import head as heads_shelf
@@ -28,7 +29,6 @@ from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint, kept
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.training import Trained, train
 from heads.settings import Limits, Training
 

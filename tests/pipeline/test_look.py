@@ -8,8 +8,8 @@ import pytest
 import torch
 from tiny_models import LIMITS
 
+from heads.backbone import loading
 from heads.errors import DataError, ModelError
-from heads.pipeline import loading
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.embedded import _looked_up, entry

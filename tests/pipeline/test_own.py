@@ -19,9 +19,9 @@ from tiny_models import (
     small_tokenizer,
 )
 
+from heads.backbone.models import BUNDLED
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.models import BUNDLED
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.imported import load
 from heads.pipeline.metrics import Scores

@@ -11,21 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
+from heads.backbone import engine as reading
+from heads.backbone import loading, precision
+from heads.backbone.backbone import Backbone
+from heads.backbone.engine import Engine, agreement, to_try, tried, ways, with_block
+from heads.backbone.states import Encoded
+from heads.backbone.unpadded import bert as blocks
+from heads.backbone.unpadded.bert import FAMILIES, Block, block_of
+from heads.backbone.unpadded.forward import NOT_KEPT, batches, run
+from heads.backbone.unpadded.linear import ALWAYS
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
 from heads.parts.resolve import resolve
-from heads.pipeline import loading, precision, reading
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.engine import Engine, ways
 from heads.pipeline.extraction import extract
 from heads.pipeline.features import Reader
-from heads.pipeline.packed import block as blocks
-from heads.pipeline.packed.block import Block, block_of
-from heads.pipeline.packed.forward import NOT_KEPT, batches, run
-from heads.pipeline.packed.names import FAMILIES
-from heads.pipeline.packed.products import ALWAYS
-from heads.pipeline.reading import agreement, to_try, tried, with_block
-from heads.pipeline.states import Encoded
 from heads.pipeline.vectors import Features, Read
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
@@ -144,7 +143,7 @@ def test_a_large_model_gets_no_second_copy_of_its_weights(monkeypatch: pytest.Mo
 def test_torchs_own_layers_and_onednns_are_alike(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heads.pipeline.packed.products.fused_rows", lambda _: most)
+    monkeypatch.setattr("heads.backbone.unpadded.linear.fused_rows", lambda _: most)
     for activation in ("gelu", "relu", "gelu_new"):
         model = small("bert", hidden_act=activation)
         block = block_of(model, torch.float32)

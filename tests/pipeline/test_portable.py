@@ -19,19 +19,19 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
 import heads
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.backbone.weights import bare
 from heads.catalog import tiny_models
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers
 from heads.pipeline.portable import FILES, write_portable
 from heads.pipeline.training import Trained, train
-from heads.pipeline.weights import bare
 from heads.settings import Training
 
 WHY = "No class of Transformers reads a text like that."

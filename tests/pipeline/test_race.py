@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from benchmarks.race import Whole, ended
+from heads.backbone.backbone import Backbone
 from heads.data.corpus import Kind
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -27,7 +28,6 @@ from heads.errors import DataError
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid import race, search
 from heads.pipeline.grid.jobs import Searched, Trying, search_job
 from heads.pipeline.grid.learn_solved import Solved

@@ -24,6 +24,8 @@ from same_runs import bare, tensors
 from small_boards import blobs, board_of
 from tiny_models import LIMITS, rewrite, save_tiny
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.data.corpus import build
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -32,13 +34,11 @@ from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid import search
 from heads.pipeline.grid.descent import batch_of
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.play import Board
-from heads.pipeline.loading import load
 from heads.pipeline.measure.curve import SHARES
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question

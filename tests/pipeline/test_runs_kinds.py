@@ -16,6 +16,8 @@ from tiny_models import LIMITS
 from torch import Tensor
 from torch.testing import assert_close
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -24,12 +26,10 @@ from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.card import model_card
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
-from heads.pipeline.loading import load
 from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.metrics import probabilities, spearman

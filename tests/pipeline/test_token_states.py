@@ -9,11 +9,11 @@ import pytest
 import torch
 from tiny_models import LIMITS
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.loading import load
 from heads.pipeline.token_states import TokenStates, keep_states
 
 TEXTS = tuple(

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.data.corpus import Corpus, build, in_order, numbered, split
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
@@ -21,11 +23,9 @@ from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import TrainedHead, assemble
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
-from heads.pipeline.loading import load
 from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.seen import seen

@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
+from heads.backbone import conversion as twins
+from heads.backbone.conversion import TWINS, family_of, twin_folder, twin_id
+from heads.backbone.hub import bundled_folder
 from heads.errors import ModelError
-from heads.pipeline import twin as twins
-from heads.pipeline.bundled import bundled_folder
-from heads.pipeline.twin import TWINS, family_of, twin_folder, twin_id
 
 TEXTS = (
     "a gob of drivel so sickly sweet , even the eager consumers will retch it up",

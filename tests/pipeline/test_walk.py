@@ -17,6 +17,9 @@ import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import Encoded
+from heads.backbone.weights import bare
 from heads.catalog import base_models, catalog
 from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES, FORMS, family
@@ -25,11 +28,8 @@ from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.errors import RecipeError
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.native import names_of
-from heads.pipeline.states import Encoded
 from heads.pipeline.walk import CLASSES, ROUNDING, compare_family, rebuilt, walk
-from heads.pipeline.weights import bare
 
 Inputs = dict[str, Tensor]
 Record = Callable[[str, object], None]

@@ -6,13 +6,13 @@ from typing import Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.interfaces.web import arriving, models, recipes, take
 from heads.interfaces.web.answers import PLACES, TITLES, answered, chips
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.opening import WAITS, Opening
 from heads.interfaces.web.question import OPENING, Question
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT
 
 HEADERS = ["recipe", "class", "logit", "probability"]

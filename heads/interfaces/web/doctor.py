@@ -4,11 +4,11 @@ from typing import Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED, MODELS
 from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.opening import Opening
-from heads.parts.models import BUNDLED, MODELS
 
 SAYS = (
     "The same text alone, padded on either side, in a batch, cut before its end: which of them "

@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.data import columns as guess
 from heads.data.dataset import Data, data_of
 from heads.data.table import listed
@@ -18,7 +19,6 @@ from heads.errors import DataError
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.worker import Places, waiting, worked
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT, SOFTMAX
 from heads.settings import Contest, limits
 
@@ -127,7 +127,7 @@ def read(
 
 def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
     """Reads an upload and deletes it; the classes of a test are ordered by the other data."""
-    from heads.pipeline.loading import load
+    from heads.backbone.loading import load
     from heads.pipeline.tokens import with_token_findings
 
     if not file:

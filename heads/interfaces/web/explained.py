@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.interfaces import drawings
 from heads.interfaces.web.compare import CONCURRENCY, Inputs
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING, Question
-from heads.parts.models import BUNDLED
 
 if TYPE_CHECKING:
     from heads.pipeline.explanation import Explanation

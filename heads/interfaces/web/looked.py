@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import drawings
 from heads.interfaces.web import kept_runs
 from heads.interfaces.web.guards import sentence, throttled
-from heads.parts.models import BUNDLED
 from heads.pipeline.look.attribution import Attribution
 from heads.settings import limits
 

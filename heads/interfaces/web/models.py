@@ -1,8 +1,8 @@
 """The base models that the page offers."""
 
-from heads.parts.models import BUNDLED, MODELS
-from heads.parts.twins import TWINS, twin_id
-from heads.pipeline.hub import cached_folder
+from heads.backbone.conversion_rules import TWINS, twin_id
+from heads.backbone.hub import cached_folder
+from heads.backbone.models import BUNDLED, MODELS
 
 
 def choices() -> list[tuple[str, str]]:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, SAMPLES
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT
 
 OPENING_SAMPLE = "sentiment"

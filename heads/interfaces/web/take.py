@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.caching import writing
 from heads.errors import LimitError
 from heads.interfaces import drawings
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import OPENING, Question
-from heads.parts.models import BUNDLED
 from heads.settings import limits
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from heads.backbone.models import BUNDLED
 from heads.interfaces import accounts, drawings
 from heads.interfaces.web import models
 from heads.interfaces.web.guards import sentence, unchecked
@@ -19,7 +20,6 @@ from heads.interfaces.web.train_plan import (
     expected_seconds,
     times_say,
 )
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.settings import Contest, limits
 

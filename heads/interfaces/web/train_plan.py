@@ -5,8 +5,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from heads.backbone.models import BUNDLED
 from heads.errors import DataError, HeadsError, RecipeError
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import FEATURES
 from heads.pipeline.runs.folder import all_runs
 from heads.settings import Contest, Limits, limits

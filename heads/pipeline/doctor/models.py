@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
+from heads.backbone.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
+from heads.backbone.safety import Checkpoint, admit
+from heads.backbone.weights import check_size, check_whole, room_for
 from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import setting
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
 from heads.pipeline.doctor.patient import Patient, said
-from heads.pipeline.gate import Checkpoint, admit
-from heads.pipeline.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
 from heads.pipeline.walk import texts
-from heads.pipeline.weights import check_size, check_whole, room_for
 from heads.rng import Dice
 from heads.settings import Limits
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.backbone.unpadded.linear import product
 from heads.pipeline.grid.lbfgs import Function, Stage, minimise
 from heads.pipeline.objective import Objective
-from heads.pipeline.packed.products import product
 
 AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
 BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum

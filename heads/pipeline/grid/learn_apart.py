@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
+from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.descent import PARTS, WARM, Average, Choice
 from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
-from heads.pipeline.states import States
 from heads.rng import Dice
 
 Batches = Sequence[Tensor]  # each the numbers of some rows

@@ -11,6 +11,7 @@ from itertools import compress
 import torch
 from torch import Tensor
 
+from heads.backbone.states import Encoded, States
 from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.pipeline.classifier import Classifier
@@ -20,7 +21,6 @@ from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
 from heads.pipeline.look.path import Aim, integrated, pull
 from heads.pipeline.metrics import answers
 from heads.pipeline.seen import check_second
-from heads.pipeline.states import Encoded, States
 from heads.settings import limits as limits_here
 
 STEPS = (32, 64, 128, 256, 512)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import Encoded, States, layers_of
 from heads.errors import ModelError
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.states import Encoded, States, layers_of
 
 NOT_TO_BE_HAD = "Look at its pooling's weights, or choose another base model."
 

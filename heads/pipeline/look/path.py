@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.states import States
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.look.embedded import Entry
-from heads.pipeline.states import States
 
 PLACES = 16
 TOKENS_AT_ONCE = 1024

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.models import BUNDLED
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, split
 from heads.errors import DataError
-from heads.parts.models import BUNDLED
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.measure.outcomes import BASELINES, Task, strata
 from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of

@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE
+from heads.backbone.engine import Engine, relied_on, to_try, tried, ways
 from heads.data.splits import Splits
 from heads.parts.resolved import Order
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.device import HERE
-from heads.pipeline.engine import Engine, ways
 from heads.pipeline.extraction import Group, grouped, unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED
 from heads.pipeline.grid.search import DECIDED
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.reading import relied_on, to_try, tried
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.preparing import scored_rows
 

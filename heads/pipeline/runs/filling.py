@@ -5,9 +5,9 @@ from collections.abc import Generator, Mapping, Sequence
 
 import torch
 
+from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
 from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.pipeline.grid.units import Unit

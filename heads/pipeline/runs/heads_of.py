@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.errors import CheckpointError, DataError
 from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import Assembly, TrainedHead
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_apart import BATCH
-from heads.pipeline.loading import load
 from heads.pipeline.measure.measures import Measures
 from heads.pipeline.measure.outcomes import MAJORITY, Task, first, scores
 from heads.pipeline.metrics import Scores

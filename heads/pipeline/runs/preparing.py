@@ -4,15 +4,15 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.precision import products
 from heads.events import Progress
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.extraction import extract
 from heads.pipeline.grid.basis import WIDEST
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit
 from heads.pipeline.measure.estimates import estimate
-from heads.pipeline.precision import products
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder

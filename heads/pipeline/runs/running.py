@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.events import Progress, rising, within
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import Unit, units
-from heads.pipeline.loading import load
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.choosing import chosen_recipes

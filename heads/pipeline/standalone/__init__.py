@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from heads import __version__
+from heads.backbone.backbone import TOKENS_A_BATCH, Backbone
 from heads.catalog.base_models import base_of
 from heads.errors import RecipeError
-from heads.pipeline.backbone import TOKENS_A_BATCH, Backbone
 from heads.pipeline.card import base_name, formulas
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from heads.backbone.backbone import Backbone
+from heads.backbone.weights import bare
 from heads.catalog.base_models import base_of
-from heads.pipeline.backbone import Backbone
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.features import LAST
 from heads.pipeline.standalone import template
-from heads.pipeline.weights import bare
 
 SENTENCE = "The flight was late, and then it was cancelled; nobody at the gate could say why."
 # What a part asks for, and what it is called on the page, where parts go by their own names.

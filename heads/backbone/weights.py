@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 import torch
 
+from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import setting
 from heads.errors import ModelError
-from heads.pipeline.gate import Checkpoint
-from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.rng import Dice
 from heads.settings import Limits
 

@@ -8,16 +8,13 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
-from heads.catalog.families import FAMILIES
-from heads.catalog.forms import setting
-from heads.errors import ModelError
-from heads.parts.models import BUNDLED
-from heads.pipeline.backbone import Backbone
-from heads.pipeline.gate import Checkpoint, admit
-from heads.pipeline.hub import CHOOSE_ANOTHER
-from heads.pipeline.reading import with_block
-from heads.pipeline.states import Encoded
-from heads.pipeline.weights import (
+from heads.backbone.backbone import Backbone
+from heads.backbone.engine import with_block
+from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.models import BUNDLED
+from heads.backbone.safety import Checkpoint, admit
+from heads.backbone.states import Encoded
+from heads.backbone.weights import (
     has_both,
     has_separator,
     model_of,
@@ -26,6 +23,9 @@ from heads.pipeline.weights import (
     room_for,
     stubborn_tokens,
 )
+from heads.catalog.families import FAMILIES
+from heads.catalog.forms import setting
+from heads.errors import ModelError
 from heads.settings import Limits
 
 _loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()

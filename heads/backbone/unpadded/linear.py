@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, relu
 
-from heads.pipeline.device import HERE
+from heads.backbone.device import HERE
 
 PREPACKED = 100_000_000  # parameters; of a larger model not all weights are held twice
 ROWS = 512  # for which the weights are laid out

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.catalog.families import FAMILIES
 from heads.errors import ModelError
-from heads.pipeline.hub import CHOOSE_ANOTHER
 from heads.settings import Limits
 
 # The size of a model, under whichever name its config, or a config inside it, gives it.

@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heads.errors import ModelError
-from heads.parts.models import BUNDLED
-from heads.parts.twins import family_of, twin_id
-from heads.pipeline.bundled import NAMES, bundled_folder, verify
-from heads.pipeline.config import check_config, shown
-from heads.pipeline.hub import (
+from heads.backbone.config_check import check_config, shown
+from heads.backbone.conversion import twin_folder
+from heads.backbone.conversion_rules import family_of, twin_id
+from heads.backbone.hub import (
     CHOOSE_ANOTHER,
     FILES,
     HUB_ID,
+    NAMES,
     WEIGHTS,
+    bundled_folder,
     cached_folder,
     fetch,
     full_id,
     has_tokenizer,
+    verify,
 )
-from heads.pipeline.twin import twin_folder
+from heads.backbone.models import BUNDLED
+from heads.errors import ModelError
 from heads.settings import Limits, is_offline
 
 CONFIG_BYTES = 1_000_000

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.device import HERE, tokens_at_once
+from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
+from heads.backbone.unpadded.bert import Block
+from heads.backbone.unpadded.forward import batches, run
+from heads.backbone.weights import Pooler, vocabulary_of
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
 from heads.errors import ModelError, RecipeError
-from heads.pipeline.device import HERE, tokens_at_once
-from heads.pipeline.hub import CHOOSE_ANOTHER
-from heads.pipeline.packed.block import Block
-from heads.pipeline.packed.forward import batches, run
-from heads.pipeline.states import Encoded, States, filled_up, layers_of, like_length
-from heads.pipeline.weights import Pooler, vocabulary_of
 from heads.rng import Dice
 
 TOKENS_A_BATCH = 2048

@@ -8,16 +8,15 @@ Legend: d width, h attention heads, t tokens of a text.
 Source: Vaswani et al. 2017, section 3; Devlin et al. 2019.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from heads.pipeline.device import HERE, lying_on
-from heads.pipeline.packed.names import FAMILIES, Names
-from heads.pipeline.packed.products import (
+from heads.backbone.device import HERE, lying_on
+from heads.backbone.unpadded.linear import (
     GELU,
     GELU_TANH,
     NOTHING,
@@ -27,6 +26,72 @@ from heads.pipeline.packed.products import (
     Product,
     product,
 )
+
+# --- Where each family built of BERT's block keeps the parts of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Where a family keeps the parts of the block, as paths of modules; "" where it has none."""
+
+    words: str = "embeddings.word_embeddings"
+    positions: str = "embeddings.position_embeddings"
+    sides: str = "embeddings.token_type_embeddings"
+    embedded: str = "embeddings.LayerNorm"
+    projected: str = ""
+    layers: str = "encoder.layer"
+    query: str = "attention.self.query"
+    key: str = "attention.self.key"
+    value: str = "attention.self.value"
+    joined: str = "attention.output.dense"
+    attended: str = "attention.output.LayerNorm"
+    wide: str = "intermediate.dense"
+    activation: str = "intermediate.intermediate_act_fn"
+    narrow: str = "output.dense"
+    done: str = "output.LayerNorm"
+
+
+BERT = Names()
+FAMILIES: Mapping[str, Names] = {
+    **dict.fromkeys(
+        ("bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "ernie"), BERT
+    ),
+    "electra": Names(projected="embeddings_project"),
+    "mpnet": Names(
+        sides="",
+        query="attention.attn.q",
+        key="attention.attn.k",
+        value="attention.attn.v",
+        joined="attention.attn.o",
+        attended="attention.LayerNorm",
+    ),
+    "distilbert": Names(
+        sides="",
+        layers="transformer.layer",
+        query="attention.q_lin",
+        key="attention.k_lin",
+        value="attention.v_lin",
+        joined="attention.out_lin",
+        attended="sa_layer_norm",
+        wide="ffn.lin1",
+        activation="ffn.activation",
+        narrow="ffn.lin2",
+        done="output_layer_norm",
+    ),
+    "albert": Names(
+        projected="encoder.embedding_hidden_mapping_in",
+        layers="encoder.albert_layer_groups",
+        query="attention.query",
+        key="attention.key",
+        value="attention.value",
+        joined="attention.dense",
+        attended="attention.LayerNorm",
+        wide="ffn",
+        activation="activation",
+        narrow="ffn_output",
+        done="full_layer_layer_norm",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,9 +14,9 @@ from functools import cache
 
 import torch
 
+from heads.backbone.device import HERE, called, exact_on, tokens_at_once
+from heads.backbone.unpadded.linear import Product, fused_rows, product
 from heads.caching import write
-from heads.pipeline.device import HERE, called, exact_on, tokens_at_once
-from heads.pipeline.packed.products import Product, fused_rows, product
 from heads.settings import cache_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model

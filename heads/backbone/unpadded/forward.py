@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from heads.pipeline.device import HERE, tokens_at_once
-from heads.pipeline.packed.block import Block, Embedding, Layer
-from heads.pipeline.states import Encoded, States
+from heads.backbone.device import HERE, tokens_at_once
+from heads.backbone.states import Encoded, States
+from heads.backbone.unpadded.bert import Block, Embedding, Layer
 
 NOT_KEPT = torch.empty(0)
 SHORT = 128  # tokens of a text, up to which a processor lays out all its attention in 16 bits

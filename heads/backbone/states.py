@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.device import HERE
 from heads.catalog.forms import Side
 from heads.errors import RecipeError
-from heads.pipeline.device import HERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
