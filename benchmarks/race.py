@@ -28,6 +28,7 @@ from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.features.store import Read
 from heads.pipeline.contest import read
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
 from heads.pipeline.grid.lesson import Lesson
@@ -41,7 +42,6 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.preparing import featured
 from heads.pipeline.runs.running import begin, cells_of
 from heads.pipeline.runs.wording import reference_of
-from heads.pipeline.vectors import Read
 from heads.settings import Contest, limits
 
 COLUMNS = (

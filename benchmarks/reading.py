@@ -25,8 +25,8 @@ from heads.backbone.engine import Engine, Way, agreement
 from heads.backbone.loading import load
 from heads.backbone.precision import gain
 from heads.backbone.unpadded.linear import product
+from heads.features.extraction import extract
 from heads.parts.resolve import resolve
-from heads.pipeline.extraction import extract
 from heads.settings import limits
 
 BATCH = 32

@@ -31,8 +31,9 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.backbone.precision import products
 from heads.data.splits import split
+from heads.features.extraction import extract
+from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
-from heads.pipeline.extraction import extract
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
 from heads.pipeline.grid.learner import Found
@@ -42,7 +43,6 @@ from heads.pipeline.grid.units import Unit, recipes_of, units
 from heads.pipeline.measure.measures import score_interval
 from heads.pipeline.measure.outcomes import Outcome, Task
 from heads.pipeline.measure.paired import compare
-from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, limits
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")

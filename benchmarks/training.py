@@ -30,9 +30,10 @@ from benchmarks.rounds import Answer, CannotSayError
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.precision import products
+from heads.features.extraction import extract
+from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
 from heads.pipeline.contest import read
-from heads.pipeline.extraction import extract
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
 from heads.pipeline.grid.play import Board, Job, play
 from heads.pipeline.grid.units import recipes_of, units
@@ -40,7 +41,6 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.heats import behind
 from heads.pipeline.runs.running import begin
-from heads.pipeline.vectors import Features, Read
 from heads.settings import Contest, limits
 
 SEEDS, FEW_SEEDS = 5, 3

@@ -26,7 +26,7 @@ def read(asked: argparse.Namespace, name: str) -> Any:
     from heads.data import columns as guess
     from heads.data.dataset import data_of, name_of
     from heads.data.files import open_table, place_of
-    from heads.pipeline.tokens import with_token_findings
+    from heads.features.truncation import with_token_findings
 
     path = place_of(name)
     table = open_table(path, limits(), HEADERS[asked.header])

@@ -20,9 +20,9 @@ from heads.backbone.config_check import shown
 from heads.catalog.families import family
 from heads.catalog.forms import Form
 from heads.errors import CheckpointError, HeadsError
+from heads.features.featurizer import Reader
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.features import Reader
 from heads.pipeline.marks import Marks, marks_of
 from heads.recipe import Recipe
 from heads.rng import Dice

@@ -23,8 +23,8 @@ from heads.backbone.loading import load
 from heads.data.corpus import gate
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
+from heads.features.featurizer import Reader
 from heads.parts.resolve import resolve
-from heads.pipeline.features import Reader
 from heads.settings import Limits
 
 EXPERIMENTS = 10

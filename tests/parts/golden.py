@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from heads.features.featurizer import pooled
 from heads.parts.losses import near
 from heads.parts.registry import Head, Part, Pooling
 from heads.parts.resolve import head, layers, loss, pairing, pooling
-from heads.pipeline.features import pooled
 
 FILE = Path(__file__).with_name("golden.json")
 LENGTHS = (5, 2, 1)

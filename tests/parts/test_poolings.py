@@ -17,10 +17,10 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone, States
 from heads.errors import RecipeError
+from heads.features.featurizer import Reader, pooled
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling, Shelf
 from heads.parts.resolve import layers, pooling, resolve
-from heads.pipeline.features import Reader, pooled
 
 PARTS = [*pooling.values(), *layers.values()]
 READINGS = [*pooling, *(f"{reader}@{name}" for name in layers for reader in ("mean", "max"))]

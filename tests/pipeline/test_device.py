@@ -24,17 +24,17 @@ from heads.backbone.unpadded import bert as blocks
 from heads.backbone.unpadded.linear import product
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
+from heads.features.extraction import extract
+from heads.features.store import Features
+from heads.features.token_states import TokenStates, keep_states
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.pipeline.extraction import extract
 from heads.pipeline.grid import search
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, working
-from heads.pipeline.token_states import TokenStates, keep_states
-from heads.pipeline.vectors import Features
 from heads.settings import Contest
 
 CUDA = torch.device("cuda", 0)

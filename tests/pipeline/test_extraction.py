@@ -22,11 +22,11 @@ from heads.caching import make_room
 from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
 from heads.events import Progress
+from heads.features import extraction
+from heads.features.extraction import Features, extract
+from heads.features.featurizer import Reader
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.pipeline import extraction
-from heads.pipeline.extraction import Features, extract
-from heads.pipeline.features import Reader
 
 READINGS = (
     "mean", "cls", "last", "max", "weighted", "mean_content", "cls_mean", "pooler", "mean@1",

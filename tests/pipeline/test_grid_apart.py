@@ -11,12 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from heads.backbone.states import States
 from heads.data.splits import Splits
+from heads.features.token_states import TokenStates
 from heads.pipeline.grid import search
 from heads.pipeline.grid.learn_apart import BATCH, TRIED, Apart
 from heads.pipeline.grid.learner import Chosen, Found, Tried
 from heads.pipeline.grid.lesson import Lesson, Stopped
 from heads.pipeline.objective import Objective
-from heads.pipeline.token_states import TokenStates
 
 WIDTH, CLASSES, TEXTS, ROWS = 8, 3, 300, 330
 CHOSEN: Chosen = {

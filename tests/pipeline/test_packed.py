@@ -22,10 +22,10 @@ from heads.backbone.unpadded.forward import NOT_KEPT, batches, run
 from heads.backbone.unpadded.linear import ALWAYS
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
+from heads.features.extraction import extract
+from heads.features.featurizer import Reader
+from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
-from heads.pipeline.extraction import extract
-from heads.pipeline.features import Reader
-from heads.pipeline.vectors import Features, Read
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
 ROUNDING = 5e-6

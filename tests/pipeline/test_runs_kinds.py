@@ -22,6 +22,7 @@ from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.features.store import Read
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
@@ -45,7 +46,6 @@ from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
 from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done, featured
 from heads.pipeline.runs.running import begin, cells_of, working
-from heads.pipeline.vectors import Read
 from heads.settings import Contest
 
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.

@@ -13,8 +13,8 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import LimitError
 from heads.events import Progress
+from heads.features.token_states import TokenStates, keep_states
 from heads.parts.resolve import resolve
-from heads.pipeline.token_states import TokenStates, keep_states
 
 TEXTS = tuple(
     "the cat sat on a mat and a dog ran home"[: 1 + number % 37] + f" {number}"

@@ -128,7 +128,7 @@ def read(
 def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
     """Reads an upload and deletes it; the classes of a test are ordered by the other data."""
     from heads.backbone.loading import load
-    from heads.pipeline.tokens import with_token_findings
+    from heads.features.truncation import with_token_findings
 
     if not file:
         raise DataError("There is no file.", "Send a file of texts and labels.")

@@ -16,9 +16,9 @@ from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
+from heads.features.extraction import Features, extract
 from heads.pipeline.assembly import Assembly
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.extraction import Features, extract
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said

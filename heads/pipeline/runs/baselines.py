@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heads.caching import make_room, own_code, used, write_tensors
-from heads.pipeline.chunk import home_of
+from heads.features.store import home_of
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
 from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength

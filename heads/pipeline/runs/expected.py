@@ -10,8 +10,8 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
 from heads.backbone.engine import Engine, relied_on, to_try, tried, ways
 from heads.data.splits import Splits
+from heads.features.extraction import Group, grouped, unread
 from heads.parts.resolved import Order
-from heads.pipeline.extraction import Group, grouped, unread
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
 from heads.pipeline.grid.learn_descent import TRIED

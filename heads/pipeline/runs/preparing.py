@@ -7,7 +7,10 @@ from typing import Any
 from heads.backbone.backbone import Backbone
 from heads.backbone.precision import products
 from heads.events import Progress
-from heads.pipeline.extraction import extract
+from heads.features.extraction import extract
+from heads.features.store import Features, Read
+from heads.features.token_states import TokenStates, keep_states
+from heads.features.truncation import token_findings
 from heads.pipeline.grid.basis import WIDEST
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.play import Board
@@ -17,9 +20,6 @@ from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
-from heads.pipeline.token_states import TokenStates, keep_states
-from heads.pipeline.tokens import token_findings
-from heads.pipeline.vectors import Features, Read
 from heads.settings import Limits
 
 

@@ -14,6 +14,7 @@ import torch
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.events import Progress, rising, within
+from heads.features.token_states import check_states
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.runs import asked as kept_question
@@ -35,7 +36,6 @@ from heads.pipeline.runs.preparing import (
     scored_rows,
     stated,
 )
-from heads.pipeline.token_states import check_states
 from heads.settings import Contest, Limits
 
 Event = Progress | Trying | Done | Leaderboard
