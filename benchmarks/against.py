@@ -17,7 +17,7 @@ from benchmarks.reports import Row, compared
 from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own, precisions
 from benchmarks.venvs import environment
 from heads.backbone.hub import bundled_folder
-from heads.pipeline.measure.agreement import kendall
+from heads.evaluation.transferability import kendall
 
 RECIPE = "mean+linear"
 EXACT, FAST, AGAIN = "ours, exact", "ours, fast", "ours, again"

@@ -23,10 +23,10 @@ import heads
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure, gap, score
 from heads.backbone.loading import load
+from heads.evaluation.metrics import SCORES
 from heads.features.extraction import extract
 from heads.features.store import Features
 from heads.parts.resolve import pairing, resolve
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell as BoardCell
 from heads.pipeline.runs.leaderboard import Leaderboard

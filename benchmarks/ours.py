@@ -22,10 +22,10 @@ import heads
 from benchmarks.memory import peak_bytes
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.evaluation.transferability import estimate
 from heads.features.extraction import extract
 from heads.features.store import Features
 from heads.parts.resolve import resolve
-from heads.pipeline.measure.estimates import estimate
 from heads.settings import limits
 
 Question = Mapping[str, Any]

@@ -28,6 +28,7 @@ from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.evaluation.predictions import parts as of_rows
 from heads.features.store import Read
 from heads.pipeline.contest import read
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
@@ -35,7 +36,6 @@ from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
 from heads.pipeline.grid.race import beaten
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.outcomes import parts as of_rows
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.folder import RunFolder

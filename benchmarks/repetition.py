@@ -31,6 +31,9 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.backbone.precision import products
 from heads.data.splits import split
+from heads.evaluation.details import score_interval
+from heads.evaluation.predictions import Outcome, Task
+from heads.evaluation.significance import compare
 from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
@@ -40,9 +43,6 @@ from heads.pipeline.grid.learner import Found
 from heads.pipeline.grid.play import Board, Job, play
 from heads.pipeline.grid.teach import teaching
 from heads.pipeline.grid.units import Unit, recipes_of, units
-from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import Outcome, Task
-from heads.pipeline.measure.paired import compare
 from heads.settings import Contest, limits
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")

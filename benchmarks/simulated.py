@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure import confusion
-from heads.pipeline.measure.outcomes import Answers, Task
-from heads.pipeline.measure.scores import Metric
+from heads.evaluation import statistics
+from heads.evaluation.metrics import Metric
+from heads.evaluation.predictions import Answers, Task
 
 RIGHT = 0.85
 OWN, NOISE = 0.15, 0.35  # of a head, and of each training, in deviations of the rows' ease
@@ -137,7 +137,7 @@ def drawn_of_classes(
         heads.append(Answers(name=name, rows=tested, given=tuple(given), repetition=numbers))
     shares = torch.tensor(SHARES).double()
     off = shares[:, None] * (1 - torch.eye(classes)) * (WRONG / (classes - 1))
-    return heads, task, float(confusion.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))
+    return heads, task, float(statistics.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))
 
 
 SMALL, EACH, HARD = 100, 3, 0.3  # classes, rows of each on average, and how many are wrong

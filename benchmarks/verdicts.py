@@ -27,10 +27,10 @@ from benchmarks.simulated import (
     drawn_of_small_classes,
     simulated,
 )
-from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import Answers, Task
-from heads.pipeline.measure.paired import compare
-from heads.pipeline.measure.scores import SCORES, Metric
+from heads.evaluation.details import score_interval
+from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.predictions import Answers, Task
+from heads.evaluation.significance import compare
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 MARKS = "<!-- verdicts -->", "<!-- /verdicts -->"

@@ -24,7 +24,7 @@ def _setting(
 PRECISIONS = ("auto", "exact", "fast")
 SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
-# The names of `heads.pipeline.measure.scores`, which says for which labels each one is.
+# The names of `heads.evaluation.metrics`, which says for which labels each one is.
 METRICS = (
     "auto", "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
     "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",

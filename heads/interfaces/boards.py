@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from heads.evaluation.metrics import SCORES, Metric
 from heads.interfaces.drawings import counted, joined
 from heads.interfaces.measured import LEAST, Measure, between, offered, titled
 from heads.parts.resolve import head, pairing, pooling, resolve
 from heads.parts.resolved import PAIR
 from heads.pipeline.grid.race import Beaten
-from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.leaderboard import Leaderboard
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heads.evaluation.metrics import SCORES, Metric, ScoreName
 from heads.interfaces.drawings import count, joined
 from heads.interfaces.figures import COLOURS, ZERO
-from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 
 MOST_BARS = 20
 

@@ -7,6 +7,8 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
+from heads.evaluation.details import Label
+from heads.evaluation.metrics import SCORES
 from heads.interfaces import sureness
 from heads.interfaces.boards import broken, coded
 from heads.interfaces.charts import Line, bars, chart, even, percent
@@ -14,8 +16,6 @@ from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
 from heads.interfaces.measured import between, ranked
-from heads.pipeline.measure.details import Label
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.closeup import Closeup, layer_name
 from heads.pipeline.runs.leaderboard import Leaderboard

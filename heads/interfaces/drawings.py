@@ -12,11 +12,11 @@ from heads.data.samples import SAMPLES
 from heads.interfaces.figures import COLOURS
 
 if TYPE_CHECKING:
+    from heads.evaluation.statistics import Scores
     from heads.events import Progress
     from heads.pipeline.comparison import Comparison
     from heads.pipeline.doctor import Finding
     from heads.pipeline.look.saying import Said
-    from heads.pipeline.metrics import Scores
     from heads.pipeline.prediction import Prediction
 
 # How scores are written that are no shares. (What knows all metrics waits for torch.)
@@ -52,7 +52,7 @@ def counted(number: int, name: str) -> str:
 def accuracy(scores: "Scores") -> str:
     """An accuracy, or another score, with its interval.
 
-    >>> from heads.pipeline.metrics import Scores
+    >>> from heads.evaluation.statistics import Scores
     >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
     '90.0 % (82.6 to 94.5)'
     """
@@ -206,7 +206,7 @@ def _scored(prediction: "Prediction") -> Markup:
     scores = prediction.scores
     held_out = '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
     if scores.metric != "accuracy":
-        from heads.pipeline.measure.scores import SCORES
+        from heads.evaluation.metrics import SCORES
 
         title = next((one.title for name, one in SCORES.items() if name == scores.metric), "score")
         return Markup(held_out).format(scores.rows, title, accuracy(scores))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from heads.data.corpus import Kind
+from heads.evaluation.details import Measures
+from heads.evaluation.metrics import METRICS, SCORES, Metric
+from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.interfaces.charts import percent
-from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
-from heads.pipeline.measure.scores import METRICS, SCORES, Metric
 from heads.pipeline.runs.cell import Cell
 
 TIME = "latency_ms"

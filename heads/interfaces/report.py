@@ -9,10 +9,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from heads.evaluation.metrics import SCORES
 from heads.interfaces import boards, closer, replies, trends
 from heads.interfaces.drawings import count, joined
 from heads.interfaces.measured import TIME, Measure, apart, between, offered, titled
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.closeup import closeup
 from heads.pipeline.runs.disagreement import Disagreement

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from heads.data.corpus import Kind
+from heads.evaluation.calibration import Bin, Calibration, Coverage
+from heads.evaluation.details import Measures
 from heads.interfaces.charts import Axis, Line, chart, even, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
-from heads.pipeline.measure.calibration import Bin, Calibration, Coverage
-from heads.pipeline.measure.measures import Measures
 
 NEAR = 1.05  # a temperature within this factor of 1 changes little
 WHOLE = ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %"))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heads.catalog.catalog import Entry
+from heads.evaluation.metrics import SCORES
 from heads.interfaces.charts import percent
 from heads.interfaces.drawings import accuracy, count, counted, effect
 from heads.interfaces.figures import signed
@@ -19,7 +20,6 @@ from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Diagnosis
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.export import Exported
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.onnx import OnnxReport
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.provenance import ORIGINS, TensorFact

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from heads.data.dataset import Data
+from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.interfaces.boards import behind, split_name
 from heads.interfaces.charts import percent
@@ -19,8 +21,6 @@ from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, title
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
 from heads.pipeline.grid.jobs import Trying
-from heads.pipeline.measure.estimates import MEASURES as ESTIMATES
-from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.reproduce import Reproduced
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.closeup import layer_name, mix_of

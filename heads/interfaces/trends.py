@@ -2,12 +2,12 @@
 
 from markupsafe import Markup
 
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.transferability import MEASURES
 from heads.interfaces.boards import coded
 from heads.interfaces.charts import Axis, Line, chart, powers, scores
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS
-from heads.pipeline.measure.estimates import MEASURES
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.layerwise import Layered, layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 

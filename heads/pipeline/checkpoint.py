@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from heads.backbone.backbone import Backbone
 from heads.caching import save_tensors
 from heads.errors import CheckpointError, HeadsError
+from heads.evaluation.statistics import Scores
 from heads.pipeline.assembly import TrainedHead, assemble, kind_of
-from heads.pipeline.metrics import Scores
 from heads.rng import Dice
 from heads.settings import Limits, Training
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import gate
 from heads.errors import DataError
+from heads.evaluation.statistics import answers, competing, probabilities
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.metrics import answers, competing, probabilities
 from heads.pipeline.seen import check_second
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here

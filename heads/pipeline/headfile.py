@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.errors import CheckpointError
+from heads.evaluation.statistics import Scores
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble, kind_of
-from heads.pipeline.metrics import Scores
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training

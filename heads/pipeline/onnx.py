@@ -17,9 +17,9 @@ from torch import Tensor
 
 from heads.caching import writing
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
+from heads.evaluation.statistics import Squash
 from heads.pipeline.card import base_name, hub_id
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.metrics import Squash
 from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 from heads.pipeline.whole import SUFFIXES, Whole, asks_content, exported, inputs, sides
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.evaluation.statistics import Scores, Squash, answers, probabilities
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.metrics import Scores, Squash, answers, probabilities
 from heads.pipeline.seen import Seen
 from heads.recipe import Recipe
 

@@ -16,13 +16,13 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.data.corpus import Corpus, Kind, split
 from heads.errors import DataError
+from heads.evaluation.statistics import fit_of_numbers, score
 from heads.events import Progress
 from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, Order
 from heads.pipeline.assembly import Assembly, TrainedHead, assemble
-from heads.pipeline.metrics import fit_of_numbers, score
 from heads.pipeline.objective import Span, check_order, goals_of
 from heads.pipeline.seen import check_pairs
 from heads.pipeline.standard import Standard

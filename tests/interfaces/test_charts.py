@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heads.data.table import Columns
+from heads.evaluation.details import Label
 from heads.interfaces import accounts, charts, closer, replies
 from heads.interfaces.boards import Tile, broken, coded, heat, in_order, split_name
 from heads.interfaces.charts import Axis, Line
 from heads.interfaces.measured import MEASURES, ends, headers
 from heads.interfaces.replies import Reply
-from heads.pipeline.measure.details import Label
 from heads.pipeline.runs.disagreement import Disagreement
 
 ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from heads.evaluation.calibration import Bin, Calibration, Coverage
+from heads.evaluation.details import Measures
 from heads.interfaces.sureness import abstained_says, coverage, reliability, scaled_says, useful
-from heads.pipeline.measure.calibration import Bin, Calibration, Coverage
-from heads.pipeline.measure.measures import Measures
 
 POINTS = tuple(
     Coverage(threshold=threshold, coverage=share, accuracy=accuracy)

@@ -11,10 +11,10 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, HeadsError, RecipeError
+from heads.evaluation.calibration import temperature
 from heads.parts.resolve import head as heads_shelf
 from heads.pipeline.calibrated import calibrated
 from heads.pipeline.classifier import Classifier
-from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 

@@ -16,10 +16,10 @@ from tiny_models import LIMITS
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
+from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
-from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits

@@ -17,6 +17,7 @@ from torch.nn.functional import one_hot
 
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
+from heads.evaluation.calibration import temperature
 from heads.parts.registry import head
 from heads.pipeline.grid import learn_descent, search
 from heads.pipeline.grid.descent import Choice, Descent, Pupil
@@ -25,7 +26,6 @@ from heads.pipeline.grid.learner import Found, Tried, first_of
 from heads.pipeline.grid.lesson import Fixed, Lesson
 from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
 from heads.pipeline.grid.stack import Stack
-from heads.pipeline.measure.calibration import temperature
 from heads.pipeline.objective import Objective, balance_of
 from heads.rng import Dice
 from heads.settings import Contest

@@ -16,6 +16,8 @@ from heads.backbone.backbone import Backbone
 from heads.data import splits
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
+from heads.evaluation.calibration import thresholds
+from heads.evaluation.statistics import spearman
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.pipeline.assembly import Assembly
@@ -25,8 +27,6 @@ from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.teach import Teaching, teaching
-from heads.pipeline.measure.calibration import thresholds
-from heads.pipeline.metrics import spearman
 from heads.pipeline.objective import balance_of
 from heads.settings import Contest
 

@@ -13,10 +13,10 @@ from heads.data.joining import joined, met
 from heads.data.splits import Splits
 from heads.data.table import Columns
 from heads.errors import DataError
+from heads.evaluation.predictions import Task
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
 from heads.pipeline.grid import search
-from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard

@@ -12,10 +12,10 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.pipeline.measure.measures import Measures, measure, score_interval
-from heads.pipeline.measure.outcomes import Outcome, Task, parts
-from heads.pipeline.measure.paired import LEVEL, Comparisons, Difference, compare
-from heads.pipeline.metrics import wilson
+from heads.evaluation.details import Measures, measure, score_interval
+from heads.evaluation.predictions import Outcome, Task, parts
+from heads.evaluation.significance import LEVEL, Comparisons, Difference, compare
+from heads.evaluation.statistics import wilson
 
 
 def task_of(targets: Tensor, classes: int = 2, groups: Tensor | None = None) -> Task:

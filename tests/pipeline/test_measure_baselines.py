@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 from heads.data.corpus import Corpus, build, numbered
-from heads.pipeline.measure import baselines
-from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
-from heads.pipeline.measure.calibration import thresholds
+from heads.evaluation import baselines
+from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_strength
+from heads.evaluation.calibration import thresholds
 
 SENTENCES = {"food": "the soup was hot", "sport": "she won the race", "money": "pay the bill now"}
 

@@ -11,9 +11,9 @@ from sklearn import metrics
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from heads.pipeline.measure.calibration import common_threshold, temperature, thresholds
-from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import Outcome, Task
+from heads.evaluation.calibration import common_threshold, temperature, thresholds
+from heads.evaluation.details import measure
+from heads.evaluation.predictions import Outcome, Task
 
 
 def drawn(rows: int, seed: int, labels: int) -> tuple[Tensor, Tensor]:

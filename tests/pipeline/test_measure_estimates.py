@@ -10,8 +10,15 @@ from sklearn.metrics import f1_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
-from heads.pipeline.measure.agreement import agreement, kendall
-from heads.pipeline.measure.estimates import Estimate, estimate, h_score, log_me, neighbours
+from heads.evaluation.transferability import (
+    Estimate,
+    agreement,
+    estimate,
+    h_score,
+    kendall,
+    log_me,
+    neighbours,
+)
 
 
 def blobs(rows: int, width: int, classes: int, apart: float) -> tuple[Tensor, Tensor]:

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heads.pipeline.measure.curve import Stage, curve_says, subsets
-from heads.pipeline.measure.judgement import enough, judge
-from heads.pipeline.measure.measures import Measures, measure
-from heads.pipeline.measure.outcomes import Outcome, Task
-from heads.pipeline.measure.paired import Comparisons, compare
-from heads.pipeline.measure.scores import SCORES
+from heads.evaluation.details import Measures, measure
+from heads.evaluation.learning_curve import Stage, curve_says, subsets
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.predictions import Outcome, Task
+from heads.evaluation.significance import Comparisons, compare
+from heads.evaluation.verdict import enough, judge
 
 
 def compared(

@@ -8,9 +8,9 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.pipeline.measure.influence import micro_f1_parts
-from heads.pipeline.measure.measures import Measures, measure, score_interval
-from heads.pipeline.measure.outcomes import Answers, Outcome, Task, answers_of, parts, strata
+from heads.evaluation.details import Measures, measure, score_interval
+from heads.evaluation.predictions import Answers, Outcome, Task, answers_of, parts, strata
+from heads.evaluation.statistics import micro_f1_parts
 
 LABELS = 5
 

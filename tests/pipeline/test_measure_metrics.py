@@ -12,11 +12,11 @@ from torch import Tensor
 
 from heads.data.corpus import Kind
 from heads.errors import DataError, LimitError
+from heads.evaluation.details import score_interval
+from heads.evaluation.metrics import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
+from heads.evaluation.predictions import Answers, Task, evidence, parts
+from heads.evaluation.significance import compare
 from heads.interfaces.drawings import PLAIN
-from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import Answers, Task, evidence, parts
-from heads.pipeline.measure.paired import compare
-from heads.pipeline.measure.scores import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
 from heads.settings import METRICS as NAMES
 from heads.settings import Contest
 

@@ -11,10 +11,10 @@ from scipy import stats
 from sklearn import metrics
 from torch import Tensor
 
-from heads.pipeline.measure.influence import spearman_parts
-from heads.pipeline.measure.measures import measure, score_interval
-from heads.pipeline.measure.outcomes import Outcome, Task, strata
-from heads.pipeline.measure.paired import compare
+from heads.evaluation.details import measure, score_interval
+from heads.evaluation.predictions import Outcome, Task, strata
+from heads.evaluation.significance import compare
+from heads.evaluation.statistics import spearman_parts
 
 
 def task_of(targets: Tensor, groups: Tensor | None = None) -> Task:

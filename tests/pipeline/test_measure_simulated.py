@@ -27,9 +27,9 @@ from benchmarks.verdicts import (
     wrong,
 )
 from heads.data.corpus import Kind
-from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import Answers, Outcome, Task
-from heads.pipeline.measure.paired import Comparisons, compare
+from heads.evaluation.details import score_interval
+from heads.evaluation.predictions import Answers, Outcome, Task
+from heads.evaluation.significance import Comparisons, compare
 
 ACCURACY = 0.85
 NOISE = 0.35  # of a head's training, as a share of the spread of the rows' ease

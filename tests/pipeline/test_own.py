@@ -21,10 +21,10 @@ from tiny_models import (
 
 from heads.backbone.models import BUNDLED
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
+from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.pipeline.imported import load
-from heads.pipeline.metrics import Scores
 from heads.pipeline.prediction import Prediction
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe

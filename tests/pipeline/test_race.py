@@ -25,6 +25,8 @@ from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.data.splits import Splits
 from heads.errors import DataError
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.predictions import Task
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
@@ -34,8 +36,6 @@ from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.learner import Found, Tried
 from heads.pipeline.grid.play import Board, play
 from heads.pipeline.grid.race import bar, beaten
-from heads.pipeline.measure.outcomes import Task
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import heats
 from heads.pipeline.runs.asked import Question

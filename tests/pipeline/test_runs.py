@@ -31,6 +31,8 @@ from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.data.splits import split
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.evaluation.learning_curve import SHARES
+from heads.evaluation.predictions import BASELINES
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
@@ -39,8 +41,6 @@ from heads.pipeline.grid.descent import batch_of
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.learn_solved import Solved
 from heads.pipeline.grid.play import Board
-from heads.pipeline.measure.curve import SHARES
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import baselines, expected, learning_curve, running
 from heads.pipeline.runs.asked import Question

@@ -22,6 +22,9 @@ from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.predictions import BASELINES
+from heads.evaluation.statistics import probabilities, spearman
 from heads.features.store import Read
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
@@ -31,9 +34,6 @@ from heads.pipeline.card import model_card
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.grid.units import recipes_of
-from heads.pipeline.measure.outcomes import BASELINES
-from heads.pipeline.measure.scores import SCORES
-from heads.pipeline.metrics import probabilities, spearman
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question

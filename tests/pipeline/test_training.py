@@ -19,6 +19,7 @@ from heads.backbone.loading import load
 from heads.data.corpus import Corpus, build, in_order, numbered, split
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
+from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint
@@ -26,7 +27,6 @@ from heads.pipeline.assembly import TrainedHead, assemble
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
-from heads.pipeline.metrics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.seen import seen
 from heads.pipeline.training import Trained, train

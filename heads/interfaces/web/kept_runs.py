@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.errors import HeadsError
+from heads.evaluation.metrics import SCORES
 from heads.interfaces.drawings import joined
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs.folder import RunFolder, all_runs, find
 from heads.settings import limits
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from heads.evaluation.metrics import SCORES, Metric, ScoreName
 from heads.interfaces import drawings
 from heads.interfaces.charts import bars, live
-from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
 
 if TYPE_CHECKING:
     from heads.interfaces.boards import Tile
@@ -65,9 +65,9 @@ class Course:
         self.steps = max(self.steps, step)
 
     def _take(self, event: dict[str, Any]) -> None:
+        from heads.evaluation.predictions import BASELINES
         from heads.interfaces.boards import Tile
         from heads.interfaces.measured import ends
-        from heads.pipeline.measure.outcomes import BASELINES
 
         recipe, self.done, planned = event["recipe"], event["done"], event["planned"]
         if recipe not in BASELINES:

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.evaluation.calibration import thresholds
+from heads.evaluation.predictions import Outcome
 from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
 from heads.pipeline.grid.teach import Teaching, teaching
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.calibration import thresholds
-from heads.pipeline.measure.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

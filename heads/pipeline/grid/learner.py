@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
+from heads.evaluation.calibration import thresholds
 from heads.parts.modules import Repeat
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.stack import leaves
-from heads.pipeline.measure.calibration import thresholds
 from heads.recipe import Value
 
 Chosen = Mapping[str, Value]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from heads.evaluation.metrics import METRICS, SCORES, Metric, ScoreName
 from heads.features.token_states import TokenStates
 from heads.pipeline.grid.basis import Basis, Kept, basis
-from heads.pipeline.measure.scores import METRICS, SCORES, Metric, ScoreName
 from heads.pipeline.objective import Objective, Span
 from heads.settings import Contest
 

@@ -15,10 +15,10 @@ import torch
 
 from heads.data.splits import Splits
 from heads.errors import HeadsError
+from heads.evaluation.predictions import Task
 from heads.features.store import Read
 from heads.features.token_states import TokenStates
 from heads.pipeline.grid.lesson import Fixed, Lesson, Stopped, class_weights
-from heads.pipeline.measure.outcomes import Task
 from heads.pipeline.objective import Objective
 from heads.settings import Contest
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from heads.data.splits import Splits
+from heads.evaluation.statistics import competing
 from heads.pipeline.grid.learner import Found, Learned, Tried
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.metrics import competing
 from heads.pipeline.objective import OVR, Span, balance_of
 from heads.settings import Contest
 

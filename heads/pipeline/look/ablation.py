@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError, did_you_mean
+from heads.evaluation.statistics import answers
 from heads.parts.modules import (
     Cuts,
     Neighbours,
@@ -32,7 +33,6 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.retraining import Retrained
 from heads.pipeline.look.saying import Said, said
 from heads.pipeline.look.worth import Worth
-from heads.pipeline.metrics import answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from heads.data.corpus import Corpus, groups_of, split
 from heads.errors import HeadsError
+from heads.evaluation.details import measure
+from heads.evaluation.predictions import Outcome, Task, answers_of
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
@@ -31,8 +33,6 @@ from heads.pipeline.grid.units import units
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.nearest import vectors_of
 from heads.pipeline.look.worth import Worth, worth_of
-from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import Outcome, Task, answers_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import said as answered

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from heads.errors import DataError
+from heads.evaluation.statistics import Squash, answers, competing, probabilities
 from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.metrics import Squash, answers, competing, probabilities
 from heads.pipeline.verdict import counted
 
 LOWEST, HIGHEST = 0.1, 10.0

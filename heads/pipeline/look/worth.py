@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.pipeline.measure.outcomes import Answers, Outcome, Task, parts
-from heads.pipeline.measure.paired import compare
-from heads.pipeline.measure.scores import METRICS, SCORES, Metric
+from heads.evaluation.metrics import METRICS, SCORES, Metric
+from heads.evaluation.predictions import Answers, Outcome, Task, parts
+from heads.evaluation.significance import compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, split
 from heads.errors import DataError
+from heads.evaluation.metrics import Metric, metric_of
+from heads.evaluation.predictions import BASELINES, Task, strata
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.measure.outcomes import BASELINES, Task, strata
-from heads.pipeline.measure.scores import Metric, metric_of
 from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside

@@ -12,12 +12,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heads.caching import make_room, own_code, used, write_tensors
+from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_strength
+from heads.evaluation.details import measure
+from heads.evaluation.predictions import MAJORITY, TFIDF, Outcome
 from heads.features.store import home_of
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell
-from heads.pipeline.measure.baselines import majority, tfidf, tfidf_held, tfidf_strength
-from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import MAJORITY, TFIDF, Outcome
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, keep, kept
 from heads.pipeline.runs.folder import RunFolder

@@ -10,13 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.errors import DataError
+from heads.evaluation.calibration import Bin, Calibration, Coverage
+from heads.evaluation.details import Label, Measures
+from heads.evaluation.predictions import BASELINES, Answers, Outcome, Task, answers_of
+from heads.evaluation.significance import Difference
 from heads.events import Progress
 from heads.pipeline.grid.learner import Chosen, Tried
-from heads.pipeline.measure.calibration import Bin, Calibration, Coverage
-from heads.pipeline.measure.details import Label
-from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, Task, answers_of
-from heads.pipeline.measure.paired import Difference
 from heads.pipeline.runs.folder import RunFolder
 
 

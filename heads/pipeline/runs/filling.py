@@ -7,12 +7,12 @@ import torch
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
+from heads.evaluation.details import measure
+from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import Progress
 from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
 from heads.pipeline.grid.play import Board, Failed, Job, play
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.measures import measure
-from heads.pipeline.measure.outcomes import MAJORITY, TFIDF
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.baselines import (
     Baseline,

@@ -12,6 +12,9 @@ import torch
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import CheckpointError, DataError
+from heads.evaluation.details import Measures
+from heads.evaluation.predictions import MAJORITY, Task, first, scores
+from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.pipeline import checkpoint
 from heads.pipeline.assembly import Assembly, TrainedHead
@@ -19,9 +22,6 @@ from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_apart import BATCH
-from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import MAJORITY, Task, first, scores
-from heads.pipeline.metrics import Scores
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import kept

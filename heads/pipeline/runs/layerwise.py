@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.significance import Difference, compare
+from heads.evaluation.transferability import MEASURES, Estimate
 from heads.parts.resolve import resolve
-from heads.pipeline.measure.estimates import MEASURES, Estimate
-from heads.pipeline.measure.paired import Difference, compare
-from heads.pipeline.measure.scores import SCORES
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell, said
 from heads.pipeline.runs.leaderboard import Leaderboard

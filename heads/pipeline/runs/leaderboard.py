@@ -5,16 +5,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heads.data.corpus import Kind
+from heads.evaluation.learning_curve import Stage, curve_says
+from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.significance import Comparisons, Difference, compare
+from heads.evaluation.transferability import Agreement, Estimate, agreement
+from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, Order
 from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid.race import Beaten
-from heads.pipeline.measure.agreement import Agreement, agreement
-from heads.pipeline.measure.curve import Stage, curve_says
-from heads.pipeline.measure.estimates import Estimate
-from heads.pipeline.measure.judgement import judge
-from heads.pipeline.measure.paired import Comparisons, Difference, compare
-from heads.pipeline.measure.scores import SCORES, Metric
 from heads.pipeline.runs import wording
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, kept, said

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from heads.data.splits import FEWEST_DEVELOPMENT, on_fewer_rows
+from heads.evaluation.details import score_interval
+from heads.evaluation.learning_curve import SHARES, subsets
+from heads.evaluation.predictions import BASELINES, Answers, Outcome, scores, strata
+from heads.evaluation.significance import compare
 from heads.events import Progress
 from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
 from heads.pipeline.grid.lesson import Lesson
 from heads.pipeline.grid.play import Board, Job, Tell, play
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.curve import SHARES, subsets
-from heads.pipeline.measure.measures import score_interval
-from heads.pipeline.measure.outcomes import BASELINES, Answers, Outcome, scores, strata
-from heads.pipeline.measure.paired import compare
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heads.errors import DataError
-from heads.pipeline.measure.outcomes import BASELINES
+from heads.evaluation.predictions import BASELINES
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.precision import products
+from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract
 from heads.features.store import Features, Read
@@ -15,7 +16,6 @@ from heads.pipeline.grid.basis import WIDEST
 from heads.pipeline.grid.learn_descent import Stacked
 from heads.pipeline.grid.play import Board
 from heads.pipeline.grid.units import Unit
-from heads.pipeline.measure.estimates import estimate
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder

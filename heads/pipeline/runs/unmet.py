@@ -15,7 +15,7 @@ from heads.data.corpus import Corpus
 from heads.data.joining import MOST_UNSEEN, named
 from heads.data.splits import FOLDS, Splits
 from heads.errors import DataError
-from heads.pipeline.measure.outcomes import Task
+from heads.evaluation.predictions import Task
 
 
 def unmet(splits: Splits, task: Task) -> tuple[Tensor, ...]:

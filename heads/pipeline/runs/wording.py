@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
+from heads.evaluation.predictions import BASELINES
 from heads.pipeline.grid.race import WRONG
 from heads.pipeline.grid.search import CAP, CAP_PASSES
-from heads.pipeline.measure.outcomes import BASELINES
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder

@@ -10,9 +10,7 @@ from math import erfc
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure.chosen import chosen_score
-from heads.pipeline.measure.luck import Luck, luck_of
-from heads.pipeline.measure.outcomes import (
+from heads.evaluation.predictions import (
     BASELINES,
     Answers,
     Outcome,
@@ -22,6 +20,8 @@ from heads.pipeline.measure.outcomes import (
     first,
     parts,
 )
+from heads.evaluation.seed_variance import Luck, luck_of
+from heads.evaluation.selection_bias import chosen_score
 
 DRAWS = 1999  # so that (DRAWS + 1) · 5 % is a whole number
 DRAWS_AT_ONCE = 250

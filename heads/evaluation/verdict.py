@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from math import ceil
 
-from heads.pipeline.measure.measures import Measures
-from heads.pipeline.measure.outcomes import BASELINES, MAJORITY
-from heads.pipeline.measure.paired import Comparisons, Difference
-from heads.pipeline.measure.scores import SCORES, ScoreName
+from heads.evaluation.details import Measures
+from heads.evaluation.metrics import SCORES, ScoreName
+from heads.evaluation.predictions import BASELINES, MAJORITY
+from heads.evaluation.significance import Comparisons, Difference
 
 WIDE = 0.02  # an interval that leaves more than two points open settles little,
 FIFTH = 5  # as does one that leaves open more than a fifth of what is wrong yet

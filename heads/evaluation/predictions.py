@@ -16,8 +16,8 @@ from torch import Tensor
 
 from heads.data.corpus import Kind
 from heads.errors import RecipeError
-from heads.pipeline.measure.scores import METRICS, SCORES, Metric, ScoreName
-from heads.pipeline.metrics import ranks
+from heads.evaluation.metrics import METRICS, SCORES, Metric, ScoreName
+from heads.evaluation.statistics import ranks
 
 MAJORITY = "majority"
 TFIDF = "tfidf"

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from heads.data.corpus import Corpus, Kind
-from heads.pipeline.measure.calibration import common_threshold, thresholds
-from heads.pipeline.measure.outcomes import TFIDF, Outcome, Task, parts
-from heads.pipeline.measure.scores import Metric
+from heads.evaluation.calibration import common_threshold, thresholds
+from heads.evaluation.metrics import Metric
+from heads.evaluation.predictions import TFIDF, Outcome, Task, parts
 
 FEATURES = 10_000
 # What C is tried at first, and what beyond while the best is at an end; noisy labels want a small

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heads.pipeline.measure.paired import Difference
-from heads.pipeline.measure.scores import SCORES, Metric, ScoreName
+from heads.evaluation.metrics import SCORES, Metric, ScoreName
+from heads.evaluation.significance import Difference
 
 SHARES = (0.25, 0.5, 1.0)
 FLAT = 0.005  # less than half a point from a half to all rows is hardly growth

@@ -151,10 +151,10 @@ def _of_table(name: str) -> dict[Kind, Parts]:
     """A score of the confusion table, by its name in `confusion`."""
 
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
-        from heads.pipeline.measure import confusion, influence
+        from heads.evaluation import statistics
 
-        score = getattr(confusion, name)
-        return influence.of_table(given, truth, classes, score=score)
+        score = getattr(statistics, name)
+        return statistics.of_table(given, truth, classes, score=score)
 
     return {"one": parts}
 
@@ -163,9 +163,9 @@ def _of_rows(name: str) -> Parts:
     """Each row's influence on a score, by its name in `influence`."""
 
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
-        from heads.pipeline.measure import influence
+        from heads.evaluation import statistics
 
-        return getattr(influence, name)(given, truth)
+        return getattr(statistics, name)(given, truth)
 
     return parts
 
@@ -174,7 +174,7 @@ def _of_classes(name: str) -> Evidence:
     """The evidence of a score of classes that all count alike, by its name in `evidence`."""
 
     def found(given: "Tensor", truth: "Tensor", classes: int, groups: "Tensor") -> "Tensor":
-        from heads.pipeline.measure import evidence as those_of
+        from heads.evaluation import statistics as those_of
 
         return getattr(those_of, name)(given, truth, classes, groups)
 

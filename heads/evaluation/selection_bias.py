@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from heads.pipeline.measure.outcomes import Answers, Task, by_text, parts
+from heads.evaluation.predictions import Answers, Task, by_text, parts
 
 DRAWS = 300
 DRAWS_AT_ONCE = 100
