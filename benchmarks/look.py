@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 
+from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.parts.resolve import head, resolve
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.asking import Look
 from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.attribution import ENOUGH

@@ -21,8 +21,8 @@ _HOME = {
     "Leaderboard": "heads.pipeline.runs.leaderboard",
     "Contest": "heads.settings",
     "Columns": "heads.pipeline.table",
-    "load": "heads.pipeline.imported",
-    "Classifier": "heads.pipeline.classifier",
+    "load": "heads.classifier.pretrained",
+    "Classifier": "heads.classifier.classifier",
     "calibrated": "heads.pipeline.calibrated",
     "export": "heads.pipeline.export",
     "export_onnx": "heads.pipeline.export",
@@ -42,20 +42,20 @@ __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from heads.catalog.catalog import catalogue
+    from heads.classifier.classifier import Classifier
+    from heads.classifier.pretrained import load
     from heads.data.table import Columns
     from heads.errors import HeadsError
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
     from heads.pipeline.calibrated import calibrated
-    from heads.pipeline.classifier import Classifier
     from heads.pipeline.comparison import Comparison, compare
     from heads.pipeline.contest import read, resume, train_grid
     from heads.pipeline.doctor import examine
     from heads.pipeline.explanation import Explanation
     from heads.pipeline.export import export, export_onnx
     from heads.pipeline.fitting import train
-    from heads.pipeline.imported import load
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look
     from heads.pipeline.runs.leaderboard import Leaderboard

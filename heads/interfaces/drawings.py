@@ -12,12 +12,12 @@ from heads.data.samples import SAMPLES
 from heads.interfaces.figures import COLOURS
 
 if TYPE_CHECKING:
+    from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
     from heads.events import Progress
     from heads.pipeline.comparison import Comparison
     from heads.pipeline.doctor import Finding
     from heads.pipeline.look.saying import Said
-    from heads.pipeline.prediction import Prediction
 
 # How scores are written that are no shares. (What knows all metrics waits for torch.)
 PLAIN = {

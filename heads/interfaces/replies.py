@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Kind
 from heads.evaluation.statistics import Squash, answers, probabilities
 from heads.interfaces.charts import bars, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.runs.disagreement import Disagreement
 
 NAMED = 3  # heads that are named for one answer

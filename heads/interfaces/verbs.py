@@ -197,11 +197,11 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
+    from heads.classifier.pretrained import OWN
     from heads.pipeline.calibrated import calibrated
     from heads.pipeline.export import check_place, export_onnx
     from heads.pipeline.export import export as write
     from heads.pipeline.fitting import training
-    from heads.pipeline.imported import OWN
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
     if asked.run_name and asked.data:

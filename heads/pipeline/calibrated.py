@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from heads.classifier.classifier import Classifier
+from heads.classifier.module import Assembly, TrainedHead
 from heads.errors import CheckpointError, RecipeError
 from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
-from heads.pipeline.assembly import Assembly, TrainedHead
 from heads.pipeline.card import CALIBRATED
-from heads.pipeline.classifier import Classifier
 
 
 def calibrated(classifier: Classifier) -> Classifier:

@@ -13,12 +13,12 @@ from heads import __version__
 from heads.backbone.backbone import Backbone
 from heads.backbone.hub import HUB_ID
 from heads.backbone.models import BUNDLED
+from heads.classifier.classifier import Classifier
+from heads.classifier.config_extras import shares
+from heads.classifier.module import TrainedHead
 from heads.evaluation.metrics import SCORES
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.classifier import Classifier
-from heads.pipeline.marks import shares
 
 MOST_CLASSES = 50
 MOST_LETTERS = 200

@@ -10,18 +10,18 @@ from typing import Any
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
+from heads.classifier.inputs import Seen, check_second, seen
+from heads.classifier.module import TrainedHead
+from heads.classifier.prediction import Prediction, predict
+from heads.classifier.pretrained import OWN, own_head
 from heads.data.corpus import gate
 from heads.data.samples import RECIPES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolved import JOINT
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.imported import OWN, own_head
-from heads.pipeline.prediction import Prediction, predict
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
 from heads.pipeline.runs.choosing import entering
 from heads.pipeline.sampled import corpus_of, sample_for, trained
-from heads.pipeline.seen import Seen, check_second, seen
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.module import begun_with
 from heads.errors import RecipeError
 from heads.features.featurizer import Reader
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
@@ -16,7 +17,6 @@ from heads.parts.registry import head as heads_shelf
 from heads.parts.registry import loss, pairing
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LOSS, NORMALISE, PAIR, STANDARDISE, Order
-from heads.pipeline.assembly import begun_with
 from heads.recipe import Recipe
 from heads.rng import Dice
 

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
+from heads.classifier.module import TrainedHead
 from heads.features.featurizer import Reader
 from heads.parts.modules import formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import NORMALISE, SOFTMAX, Order
-from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.differences import twins
 from heads.pipeline.provenance import Provenance, TensorFact, provenance
 from heads.recipe import Recipe

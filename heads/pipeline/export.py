@@ -13,8 +13,8 @@ from typing import Any
 
 from heads.backbone.config_check import shown
 from heads.caching import writing
+from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import Equivalent, equivalent
 from heads.pipeline.native_folder import write_native
 from heads.pipeline.onnx import OnnxReport, write_onnx

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
+from heads.classifier import pretrained
+from heads.classifier.classifier import Classifier
+from heads.classifier.pretrained import OWN
 from heads.data.corpus import Corpus
 from heads.data.dataset import read as read_file
 from heads.data.files import place_of
@@ -12,9 +15,6 @@ from heads.data.samples import SAMPLES
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline import imported
-from heads.pipeline.classifier import Classifier
-from heads.pipeline.imported import OWN
 from heads.pipeline.sampled import corpus_of, trained
 from heads.recipe import Recipe
 from heads.settings import Limits
@@ -62,7 +62,7 @@ def training(
     corpus = None if own else corpus_named(data, limits)
     yield Progress(says=f"Loading {model}", share=0.0)
     if order is None or corpus is None:
-        yield imported.load(model, limits=limits)
+        yield pretrained.load(model, limits=limits)
         return
     backbone = load(model, limits=limits)
     head = (yield from trained([order.recipe], corpus, backbone, limits))[0]

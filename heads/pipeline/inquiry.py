@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
+from heads.classifier.pretrained import OWN, own_head
 from heads.data.corpus import gate
 from heads.data.samples import TEXT
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.explanation import Explanation
-from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.recipe import Recipe
 from heads.settings import Limits

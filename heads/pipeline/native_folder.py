@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.classifier.classifier import Classifier
+from heads.classifier.config_extras import Marks, mark
+from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
 from heads.evaluation.statistics import Squash
 from heads.parts.resolve import head as heads_shelf
-from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.card import base_name, model_card
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import Equivalent
-from heads.pipeline.marks import Marks, mark
 from heads.pipeline.trials import tried
 from heads.rng import Dice
 

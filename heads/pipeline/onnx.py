@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from heads.caching import writing
+from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Squash
 from heads.pipeline.card import base_name, hub_id
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 from heads.pipeline.whole import SUFFIXES, Whole, asks_content, exported, inputs, sides
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from heads.backbone.backbone import Backbone
 from heads.caching import save_tensors, writing
+from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError
 from heads.parts.modules import last_linear, leaves, words
 from heads.pipeline.card import base_name, formulas, model_card, versions
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import source
 from heads.pipeline.trials import PAIRS, TEXTS, first_line, tried
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.catalog.families import FAMILIES
+from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
+from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
 from heads.parts.modules import Neighbours
 from heads.parts.resolved import Order
-from heads.pipeline.assembly import TrainedHead, begun_with, is_familys, native_of
-from heads.pipeline.native import NativeHead, native_head, sources, stored_shapes
 
 Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
-from heads.pipeline.assembly import TrainedHead
+from heads.classifier.module import TrainedHead
 from heads.pipeline.differences import same_in_training
 from heads.settings import Limits
 

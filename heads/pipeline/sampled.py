@@ -4,14 +4,14 @@ from collections.abc import Generator, Sequence
 from functools import cache
 
 from heads.backbone.backbone import Backbone
+from heads.classifier import head_cache
+from heads.classifier.module import TrainedHead
 from heads.data.corpus import SEPARATOR, Corpus
 from heads.data.dataset import read
 from heads.data.samples import Sample, sample
 from heads.data.table import Columns
 from heads.errors import DataError
 from heads.events import Progress
-from heads.pipeline import kept
-from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.training import Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
@@ -63,15 +63,17 @@ def trained(
         The heads, in the order of the recipes.
     """
     settings = settings or Training()
-    keys = {recipe: kept.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes}
-    recalled = {recipe: kept.recall(key, backbone, limits) for recipe, key in keys.items()}
+    keys = {
+        recipe: head_cache.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes
+    }
+    recalled = {recipe: head_cache.recall(key, backbone, limits) for recipe, key in keys.items()}
     found = {recipe: head for recipe, head in recalled.items() if head}
     missing = [recipe for recipe in recipes if recipe not in found]
     if missing:
         for event in train(missing, corpus, backbone, training=settings, limits=limits):
             if isinstance(event, Trained):
                 found[event.head.recipe] = event.head
-                kept.keep(keys[event.head.recipe], event.head)
+                head_cache.keep(keys[event.head.recipe], event.head)
             else:
                 yield event
     return [found[recipe] for recipe in recipes]

@@ -14,6 +14,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
+from heads.classifier.inputs import check_pairs
+from heads.classifier.module import Assembly, TrainedHead, assemble
 from heads.data.corpus import Corpus, Kind, split
 from heads.errors import DataError
 from heads.evaluation.statistics import fit_of_numbers, score
@@ -22,9 +24,7 @@ from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, Order
-from heads.pipeline.assembly import Assembly, TrainedHead, assemble
 from heads.pipeline.objective import Span, check_order, goals_of
-from heads.pipeline.seen import check_pairs
 from heads.pipeline.standard import Standard
 from heads.recipe import Recipe
 from heads.rng import Dice

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
+from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, ModelError
-from heads.pipeline.classifier import Classifier
 
 TEXTS = (
     "no",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from heads.pipeline.prediction import Prediction
+from heads.classifier.prediction import Prediction
 
 
 def verdict(predictions: Sequence[Prediction]) -> str:

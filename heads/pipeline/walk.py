@@ -20,11 +20,11 @@ from heads.backbone.weights import bare
 from heads.catalog.families import family
 from heads.catalog.forms import Form, Side, setting
 from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_model
+from heads.classifier.module import Assembly
+from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE
-from heads.pipeline.assembly import Assembly
-from heads.pipeline.native import names_of
 from heads.recipe import Recipe
 from heads.rng import Dice
 

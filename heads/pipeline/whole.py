@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.backbone.states import States, layers_of
-from heads.pipeline.classifier import Classifier
+from heads.classifier.classifier import Classifier
 
 Tokens = dict[str, Tensor]  # input_ids, attention_mask and the like, (n, t) each
 SUFFIXES = "", "_pair"  # of the names of first and second texts

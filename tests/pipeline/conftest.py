@@ -14,8 +14,8 @@ from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
+from heads.classifier import head_cache
 from heads.data.corpus import Corpus, build
-from heads.pipeline import kept
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -28,7 +28,7 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("SPACE_ID", raising=False)
         patch.delenv("HEADS_PUBLIC", raising=False)
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
-        kept._recent.clear()  # heads that other tests left in memory are not in this place
+        head_cache._recent.clear()  # heads that other tests left in memory are not in this place
         yield
 
 

@@ -9,12 +9,12 @@ from tiny_models import LIMITS, WORDS
 
 import heads
 from heads.backbone.backbone import Backbone
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.calibration import temperature
 from heads.parts.resolve import head as heads_shelf
 from heads.pipeline.calibrated import calibrated
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
 

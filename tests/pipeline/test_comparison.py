@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
 from heads.backbone.models import BUNDLED
+from heads.classifier import head_cache
+from heads.classifier.prediction import Prediction
 from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.pipeline import kept
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
-from heads.pipeline.prediction import Prediction
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 
@@ -418,7 +418,7 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
     seconds: Callable[[], float],
 ) -> None:
     before = answers("sentiment")
-    monkeypatch.setattr(kept, "_recent", OrderedDict())
+    monkeypatch.setattr(head_cache, "_recent", OrderedDict())
     events = list(comparing(**ask("sentiment")))
     assert len(events) == 2
     assert isinstance(events[-1], Compared)

@@ -12,12 +12,12 @@ from tiny_models import LIMITS, save_tiny
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.classifier.module import assemble
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
 from heads.pipeline import differences, inquiry
-from heads.pipeline.assembly import assemble
 from heads.pipeline.differences import same_in_training
 from heads.pipeline.explanation import Explanation, explain
 from heads.pipeline.provenance import ORIGINS

@@ -9,20 +9,20 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
+import heads.pipeline.native
 import pytest
 import torch
 import transformers
 from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 
 import heads
-import heads.pipeline.native
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.catalog.tiny_models import quiet
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.equivalent import equivalent
 from heads.pipeline.export import export
 from heads.pipeline.training import Trained, train
@@ -181,7 +181,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
     assert all(len(answer) == 1 for answer in back.predict(TEXTS))
     del config["head_to_head"]  # as if others had written it
     (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
-    heads.pipeline.native._found.clear()
+    heads.classifier.native_head._found.clear()
     assert heads.load(tmp_path / "out", limits=LIMITS).head.many
 
 
@@ -405,7 +405,7 @@ def test_a_random_head_is_not_exported(tmp_path: Path) -> None:
     model = transformers.AutoModel.from_pretrained(folder)
     model.save_pretrained(folder)
     backbone = load(str(folder), limits=LIMITS)
-    from heads.pipeline.imported import own_head
+    from heads.classifier.pretrained import own_head
 
     with pytest.raises(CheckpointError, match="is random"):
         export(Classifier(backbone=backbone, head=own_head(backbone)), tmp_path / "out")

@@ -13,6 +13,7 @@ from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.module import Assembly
 from heads.data import splits
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
@@ -20,7 +21,6 @@ from heads.evaluation.calibration import thresholds
 from heads.evaluation.statistics import spearman
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
-from heads.pipeline.assembly import Assembly
 from heads.pipeline.grid import descent, search, units
 from heads.pipeline.grid.jobs import Played, Searched, learn_job, seeds_of
 from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged

@@ -29,12 +29,12 @@ import heads
 from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
+from heads.classifier.module import Assembly
+from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.assembly import Assembly
 from heads.pipeline.explanation import Explanation
-from heads.pipeline.imported import load
 from heads.pipeline.provenance import TensorFact
 from heads.pipeline.training import Trained, train
 from heads.settings import Training
@@ -687,10 +687,10 @@ def test_the_own_head_is_explained_with_its_recipe_and_its_class(tiny: Folders) 
 
 
 def test_a_random_head_is_the_same_at_every_start(tiny: Folders) -> None:
-    from heads.pipeline import native
+    from heads.classifier import native_head
 
     folder = str(tiny("bert", "ForMaskedLM"))
     asked: dict[str, Any] = {"recipes": ["own"], "model": folder, "limits": LIMITS}
     first = heads.compare("a dog", **asked).predictions[0].logits
-    native._found.clear()
+    native_head._found.clear()
     assert heads.compare("a dog", **asked).predictions[0].logits == first

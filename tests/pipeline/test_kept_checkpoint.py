@@ -21,14 +21,14 @@ from torch import Tensor
 
 from heads import caching
 from heads.backbone.backbone import Backbone
+from heads.classifier import head_cache
+from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus, build
 from heads.errors import CheckpointError
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
-from heads.pipeline import checkpoint, kept
-from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.training import Trained, train
 from heads.settings import Limits, Training
 
@@ -81,13 +81,13 @@ def logits(small: Backbone) -> Callable[[TrainedHead], Tensor]:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, on disk and in memory."""
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept, "_recent", OrderedDict())
+    monkeypatch.setattr(head_cache, "_recent", OrderedDict())
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(kept, "_recent", OrderedDict())
+    return lambda: monkeypatch.setattr(head_cache, "_recent", OrderedDict())
 
 
 # Round trips
@@ -102,8 +102,8 @@ def test_a_head_comes_back_bit_by_bit(
     recipe: str,
 ) -> None:
     head, path = heads[recipe], tmp_path / "head.safetensors"
-    checkpoint.save(head, path)
-    again = checkpoint.load(path, small, LIMITS)
+    head_cache.save(head, path)
+    again = head_cache.load(path, small, LIMITS)
     assert torch.equal(logits(head), logits(again))
     for name in ("recipe", "model", "classes", "many", "trained_on", "rows", "scores", "training"):
         assert getattr(again, name) == getattr(head, name), name
@@ -120,8 +120,8 @@ def test_a_head_of_several_labels_comes_back(
     labels = ["x|y", "y", "", "z|x"] * 4
     corpus = build("many", [f"a {letter}" for letter in "abcdefghijklmnop"], labels)
     (head,) = trained(["mean+centroid"], corpus, small)
-    checkpoint.save(head, tmp_path / "head.safetensors")
-    again = checkpoint.load(tmp_path / "head.safetensors", small, LIMITS)
+    head_cache.save(head, tmp_path / "head.safetensors")
+    again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
     assert again.many
     assert torch.equal(logits(head), logits(again))
 
@@ -132,8 +132,8 @@ def test_what_a_run_found_comes_back(
     found = replace(heads["mean+linear"], temperature=1.7, thresholds=(0.5, -1.0, 0.0), many=True)
     numbers = replace(heads["mean+linear"], numbers=True)
     for head in (found, numbers):
-        checkpoint.save(head, tmp_path / "head.safetensors")
-        again = checkpoint.load(tmp_path / "head.safetensors", small, LIMITS)
+        head_cache.save(head, tmp_path / "head.safetensors")
+        again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
         for name in ("temperature", "thresholds", "many", "numbers", "squash"):
             assert getattr(again, name) == getattr(head, name), name
 
@@ -141,7 +141,7 @@ def test_what_a_run_found_comes_back(
 def test_a_file_names_its_tensors_as_the_head_does(
     heads: dict[str, TrainedHead], tmp_path: Path
 ) -> None:
-    checkpoint.save(heads["mean@mix+bert"], tmp_path / "head.safetensors")
+    head_cache.save(heads["mean@mix+bert"], tmp_path / "head.safetensors")
     assert set(load_file(tmp_path / "head.safetensors")) == {
         "reader.layers.scores",
         "reader.layers.scale",
@@ -159,18 +159,18 @@ def test_a_file_names_its_tensors_as_the_head_does(
 def file(heads: dict[str, TrainedHead], tmp_path: Path) -> Path:
     """A sound file, to be spoilt."""
     path = tmp_path / "head.safetensors"
-    checkpoint.save(heads["mean+linear"], path)
+    head_cache.save(heads["mean+linear"], path)
     return path
 
 
 def facts_of(path: Path) -> dict[str, Any]:
     with safe_open(path, framework="pt") as opened:
-        return json.loads((opened.metadata() or {})[checkpoint.KEY])
+        return json.loads((opened.metadata() or {})[head_cache.KEY])
 
 
 def rewrite(path: Path, **values: Any) -> None:
     facts = facts_of(path) | values
-    save_file(load_file(path), path, metadata={checkpoint.KEY: json.dumps(facts)})
+    save_file(load_file(path), path, metadata={head_cache.KEY: json.dumps(facts)})
 
 
 @settings(max_examples=60)
@@ -182,11 +182,11 @@ def test_a_file_cut_short_is_refused(
     share: float,
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "cut.safetensors"
-    checkpoint.save(heads["mean+linear"], path)
+    head_cache.save(heads["mean+linear"], path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(CheckpointError, match="is not a head that this version can read"):
-        checkpoint.load(path, small, LIMITS)
+        head_cache.load(path, small, LIMITS)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"text,label\n", b"\x80\x04N."])
@@ -194,7 +194,7 @@ def test_a_file_of_another_kind_is_refused(small: Backbone, tmp_path: Path, cont
     path = tmp_path / "head.safetensors"
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as refused:
-        checkpoint.load(path, small, LIMITS)
+        head_cache.load(path, small, LIMITS)
     assert refused.value.hint == "Delete the file; the head will be trained again."
     assert str(tmp_path) not in str(refused.value)
 
@@ -206,14 +206,14 @@ def test_every_hostile_file_is_refused(
     assert len(files) > 15
     for path in files:
         with pytest.raises(CheckpointError):
-            checkpoint.load(path, small, LIMITS)
+            head_cache.load(path, small, LIMITS)
     assert seconds() < 5
 
 
 def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.safetensors"):
         with pytest.raises(CheckpointError):
-            checkpoint.load(path, small, LIMITS)
+            head_cache.load(path, small, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -253,14 +253,14 @@ def test_a_file_whose_facts_do_not_fit_is_refused(
 ) -> None:
     rewrite(file, **values)
     with pytest.raises(CheckpointError):
-        checkpoint.load(file, small, LIMITS)
+        head_cache.load(file, small, LIMITS)
 
 
 @pytest.mark.parametrize("facts", ["", "[]", "5", "null", "[" * 100_000, "{}"])
 def test_a_file_without_facts_is_refused(file: Path, small: Backbone, facts: str) -> None:
-    save_file(load_file(file), file, metadata={checkpoint.KEY: facts})
+    save_file(load_file(file), file, metadata={head_cache.KEY: facts})
     with pytest.raises(CheckpointError):
-        checkpoint.load(file, small, LIMITS)
+        head_cache.load(file, small, LIMITS)
 
 
 @pytest.mark.parametrize("change", ["lacks one", "one more", "other shape"])
@@ -274,9 +274,9 @@ def test_a_file_whose_tensors_do_not_fit_is_refused(
         tensors["head.evil"] = torch.zeros(3)
     else:
         tensors["head.classifier.bias"] = torch.zeros(4)
-    save_file(tensors, file, metadata={checkpoint.KEY: json.dumps(facts)})
+    save_file(tensors, file, metadata={head_cache.KEY: json.dumps(facts)})
     with pytest.raises(CheckpointError):
-        checkpoint.load(file, small, LIMITS)
+        head_cache.load(file, small, LIMITS)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -285,9 +285,9 @@ def test_a_file_of_numbers_that_are_none_is_refused(
 ) -> None:
     facts = facts_of(file)
     tensors = {name: torch.full_like(tensor, number) for name, tensor in load_file(file).items()}
-    save_file(tensors, file, metadata={checkpoint.KEY: json.dumps(facts)})
+    save_file(tensors, file, metadata={head_cache.KEY: json.dumps(facts)})
     with pytest.raises(CheckpointError):
-        checkpoint.load(file, small, LIMITS)
+        head_cache.load(file, small, LIMITS)
 
 
 # Kept and found again
@@ -301,11 +301,11 @@ def test_what_is_kept_is_found_in_memory_and_after_a_restart(
     logits: Callable[[TrainedHead], Tensor],
 ) -> None:
     head = heads["attention+linear"]
-    assert kept.recall("a" * 40, small, LIMITS) is None
-    kept.keep("a" * 40, head)
-    assert kept.recall("a" * 40, small, LIMITS) is head
+    assert head_cache.recall("a" * 40, small, LIMITS) is None
+    head_cache.keep("a" * 40, head)
+    assert head_cache.recall("a" * 40, small, LIMITS) is head
     restart()
-    again = kept.recall("a" * 40, small, LIMITS)
+    again = head_cache.recall("a" * 40, small, LIMITS)
     assert again is not None
     assert again is not head
     assert torch.equal(logits(again), logits(head))
@@ -331,21 +331,21 @@ def test_a_spoilt_file_counts_as_none_and_is_replaced(
     spoil: Callable[[Path], object],
 ) -> None:
     head, key = heads["mean+linear"], "b" * 40
-    kept.keep(key, head)
+    head_cache.keep(key, head)
     spoil(own_cache / "heads" / f"{key}.safetensors")
     restart()
-    assert kept.recall(key, small, LIMITS) is None
-    kept.keep(key, head)
+    assert head_cache.recall(key, small, LIMITS) is None
+    head_cache.keep(key, head)
     restart()
-    assert kept.recall(key, small, LIMITS) is not None
+    assert head_cache.recall(key, small, LIMITS) is not None
 
 
 def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
     heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, restart: Callable[[], None]
 ) -> None:
-    kept.keep("c" * 40, heads["mean+linear"])
+    head_cache.keep("c" * 40, heads["mean+linear"])
     restart()
-    assert kept.recall("c" * 40, small, Limits(head_parameters=10)) is None
+    assert head_cache.recall("c" * 40, small, Limits(head_parameters=10)) is None
 
 
 @pytest.mark.parametrize("place", ["a file", "under a file", "/proc/none"])
@@ -361,10 +361,10 @@ def test_keeping_does_not_fail_where_nothing_can_be_written(
     (tmp_path / "a file").write_text("")
     folder = {"a file": tmp_path / "a file", "under a file": tmp_path / "a file" / "x"}
     monkeypatch.setenv("HEADS_CACHE", str(folder.get(place, place)))
-    kept.keep("d" * 40, heads["mean+linear"])
-    assert kept.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
+    head_cache.keep("d" * 40, heads["mean+linear"])
+    assert head_cache.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
     restart()
-    assert kept.recall("d" * 40, small, LIMITS) is None
+    assert head_cache.recall("d" * 40, small, LIMITS) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
@@ -374,7 +374,7 @@ def test_keeping_does_not_fail_in_a_folder_of_others(
     own_cache.mkdir()
     own_cache.chmod(0o500)
     try:
-        kept.keep("e" * 40, heads["mean+linear"])
+        head_cache.keep("e" * 40, heads["mean+linear"])
         assert os.geteuid() == 0 or not list(own_cache.iterdir())
     finally:
         own_cache.chmod(0o700)
@@ -384,19 +384,19 @@ def test_keeping_does_not_fail_on_a_full_disk(
     heads: dict[str, TrainedHead], own_cache: Path
 ) -> None:
     with full_disk(64):
-        kept.keep("f" * 40, heads["mean+linear"])
+        head_cache.keep("f" * 40, heads["mean+linear"])
     assert not list((own_cache / "heads").iterdir())
 
 
 def test_only_so_many_heads_stay_in_memory(
     heads: dict[str, TrainedHead], small: Backbone, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "IN_MEMORY_BYTES", 2 * kept._bytes(heads["mean+linear"]))
+    monkeypatch.setattr(head_cache, "IN_MEMORY_BYTES", 2 * head_cache._bytes(heads["mean+linear"]))
     head = heads["mean+linear"]
     for key in ("a", "b", "c"):
-        kept.keep(key, head)
-    assert kept.recall("c", small, LIMITS) is head
-    again = kept.recall("a", small, LIMITS)
+        head_cache.keep(key, head)
+    assert head_cache.recall("c", small, LIMITS) is head
+    again = head_cache.recall("a", small, LIMITS)
     assert again is not None
     assert again is not head
 
@@ -409,9 +409,9 @@ def test_threads_keep_and_recall_at_once(
     def work() -> None:
         try:
             for number in range(8):
-                kept.keep(f"{number % 2}" * 40, heads["mean+linear"])
+                head_cache.keep(f"{number % 2}" * 40, heads["mean+linear"])
                 restart()
-                assert kept.recall(f"{number % 2}" * 40, small, LIMITS) is not None
+                assert head_cache.recall(f"{number % 2}" * 40, small, LIMITS) is not None
         except BaseException as error:
             failures.append(error)
 
@@ -446,7 +446,7 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
         ("mean+linear", rows, small, replace(FEW, epochs=2)),
         ("mean+linear", rows, small, replace(FEW, held_out=0.3)),
     ]
-    found = [kept.fingerprint(*given) for given in asked]
+    found = [head_cache.fingerprint(*given) for given in asked]
     assert len(set(found)) == len(found)
     assert all(len(name) == 40 and int(name, 16) >= 0 for name in found)
 
@@ -455,8 +455,8 @@ def test_a_fingerprint_is_the_same_for_the_same_recipe_otherwise_written(
     small: Backbone, rows: Corpus
 ) -> None:
     written = ["mean+linear", " Mean + Linear ", "mean+linear?dropout=0.1"]
-    names = {kept.fingerprint(recipe, rows, small, FEW) for recipe in written}
-    names.add(kept.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
+    names = {head_cache.fingerprint(recipe, rows, small, FEW) for recipe in written}
+    names.add(head_cache.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
     assert len(names) == 1
 
 

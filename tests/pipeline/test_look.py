@@ -9,8 +9,8 @@ import torch
 from tiny_models import LIMITS
 
 from heads.backbone import loading
+from heads.classifier.classifier import Classifier
 from heads.errors import DataError, ModelError
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.embedded import _looked_up, entry
 from heads.pipeline.look.path import Aim, integrated, pull

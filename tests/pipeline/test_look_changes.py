@@ -10,10 +10,10 @@ from tiny_models import LIMITS
 from torch.nn.functional import normalize
 
 import heads as public
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.ablation import ablated, kind_of, layers_named
 from heads.pipeline.look.asking import ablating, searching
 from heads.pipeline.look.chosen import Chosen, Heads, choosing

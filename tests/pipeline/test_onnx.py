@@ -14,11 +14,11 @@ from tiny_models import LIMITS, WORDS
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build
 from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
 from heads.pipeline import onnx, trials
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.onnx import OnnxReport, write_onnx
 from heads.pipeline.sampled import corpus_of
 from heads.pipeline.training import Trained, train

@@ -20,12 +20,12 @@ from tiny_models import (
 )
 
 from heads.backbone.models import BUNDLED
+from heads.classifier.prediction import Prediction
+from heads.classifier.pretrained import load
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.pipeline.comparison import Compared, Comparison, compare, comparing
-from heads.pipeline.imported import load
-from heads.pipeline.prediction import Prediction
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits

@@ -23,13 +23,13 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.weights import bare
 from heads.catalog import tiny_models
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.evaluation.statistics import answers
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable
 from heads.pipeline.card import model_card, plain
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.portable import FILES, write_portable
 from heads.pipeline.training import Trained, train
 from heads.settings import Training

@@ -18,6 +18,7 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.classifier.module import Assembly
 from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -29,7 +30,6 @@ from heads.features.store import Read
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
-from heads.pipeline.assembly import Assembly
 from heads.pipeline.card import model_card
 from heads.pipeline.grid import search
 from heads.pipeline.grid.jobs import Trying

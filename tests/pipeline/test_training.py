@@ -16,19 +16,19 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.classifier import head_cache
+from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import seen
+from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus, build, in_order, numbered, split
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline import checkpoint
-from heads.pipeline.assembly import TrainedHead, assemble
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
 from heads.pipeline.sampled import corpus_of
-from heads.pipeline.seen import seen
 from heads.pipeline.training import Trained, train
 from heads.settings import PUBLIC, Limits, Training
 
@@ -132,11 +132,11 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
     recipe = "mean+roberta"
     (alone,) = trained([recipe], rows, small, Training())
     kept = tmp_path / "head.safetensors"
-    checkpoint.save(alone, kept)
+    head_cache.save(alone, kept)
     folders = [str(save_tiny(tmp_path / name, "bert", "ForMaskedLM")) for name in ("a", "b")]
     one = Limits(models_in_memory=1)
     jobs: dict[str, Callable[[], object]] = {
-        "recall": lambda: checkpoint.load(kept, small, LIMITS),
+        "recall": lambda: head_cache.load(kept, small, LIMITS),
         "explain": lambda: explain("attention+linear", small, classes=3),
         "difference": lambda: difference("attention+bert", "attention+mlp", small),
         "load": lambda: [load(folder, limits=one) for folder in folders],

@@ -25,10 +25,10 @@ from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES, FORMS, family
 from heads.catalog.forms import Form, Side, setting
 from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
+from heads.classifier.module import Assembly
+from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.assembly import Assembly
-from heads.pipeline.native import names_of
 from heads.pipeline.walk import CLASSES, ROUNDING, compare_family, rebuilt, walk
 
 Inputs = dict[str, Tensor]

@@ -13,8 +13,8 @@ from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import Question
 
 if TYPE_CHECKING:
+    from heads.classifier.prediction import Prediction
     from heads.pipeline.comparison import Comparison
-    from heads.pipeline.prediction import Prediction
 
 PLACES = 4  # recipes side by side
 

@@ -137,8 +137,8 @@ def _question() -> Question:
 
 
 def _menus_at_first() -> list[Any]:
+    from heads.classifier.pretrained import OWN
     from heads.parts.resolve import menu
-    from heads.pipeline.imported import OWN
 
     classes = [ANSWERED, *classes_of(SAMPLE + OPENING.sample)]
     names = [OWN, *map(str, menu())]
@@ -198,8 +198,8 @@ def _turned(trained_on: str) -> list[Any]:
 
 
 def _menus(trained_on: str, second: str, recipes: list[str] | None = None) -> list[Any]:
+    from heads.classifier.pretrained import OWN
     from heads.parts.resolve import menu
-    from heads.pipeline.imported import OWN
 
     names = heads_of(trained_on)
     menus: dict[str, Any] = {"choices": names or [OWN, *map(str, menu())]}

@@ -38,8 +38,8 @@ def build(opening: Opening) -> gr.Dropdown:
 
 
 def _menu() -> list[Any]:
+    from heads.classifier.pretrained import OWN
     from heads.parts.resolve import menu
-    from heads.pipeline.imported import OWN
 
     names = [OWN, *(str(recipe) for recipe in menu())]
     return [gr.update(choices=names), _legend(list(OPENING.recipes))]
@@ -141,8 +141,8 @@ def _added(recipes: list[str], reads: str, of: str, top: str, joins: str, learns
 
 
 def _legend(recipes: list[str]) -> str:
+    from heads.classifier.pretrained import OWN
     from heads.parts.resolve import resolve
-    from heads.pipeline.imported import OWN
 
     lines = []
     for recipe in recipes:

@@ -17,7 +17,7 @@ from heads.interfaces.web.question import OPENING, Question
 from heads.settings import limits
 
 if TYPE_CHECKING:
-    from heads.pipeline.classifier import Classifier
+    from heads.classifier.classifier import Classifier
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
 SAYS = (
@@ -58,7 +58,7 @@ def _prepared(
     recipe: str, form: str, model: str, sample: str, pair: str
 ) -> Iterator[tuple[str, Any]]:
     """Trains the head if need be, writes and verifies it, and hands the file over."""
-    from heads.pipeline.classifier import Classifier
+    from heads.classifier.classifier import Classifier
     from heads.pipeline.fitting import training
 
     hidden = gr.update(visible=False)

@@ -7,13 +7,13 @@ from functools import partial
 from torch import nn
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.module import Assembly, assemble, new_head
 from heads.data.corpus import Kind
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.assembly import Assembly, assemble, new_head
 from heads.pipeline.grid.learn_apart import Apart
 from heads.pipeline.grid.learn_convex import Convex
 from heads.pipeline.grid.learn_descent import Stacked

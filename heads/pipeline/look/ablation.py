@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads.classifier.classifier import Classifier
 from heads.errors import RecipeError, did_you_mean
 from heads.evaluation.statistics import answers
 from heads.parts.modules import (
@@ -29,7 +30,6 @@ from heads.parts.modules import (
     leaves,
     words,
 )
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.retraining import Retrained
 from heads.pipeline.look.saying import Said, said
 from heads.pipeline.look.worth import Worth

@@ -16,7 +16,7 @@ axioms of completeness and of linearity.
 import torch
 from torch import Tensor
 
-from heads.pipeline.assembly import TrainedHead
+from heads.classifier.module import TrainedHead
 from heads.pipeline.look.attribution import OTHERS
 
 

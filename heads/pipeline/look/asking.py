@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import torch
 
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
 from heads.pipeline.look.attributing import attributions, encoded
 from heads.pipeline.look.attribution import OTHERS, Attribution

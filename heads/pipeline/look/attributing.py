@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from heads.backbone.states import Encoded, States
+from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import check_second
 from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.evaluation.statistics import answers
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.against import held_against, weights_of
 from heads.pipeline.look.attribution import OTHERS, RUNNER_UP, Attribution, Token
 from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
 from heads.pipeline.look.path import Aim, integrated, pull
-from heads.pipeline.seen import check_second
 from heads.settings import limits as limits_here
 
 STEPS = (32, 64, 128, 256, 512)

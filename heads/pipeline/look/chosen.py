@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
+from heads.classifier.classifier import Classifier
+from heads.classifier.module import TrainedHead
+from heads.classifier.pretrained import OWN, own_head
 from heads.data.corpus import Corpus, split
 from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.classifier import Classifier
-from heads.pipeline.imported import OWN, own_head
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.folder import RunFolder, find
 from heads.pipeline.runs.heads_of import classifier as of_run

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads.classifier.classifier import Classifier
+from heads.classifier.module import Assembly
 from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
 from heads.features.extraction import Features, extract
-from heads.pipeline.assembly import Assembly
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.look.attributing import encoded
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.saying import said

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from heads.backbone.states import States
-from heads.pipeline.assembly import Assembly
+from heads.classifier.module import Assembly
 from heads.pipeline.look.embedded import Entry
 
 PLACES = 16

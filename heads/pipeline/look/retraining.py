@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, groups_of, split
 from heads.errors import HeadsError
 from heads.evaluation.details import measure
@@ -26,7 +27,6 @@ from heads.evaluation.predictions import Outcome, Task, answers_of
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid.jobs import Played, unit_job
 from heads.pipeline.grid.play import Failed, play
 from heads.pipeline.grid.units import units

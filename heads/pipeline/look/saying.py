@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.classifier.module import TrainedHead
 from heads.errors import DataError
 from heads.evaluation.statistics import Squash, answers, competing, probabilities
-from heads.pipeline.assembly import TrainedHead
 from heads.pipeline.verdict import counted
 
 LOWEST, HIGHEST = 0.1, 10.0

@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.inputs import check_pairs
+from heads.classifier.module import assemble
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
-from heads.pipeline.assembly import assemble
 from heads.pipeline.grid.units import HEADS, POOLINGS, recipes_of
 from heads.pipeline.objective import check_order
 from heads.pipeline.runs.asked import Question
-from heads.pipeline.seen import check_pairs
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.classifier.module import Assembly
 from heads.data.corpus import Kind
 from heads.errors import HeadsError
 from heads.parts.resolve import resolve
-from heads.pipeline.assembly import Assembly
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import Cell, said
 from heads.pipeline.runs.disagreement import once

@@ -11,14 +11,15 @@ import torch
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.classifier import head_cache
+from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import seen
+from heads.classifier.module import Assembly, TrainedHead
 from heads.errors import CheckpointError, DataError
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, Task, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
-from heads.pipeline import checkpoint
-from heads.pipeline.assembly import Assembly, TrainedHead
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid import descent
 from heads.pipeline.grid.jobs import Played
 from heads.pipeline.grid.learn_apart import BATCH
@@ -26,7 +27,6 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import kept
 from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.seen import seen
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training
@@ -48,7 +48,7 @@ def keep_head(
         DataError: The disk does not take it.
     """
     head = trained_head(run, played, asked, measures, backbone)
-    run.put(f"heads/{number:03}.safetensors", lambda place: checkpoint.save(head, place))
+    run.put(f"heads/{number:03}.safetensors", lambda place: head_cache.save(head, place))
 
 
 def trained_head(
@@ -152,7 +152,7 @@ def head_of(
         what = f"The run {run.id} has no trained head {name[:80]}."
         raise DataError(what, "See its leaderboard for those that it has.")
     try:
-        return checkpoint.load(path, backbone, limits)
+        return head_cache.load(path, backbone, limits)
     except CheckpointError as error:
         raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from heads.classifier.classifier import Classifier
 from heads.data.corpus import Kind
 from heads.evaluation.learning_curve import Stage, curve_says
 from heads.evaluation.metrics import SCORES, Metric
@@ -12,7 +13,6 @@ from heads.evaluation.transferability import Agreement, Estimate, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, Order
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.grid.race import Beaten
 from heads.pipeline.runs import wording
 from heads.pipeline.runs.asked import Asked, load

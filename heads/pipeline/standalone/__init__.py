@@ -16,9 +16,9 @@ from torch import Tensor
 from heads import __version__
 from heads.backbone.backbone import TOKENS_A_BATCH, Backbone
 from heads.catalog.base_models import base_of
+from heads.classifier.classifier import Classifier
 from heads.errors import RecipeError
 from heads.pipeline.card import base_name, formulas
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
 from heads.pipeline.standalone.answering import answer_of, compared, passing, use
 from heads.pipeline.standalone.constructors import INDENT, call, constructor

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from heads.classifier.classifier import Classifier
 from heads.evaluation.statistics import Squash
 from heads.parts.registry import pairing
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
 from heads.pipeline.standalone.sources import Sources
 

@@ -13,8 +13,8 @@ import torch
 from heads.backbone.backbone import Backbone
 from heads.backbone.weights import bare
 from heads.catalog.base_models import base_of
+from heads.classifier.classifier import Classifier
 from heads.features.featurizer import LAST
-from heads.pipeline.classifier import Classifier
 from heads.pipeline.standalone import template
 
 SENTENCE = "The flight was late, and then it was cancelled; nobody at the gate could say why."

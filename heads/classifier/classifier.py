@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.inputs import check_second
+from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError
 from heads.evaluation.statistics import answers, competing, probabilities
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.seen import check_second
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 

@@ -19,11 +19,11 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.catalog.families import family
 from heads.catalog.forms import Form
+from heads.classifier.config_extras import Marks, marks_of
 from heads.errors import CheckpointError, HeadsError
 from heads.features.featurizer import Reader
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.marks import Marks, marks_of
 from heads.recipe import Recipe
 from heads.rng import Dice
 

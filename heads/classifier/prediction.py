@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.classifier.inputs import Seen
+from heads.classifier.module import TrainedHead
 from heads.evaluation.statistics import Scores, Squash, answers, probabilities
-from heads.pipeline.assembly import TrainedHead
-from heads.pipeline.seen import Seen
 from heads.recipe import Recipe
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.catalog.families import FAMILIES
+from heads.classifier.native_head import NativeHead, native_head
 from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores, Squash
@@ -19,7 +20,6 @@ from heads.features.featurizer import Reader
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.parts.resolved import SOFTMAX, Order
-from heads.pipeline.native import NativeHead, native_head
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, Training
 

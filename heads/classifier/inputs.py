@@ -7,9 +7,9 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
+from heads.classifier.module import Assembly, TrainedHead
 from heads.errors import DataError
 from heads.parts.resolved import Order
-from heads.pipeline.assembly import Assembly, TrainedHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""A base model with a head on it, and what it predicts."""
