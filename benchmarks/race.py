@@ -31,11 +31,6 @@ from heads.backbone.loading import load
 from heads.evaluation.predictions import parts as of_rows
 from heads.features.store import Read
 from heads.pipeline.contest import read
-from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, Job, Tell, play
-from heads.pipeline.grid.race import beaten
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.folder import RunFolder
@@ -43,6 +38,11 @@ from heads.pipeline.runs.preparing import featured
 from heads.pipeline.runs.running import begin, cells_of
 from heads.pipeline.runs.wording import reference_of
 from heads.settings import Contest, limits
+from heads.training.racing import beaten
+from heads.training.scheduler import Board, Job, Tell, play
+from heads.training.search import Played, Searched, learn_job, search_job
+from heads.training.task import Lesson
+from heads.training.trial import Unit
 
 COLUMNS = (
     "data", "development rows", "races", "winner stopped", "mean regret, points", "at most",

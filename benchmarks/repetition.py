@@ -37,13 +37,12 @@ from heads.evaluation.significance import compare
 from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
-from heads.pipeline.grid import search
-from heads.pipeline.grid.jobs import Played, Searched, search_job, seeds_of, unit_job
-from heads.pipeline.grid.learner import Found
-from heads.pipeline.grid.play import Board, Job, play
-from heads.pipeline.grid.teach import teaching
-from heads.pipeline.grid.units import Unit, recipes_of, units
 from heads.settings import Contest, limits
+from heads.training.fitters import successive_halving
+from heads.training.fitters.base import Found
+from heads.training.scheduler import Board, Job, play
+from heads.training.search import Played, Searched, search_job, seeds_of, teaching, unit_job
+from heads.training.trial import Unit, recipes_of, units
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
 TESTED = 500  # rows that are scored in each draw
@@ -191,14 +190,14 @@ def _searched(cells: Sequence[Unit], board: Board) -> AllFound:
 def _patient(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
     """The whole search again, which waits `TIMES` as long."""
     names = ("PATIENCE", "CAP", "CAP_PASSES")
-    before = {name: getattr(search, name) for name in names}
+    before = {name: getattr(successive_halving, name) for name in names}
     try:
         for name, value in before.items():
-            setattr(search, name, TIMES * value)
+            setattr(successive_halving, name, TIMES * value)
         return _searched(cells, board)
     finally:
         for name, value in before.items():
-            setattr(search, name, value)
+            setattr(successive_halving, name, value)
 
 
 def _forced(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:

@@ -34,14 +34,14 @@ from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
 from heads.pipeline.contest import read
-from heads.pipeline.grid.jobs import Played, Searched, learn_job, search_job
-from heads.pipeline.grid.play import Board, Job, play
-from heads.pipeline.grid.units import recipes_of, units
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked, Question
 from heads.pipeline.runs.heats import behind
 from heads.pipeline.runs.running import begin
 from heads.settings import Contest, limits
+from heads.training.scheduler import Board, Job, play
+from heads.training.search import Played, Searched, learn_job, search_job
+from heads.training.trial import recipes_of, units
 
 SEEDS, FEW_SEEDS = 5, 3
 # Of commit bf68a0a, exact, 3 seeds: the best cell, mean+linear, the mean of all 64 cells.

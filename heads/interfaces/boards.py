@@ -14,9 +14,9 @@ from heads.interfaces.drawings import counted, joined
 from heads.interfaces.measured import LEAST, Measure, between, offered, titled
 from heads.parts.resolve import head, pairing, pooling, resolve
 from heads.parts.resolved import PAIR
-from heads.pipeline.grid.race import Beaten
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.training.racing import Beaten
 
 STATES = {"finished": "", "stopped": "Stopped before its end. ", "unfinished": "Not finished. "}
 

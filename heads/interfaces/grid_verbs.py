@@ -144,8 +144,8 @@ def work(asked: argparse.Namespace) -> None:
 
 def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.events import Progress
-    from heads.pipeline.grid.jobs import Trying
     from heads.pipeline.runs.running import Done
+    from heads.training.search import Trying
 
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}

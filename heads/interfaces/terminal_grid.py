@@ -20,7 +20,6 @@ from heads.interfaces.drawings import count
 from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
-from heads.pipeline.grid.jobs import Trying
 from heads.pipeline.reproduce import Reproduced
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.closeup import layer_name, mix_of
@@ -29,6 +28,7 @@ from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.running import Done, Event
 from heads.pipeline.runs.wording import raced
+from heads.training.search import Trying
 
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed

@@ -15,10 +15,10 @@ from heads.data.samples import SAMPLES
 from heads.errors import LimitError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.sampled import corpus_of, trained
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+from heads.training.sampled import corpus_of, trained
 
 
 def train(

@@ -14,10 +14,10 @@ from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline import differences, explanation, subjects
 from heads.pipeline.explanation import Explanation
-from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+from heads.training.sampled import corpus_of, sample_for, trained
 
 
 def explain(

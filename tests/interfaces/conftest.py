@@ -87,13 +87,13 @@ def place(tmp_path_factory):
     """Runs of these tests are their own; little is learned, since none is about quality."""
     import torch
 
-    from heads.pipeline.grid import search
+    from heads.training.fitters import successive_halving
 
     place = tmp_path_factory.mktemp("place")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(search, "CAP", 24)
+        patch.setattr(successive_halving, "CAP", 24)
         yield place
     torch.set_num_threads(threads)

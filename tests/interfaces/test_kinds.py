@@ -15,7 +15,6 @@ from heads.interfaces import boards, closer, terminal_grid, trends
 from heads.interfaces.report import report
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web import leaderboard as tab
-from heads.pipeline.grid import search
 from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.closeup import closeup, mix_weights
@@ -24,6 +23,7 @@ from heads.pipeline.runs.layerwise import layered
 from heads.pipeline.runs.leaderboard import leaderboard
 from heads.pipeline.runs.running import begin, working
 from heads.settings import Contest, limits
+from heads.training.fitters import successive_halving
 
 ROWS = 60
 LAYERS = ["mean@0+linear", "mean@3+linear", "mean+linear"]
@@ -43,7 +43,7 @@ def runs(tmp_path_factory):
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(search, "CAP", 24)
+        patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
         for kind, (name, recipes) in ASKED.items():
             lines = SAMPLES[name].path.read_text("utf-8").splitlines(keepends=True)

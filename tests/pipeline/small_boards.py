@@ -12,12 +12,12 @@ from heads.data.corpus import Kind
 from heads.data.splits import split
 from heads.evaluation.predictions import Task, strata
 from heads.features.store import Features, Read
-from heads.pipeline.grid.jobs import Played, Trying, unit_job
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, play
-from heads.pipeline.grid.units import Unit, units
-from heads.pipeline.objective import Objective
 from heads.settings import Contest, Limits
+from heads.training.objective import Objective
+from heads.training.scheduler import Board, play
+from heads.training.search import Played, Trying, unit_job
+from heads.training.task import Lesson
+from heads.training.trial import Unit, units
 
 WIDTH = 32
 

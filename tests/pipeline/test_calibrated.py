@@ -15,8 +15,8 @@ from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.calibration import temperature
 from heads.parts.resolve import head as heads_shelf
 from heads.pipeline.calibrated import calibrated
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
 # Whose logits come from a linear layer that can be divided.

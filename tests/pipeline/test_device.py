@@ -29,13 +29,13 @@ from heads.features.store import Features
 from heads.features.token_states import TokenStates, keep_states
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.pipeline.grid import search
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, working
 from heads.settings import Contest
+from heads.training.fitters import successive_halving
 
 CUDA = torch.device("cuda", 0)
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
@@ -222,7 +222,7 @@ def test_states_of_tokens_come_back_from_the_device(backbone: Backbone, gpu: tor
 @pytest.fixture
 def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A run that is to be worked, on few rows."""
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
     file = tmp_path / "few.csv"
     lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:81]))

@@ -25,8 +25,8 @@ from heads.errors import CheckpointError, DataError, RecipeError
 from heads.parts.resolve import resolve
 from heads.pipeline.equivalent import equivalent
 from heads.pipeline.export import export
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 TEXTS = (
     "the cat sat on a mat",

@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.features.token_states import TokenStates
-from heads.pipeline.grid import search
-from heads.pipeline.grid.learn_apart import BATCH, TRIED, Apart
-from heads.pipeline.grid.learner import Chosen, Found, Tried
-from heads.pipeline.grid.lesson import Lesson, Stopped
-from heads.pipeline.objective import Objective
+from heads.training.fitters import successive_halving
+from heads.training.fitters.base import Chosen, Found, Tried
+from heads.training.fitters.token_sgd import BATCH, TRIED, Apart
+from heads.training.objective import Objective
+from heads.training.task import Lesson, Stopped
 
 WIDTH, CLASSES, TEXTS, ROWS = 8, 3, 300, 330
 CHOSEN: Chosen = {
@@ -158,8 +158,8 @@ def test_what_is_tried_shares_its_batches(lesson: Lesson, monkeypatch: pytest.Mo
         return states(self, texts)
 
     monkeypatch.setattr(TokenStates, "states", counted)
-    monkeypatch.setattr(search, "SETTLED", 1000)  # nobody is let go before the cap
-    monkeypatch.setattr(search, "CAP", 21)
+    monkeypatch.setattr(successive_halving, "SETTLED", 1000)  # nobody is let go before the cap
+    monkeypatch.setattr(successive_halving, "CAP", 21)
     learner, shown = apart(dropout=0.3)
     tried = list(learner.search(lesson, splits_of(1), [3]))
     steps = sorted({point.step for point in tried})
@@ -202,10 +202,12 @@ def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(lesson: L
         best = min(alike, key=lambda point: point.loss)
         assert one.point.loss == best.loss
         # A pass is 7 steps.
-        cap = max(search.DECIDED, search.CAP_PASSES * 7)
-        assert search.PASSES * 7 <= last <= cap
+        cap = max(successive_halving.DECIDED, successive_halving.CAP_PASSES * 7)
+        assert successive_halving.PASSES * 7 <= last <= cap
         early = min(point.loss for point in alike if point.step <= cap / 2)
-        is_falling = alike[-1].step == cap and alike[-1].loss < early * (1 - search.FALL)
+        is_falling = alike[-1].step == cap and alike[-1].loss < early * (
+            1 - successive_halving.FALL
+        )
         assert one.chosen["converged"] is not is_falling
         assert one.state is not None
         assert one.held is not None

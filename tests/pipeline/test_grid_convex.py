@@ -19,14 +19,14 @@ from torch.testing import assert_close
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
-from heads.pipeline.grid import convex
-from heads.pipeline.grid.learn_convex import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
-from heads.pipeline.grid.learn_convex import STRENGTHS as STRENGTHS_TRIED
-from heads.pipeline.grid.learner import Chosen, Found, Tried
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.units import Unit, units
-from heads.pipeline.objective import Objective, balance_of
 from heads.settings import Limits
+from heads.training.fitters import logistic
+from heads.training.fitters.base import Chosen, Found, Tried
+from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
+from heads.training.fitters.logistic import STRENGTHS as STRENGTHS_TRIED
+from heads.training.objective import Objective, balance_of
+from heads.training.task import Lesson
+from heads.training.trial import Unit, units
 
 CLASSES, ROWS = 4, 240
 STRENGTHS = (0.03, 1.0)
@@ -36,7 +36,7 @@ CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-3}  # of a logit
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearer to the optimum than an answer needs."""
-    monkeypatch.setattr(convex, "NEAR", 1e-6)
+    monkeypatch.setattr(logistic, "NEAR", 1e-6)
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def grades() -> Tensor:
 
 def problems_of(
     objective: Objective, targets: Tensor, strengths: tuple[float, ...] = STRENGTHS
-) -> convex.Problems:
-    return convex.Problems(
+) -> logistic.Problems:
+    return logistic.Problems(
         vectors=points(),
         targets=targets,
         objective=objective,
@@ -79,9 +79,11 @@ def problems_of(
     )
 
 
-def solved(problems: convex.Problems) -> Iterator[tuple[float, Tensor]]:
+def solved(problems: logistic.Problems) -> Iterator[tuple[float, Tensor]]:
     """For each C the logits (n, c) of the solution."""
-    weights, biases = convex.solve(problems, iterations=3_000, near=convex.NEAR, check=lambda: None)
+    weights, biases = logistic.solve(
+        problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
+    )
     for strength, weight, bias in zip(problems.strength.tolist(), weights, biases, strict=True):
         yield strength, problems.vectors @ weight.T + bias
 
@@ -102,7 +104,7 @@ def test_labels_that_are_half_chance_take_no_longer() -> None:
     chance = torch.randint(0, 30, (800,), generator=dice)
     is_chance = torch.rand(800, generator=dice) < 0.5
     asked = list[None]()
-    problems = convex.Problems(
+    problems = logistic.Problems(
         vectors=vectors,
         targets=torch.where(is_chance, chance, (vectors @ weight).argmax(dim=1)),
         objective=Objective(kind="one", outputs=30),
@@ -111,10 +113,10 @@ def test_labels_that_are_half_chance_take_no_longer() -> None:
         bias=True,
     )
     found = [
-        convex.solve(
+        logistic.solve(
             problems, iterations=300, near=near, check=lambda: asked.append(None), products=products
         )
-        for products, near in ((torch.bfloat16, convex.NEAR), (torch.float32, 1e-5))
+        for products, near in ((torch.bfloat16, logistic.NEAR), (torch.float32, 1e-5))
     ]
     assert len(asked) < 300  # the first alone once took 500
     rough, exact = (vectors @ weights.mT + biases[:, None] for weights, biases in found)
@@ -166,7 +168,7 @@ def test_a_label_that_never_or_always_occurs_is_learned_beside_the_others() -> N
         assert logits.isfinite().all()
 
 
-def penalised(problems: convex.Problems, number: int, weight: Tensor, bias: Tensor) -> float:
+def penalised(problems: logistic.Problems, number: int, weight: Tensor, bias: Tensor) -> float:
     """The objective of one problem, C times the loss of all rows and the penalty."""
     logits = (problems.vectors @ weight.T + bias).double()
     losses = problems.objective.rows(logits, problems.targets)
@@ -191,7 +193,9 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
     given: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | settings
     targets = labels() if given["kind"] == "many" else torch.arange(ROWS) * 7 % 11 % CLASSES
     problems = problems_of(Objective(**given), targets)
-    weights, biases = convex.solve(problems, iterations=3_000, near=convex.NEAR, check=lambda: None)
+    weights, biases = logistic.solve(
+        problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
+    )
     dice = torch.Generator().manual_seed(5)
     for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         least = penalised(problems, number, weight, bias)
@@ -378,13 +382,13 @@ def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
 def test_a_cell_goes_on_from_what_its_search_came_to(
     small: Backbone, recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, solve = list[bool](), convex.solve
+    begun, solve = list[bool](), logistic.solve
 
     def watched(*given: Any, start: Any, **options: Any) -> Any:
         begun.append(start is not None)
         return solve(*given, start=start, **options)
 
-    monkeypatch.setattr(convex, "solve", watched)
+    monkeypatch.setattr(logistic, "solve", watched)
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     lesson, unit = lesson_of("one", targets), unit_of(recipe, small, "one")
     (fresh,) = [found_of({"standardise": True, "C": 0.1})]

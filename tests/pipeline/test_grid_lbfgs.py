@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from heads.pipeline.grid.lbfgs import Stage, minimise
+from heads.training.fitters.lbfgs import Stage, minimise
 
 BENDS = torch.logspace(0, 3, 20).expand(3, -1) * torch.tensor([[1.0], [2.0], [5.0]])
 BOTTOMS = torch.arange(60.0).view(3, 20) / 60 + 1

@@ -19,20 +19,19 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
-from heads.pipeline.grid import convex, descent, search
-from heads.pipeline.grid.basis import basis
-from heads.pipeline.grid.jobs import Played
-from heads.pipeline.grid.learn_solved import TRIED
-from heads.pipeline.grid.learner import Chosen, Found, Tried, best, surest
-from heads.pipeline.grid.lesson import class_weights
-from heads.pipeline.grid.passes import Drop
-from heads.pipeline.grid.stack import Stack, can_stack
-from heads.pipeline.grid.teach import teaching
-from heads.pipeline.grid.units import recipes_of, units
-from heads.pipeline.objective import Objective
 from heads.recipe import Value
 from heads.rng import Dice
 from heads.settings import Contest, Limits
+from heads.training.fitters import adamw, successive_halving
+from heads.training.fitters import logistic as convex
+from heads.training.fitters.base import Chosen, Found, Tried, best, surest
+from heads.training.fitters.batched import Drop, Stack, can_stack
+from heads.training.fitters.closed_form import TRIED
+from heads.training.fitters.whitening import basis
+from heads.training.objective import Objective
+from heads.training.search import Played, teaching
+from heads.training.task import class_weights
+from heads.training.trial import recipes_of, units
 
 CLASSES = 3
 OF_EVERY_KIND = (
@@ -45,7 +44,7 @@ STACKED = [name for name in head if name != "knn"]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few steps, for what does not depend on how much is learned."""
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
 
 
 def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Sequential:
@@ -109,24 +108,24 @@ def without_dropout(name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
-@pytest.mark.parametrize("parts", [descent.PARTS, 1])
+@pytest.mark.parametrize("parts", [adamw.PARTS, 1])
 def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
     """Each with its own rows, order, step size and decay; in double precision, without dropout."""
     vectors, targets = blobs(90, CLASSES, seed=3)
     lesson = lesson_of(vectors.double(), targets, CLASSES)
     rows = [torch.arange(0, 60), torch.arange(20, 80), torch.arange(30, 90)]
     choices = [
-        descent.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
+        adamw.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
         for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
     ]
     seeds, batch, steps = [5, 6, 7], 16, 33
     chains = [made(name, seed, WIDTH, **without_dropout(name)).double() for seed in seeds]
     pupils = [
-        descent.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
+        adamw.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
         for number, own in enumerate(rows)
     ]
     stack = Stack(chains, seeds, torch.float64)
-    course = descent.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+    course = adamw.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
     for until in (7, steps):  # however often it is looked at
         course.learn(until)
     for number, chain in enumerate(chains):
@@ -155,7 +154,7 @@ def _alone(
     chain: nn.Sequential,
     values: Tensor,
     targets: Tensor,
-    choice: descent.Choice,
+    choice: adamw.Choice,
     batches: list[Tensor],
 ) -> list[Tensor]:
     """The same training with nothing but torch; all numbers after every step."""
@@ -200,7 +199,7 @@ def test_weights_of_rows_count_in_the_gradient() -> None:
     chain = made("linear", 0, dropout=0.0)
     stack = Stack([chain, chain], [0, 1])
     batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
-    stack.learn(descent.gradient(stack.logits(lesson.of(batch), training=True), lesson, batch))
+    stack.learn(adamw.gradient(stack.logits(lesson.of(batch), training=True), lesson, batch))
     for number, copy in enumerate(stack.copies):
         chain.zero_grad()
         own = batch[number]

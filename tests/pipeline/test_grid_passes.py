@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from heads.parts.modules import Normalise, Repeat, Scale, chain
-from heads.pipeline.grid import basis as axes
-from heads.pipeline.grid.basis import Basis, Kept, basis
-from heads.pipeline.grid.passes import Drop
-from heads.pipeline.grid.stack import Stack
+from heads.training.fitters import whitening as axes
+from heads.training.fitters.batched import Drop, Stack
+from heads.training.fitters.whitening import Basis, Kept, basis
 
 WIDTH, CLASSES = 6, 3
 BETWEEN: dict[str, Any] = {
@@ -84,9 +83,9 @@ def test_masks_of_a_copy_do_not_depend_on_who_learns_beside_it() -> None:
 
 
 def test_a_batch_larger_than_the_bank_gets_masks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heads.pipeline.grid.passes.BANK", 64)
+    monkeypatch.setattr("heads.training.fitters.batched.BANK", 64)
     monkeypatch.setattr(
-        "heads.pipeline.grid.passes.mask_bank",
+        "heads.training.fitters.batched.mask_bank",
         lambda probability, dtype: (torch.arange(64) % 2).to(dtype) * 2,
     )
     drop = Drop(0.5, [torch.Generator().manual_seed(0)])

@@ -12,7 +12,10 @@ from small_boards import blobs, board_of, cells
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
-from heads.pipeline.grid.jobs import (
+from heads.settings import Contest
+from heads.training.fitters.base import Found, Tried
+from heads.training.scheduler import Board, Failed, Job, play
+from heads.training.search import (
     Played,
     Searched,
     Trying,
@@ -21,10 +24,7 @@ from heads.pipeline.grid.jobs import (
     seeds_of,
     unit_job,
 )
-from heads.pipeline.grid.learner import Found, Tried
-from heads.pipeline.grid.lesson import Lesson, Stopped
-from heads.pipeline.grid.play import Board, Failed, Job, play
-from heads.settings import Contest
+from heads.training.task import Lesson, Stopped
 
 RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
 

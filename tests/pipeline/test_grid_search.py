@@ -19,16 +19,16 @@ from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import temperature
 from heads.parts.registry import head
-from heads.pipeline.grid import learn_descent, search
-from heads.pipeline.grid.descent import Choice, Descent, Pupil
-from heads.pipeline.grid.learn_descent import Stacked
-from heads.pipeline.grid.learner import Found, Tried, first_of
-from heads.pipeline.grid.lesson import Fixed, Lesson
-from heads.pipeline.grid.search import Trial, factor_of, looks, searched, steps_after
-from heads.pipeline.grid.stack import Stack
-from heads.pipeline.objective import Objective, balance_of
 from heads.rng import Dice
 from heads.settings import Contest
+from heads.training.fitters import sgd, successive_halving
+from heads.training.fitters.adamw import Choice, Descent, Pupil
+from heads.training.fitters.base import Found, Tried, first_of
+from heads.training.fitters.batched import Stack
+from heads.training.fitters.sgd import Stacked
+from heads.training.fitters.successive_halving import Trial, factor_of, looks, searched, steps_after
+from heads.training.objective import Objective, balance_of
+from heads.training.task import Fixed, Lesson
 
 CLASSES, ROWS = 3, 200
 
@@ -110,7 +110,7 @@ def test_who_is_clearly_behind_is_let_go_early_and_who_is_near_is_not() -> None:
     (gone,) = {point.step for point in told if point.settings["learning_rate"] == 1e-3} & {
         max(p.step for p in told if p.settings["learning_rate"] == 1e-3)
     }
-    assert gone == search.SETTLED * first  # not before, however far behind
+    assert gone == successive_halving.SETTLED * first  # not before, however far behind
     later = [point for point in told if point.settings["learning_rate"] == 1e-2]
     assert max(point.step for point in later) > gone
     assert found[0].chosen["learning_rate"] in (0.1, 0.01)
@@ -118,13 +118,17 @@ def test_who_is_clearly_behind_is_let_go_early_and_who_is_near_is_not() -> None:
 
 def test_it_stops_where_twice_as_many_steps_have_not_made_the_loss_fall() -> None:
     (one,), told, copies, _ = written(flat(3.0))
-    least = search.PASSES * 8
+    least = successive_halving.PASSES * 8
     assert copies.steps == next(step for step in looks(8.0, 4096) if step >= least)
     assert one.chosen["converged"] is True
     # One that learns for longer takes longer, by the same rule.
     (one,), told, copies, _ = written(rising(4.0, 20.0))
     losses = {point.step: point.loss for point in told}
-    near = min(s for s, loss in losses.items() if loss <= min(losses.values()) * (1 + search.FALL))
+    near = min(
+        s
+        for s, loss in losses.items()
+        if loss <= min(losses.values()) * (1 + successive_halving.FALL)
+    )
     assert copies.steps >= 2 * near > least
     before = [step for step in losses if step < copies.steps]
     assert all(step < 2 * near or step < least for step in before)
@@ -135,14 +139,16 @@ def test_after_enough_steps_a_seed_goes_on_with_its_best_alone() -> None:
     slow = rising(6.0, 900.0)
     found, _, copies, _ = written(slow, lambda step: 0.995 * slow(step), seeds=(0, 0))
     lives = dict(copies.learned)
-    assert all(live == 2 for step, live in lives.items() if step <= search.DECIDED)
-    assert all(live == 1 for step, live in lives.items() if step > search.DECIDED)
+    assert all(live == 2 for step, live in lives.items() if step <= successive_halving.DECIDED)
+    assert all(live == 1 for step, live in lives.items() if step > successive_halving.DECIDED)
     assert len(found) == 1
 
 
 def test_not_converged_is_said_only_where_the_cap_was_hit_while_still_falling() -> None:
     (one,), _, copies, trials = written(lambda step: 0.01 * step)
-    assert copies.steps == max(search.DECIDED, round(search.CAP_PASSES * 8.0))
+    assert copies.steps == max(
+        successive_halving.DECIDED, round(successive_halving.CAP_PASSES * 8.0)
+    )
     assert trials[0].is_falling()
     assert (one.chosen["converged"], one.point.settings["converged"]) == (False, False)
     # It fell until it was let go, but was let go: its seed's other copy has converged.
@@ -391,18 +397,18 @@ def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
 def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
     three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learn_descent, "SEEN_BYTES", 1)
+    monkeypatch.setattr(sgd, "SEEN_BYTES", 1)
     lesson, splits, _, found = three
-    copies, made = list[int](), learn_descent.Stack
+    copies, made = list[int](), sgd.Stack
 
     def watched(chains: Any, *given: Any) -> Any:
         copies.append(len(chains))
         return made(chains, *given)
 
-    monkeypatch.setattr(learn_descent, "Stack", watched)
+    monkeypatch.setattr(sgd, "Stack", watched)
     again = ended(stacked("roberta").search(lesson, splits, [5, 6, 7]))
     assert [one.chosen for one in again] == [one.chosen for one in found]
-    assert copies == [len(learn_descent.TRIED)] * 3
+    assert copies == [len(sgd.TRIED)] * 3
     stacked("roberta").learn(lesson, again, splits.train, splits.test, [5, 6, 7])
     assert copies[3:] == [1, 1, 1]
 
@@ -432,7 +438,7 @@ def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_witho
     fresh = Found(chosen=settings, point=point)
     assert steps_after(fresh, 5.0, Fixed()) == 50
     assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, Fixed()) == 25
-    assert steps_after(fresh, 0.1, Fixed()) == search.FIRST[0]
+    assert steps_after(fresh, 0.1, Fixed()) == successive_halving.FIRST[0]
     assert steps_after(fresh, 5.0, Fixed(steps=7)) == 7
 
 
@@ -462,7 +468,7 @@ def test_who_is_behind_is_told_by_rows_as_they_are_judged() -> None:
             for choice in (Choice(learning_rate=1e-3), Choice(learning_rate=4e-3))
         )
         one.losses, lead.losses = losses + gaps, losses
-        return search._is_behind(one, lead, lesson)
+        return successive_halving._is_behind(one, lead, lesson)
 
     worse = torch.where(rare, -0.1, 0.1)  # on most rows; better on those that count
     assert not behind(worse, lesson)

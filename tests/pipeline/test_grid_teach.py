@@ -21,14 +21,14 @@ from heads.evaluation.calibration import thresholds
 from heads.evaluation.statistics import spearman
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
-from heads.pipeline.grid import descent, search, units
-from heads.pipeline.grid.jobs import Played, Searched, learn_job, seeds_of
-from heads.pipeline.grid.learner import Found, Learned, Learner, Tried, judged
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board
-from heads.pipeline.grid.teach import Teaching, teaching
-from heads.pipeline.objective import balance_of
 from heads.settings import Contest
+from heads.training import trial
+from heads.training.fitters import adamw
+from heads.training.fitters.base import Found, Learned, Learner, Tried, judged
+from heads.training.objective import balance_of
+from heads.training.scheduler import Board
+from heads.training.search import Played, Searched, Teaching, learn_job, seeds_of, teaching
+from heads.training.task import Lesson
 
 # Convex with and without a bias, descent with and without one in its last layer, solved at once.
 OF_NUMBERS = (
@@ -174,7 +174,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_thresholds_come_from_what_a_search_answered_on_development_rows(
     small: Backbone, recipe: str, parts: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(units, "PACES", {Spying: 1.0})
+    monkeypatch.setattr(trial, "PACES", {Spying: 1.0})
     vectors, targets = labels_of(200)
     board = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts, kind="many")
     splits = board.splits
@@ -325,11 +325,11 @@ def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Ba
     taught, _, _ = taught_by(board, "mean+linear", small)
     whole = Assembly(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-    descent.at_base_rates(whole, taught.lesson, torch.arange(120))
+    adamw.at_base_rates(whole, taught.lesson, torch.arange(120))
     changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
     assert changed == [f"head.{last_linear(whole.head)}.bias"]
     no_bias = Assembly(resolve("attention+gpt2"), small, LABELS)
-    descent.at_base_rates(no_bias, taught.lesson, torch.arange(120))  # nothing to set
+    adamw.at_base_rates(no_bias, taught.lesson, torch.arange(120))  # nothing to set
 
 
 # Settings of the contest

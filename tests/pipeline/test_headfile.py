@@ -16,8 +16,8 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.pipeline.training import Trained, train
 from heads.settings import PUBLIC, Training
+from heads.training.trainer import Trained, train
 
 LABELS = {"labels": json.dumps(["neg", "pos"])}
 # What each of the hostile files must get, as its list of expectations says.

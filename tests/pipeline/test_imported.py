@@ -36,8 +36,8 @@ from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
 from heads.pipeline.explanation import Explanation
 from heads.pipeline.provenance import TensorFact
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 Tensors = dict[str, Tensor]
 Change = Callable[[Tensors], Any]

@@ -16,12 +16,12 @@ from heads.errors import DataError
 from heads.evaluation.predictions import Task
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
-from heads.pipeline.grid import search
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.leaderboard import Leaderboard
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside, unmet
 from heads.settings import Contest, Limits
+from heads.training.fitters import successive_halving
 
 LIMITS = Limits()
 
@@ -139,7 +139,7 @@ RECIPES = ("mean+linear", "mean+roberta", "mean+centroid", "mean+cosine", "mean+
 def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: Callable[..., Path]) -> Callable:
     """What training some heads on a tiny base model comes to, and the run as it is kept."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
 
     def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, Asked]:
         settings = {"seeds": 2, "folds": 2, "curve": False} | settings

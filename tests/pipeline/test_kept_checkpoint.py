@@ -29,8 +29,8 @@ from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
-from heads.pipeline.training import Trained, train
 from heads.settings import Limits, Training
+from heads.training.trainer import Trained, train
 
 FEW = Training(epochs=1)
 EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]

@@ -14,8 +14,8 @@ from heads.errors import DataError, ModelError
 from heads.pipeline.look.attributing import attributions
 from heads.pipeline.look.embedded import _looked_up, entry
 from heads.pipeline.look.path import Aim, integrated, pull
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 TEXT = "I expected more, but the ending won me over."
 RECIPES = (

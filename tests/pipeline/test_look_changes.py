@@ -19,8 +19,8 @@ from heads.pipeline.look.asking import ablating, searching
 from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.pipeline.look.edits import Edit, Flips, flipped, pieces
 from heads.pipeline.look.saying import Said, reading, tempered
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 RECIPES = ("cls+roberta", "attention+linear", "mean+mlp", "cls+bert", "mean+modernbert")
 PAIRED = ("mean+linear", "mean+linear?pair=uv_diff")

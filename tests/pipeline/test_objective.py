@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
-from heads.pipeline.objective import Objective, Span, balance_of, goals_of
+from heads.training.objective import Objective, Span, balance_of, goals_of
 
 CLASSES = 4
 ROWS = 6

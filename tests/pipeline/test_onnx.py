@@ -20,10 +20,10 @@ from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
 from heads.pipeline import onnx, trials
 from heads.pipeline.onnx import OnnxReport, write_onnx
-from heads.pipeline.sampled import corpus_of
-from heads.pipeline.training import Trained, train
 from heads.pipeline.whole import Whole, inputs
 from heads.settings import Training
+from heads.training.sampled import corpus_of
+from heads.training.trainer import Trained, train
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 4, 9)]
 SECOND = TEXTS[4:] + TEXTS[:4]

@@ -31,8 +31,8 @@ from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.pipeline import portable
 from heads.pipeline.card import model_card, plain
 from heads.pipeline.portable import FILES, write_portable
-from heads.pipeline.training import Trained, train
 from heads.settings import Training
+from heads.training.trainer import Trained, train
 
 WHY = "No class of Transformers reads a text like that."
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]

@@ -30,12 +30,6 @@ from heads.evaluation.predictions import Task
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.grid import race, search
-from heads.pipeline.grid.jobs import Searched, Trying, search_job
-from heads.pipeline.grid.learn_solved import Solved
-from heads.pipeline.grid.learner import Found, Tried
-from heads.pipeline.grid.play import Board, play
-from heads.pipeline.grid.race import bar, beaten
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import heats
 from heads.pipeline.runs.asked import Question
@@ -47,6 +41,13 @@ from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, working
 from heads.settings import Contest
+from heads.training import racing
+from heads.training.fitters import successive_halving
+from heads.training.fitters.base import Found, Tried
+from heads.training.fitters.closed_form import Solved
+from heads.training.racing import bar, beaten
+from heads.training.scheduler import Board, play
+from heads.training.search import Searched, Trying, search_job
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
 CONTEST = Contest(folds=2, race=True, precision="exact")
@@ -183,13 +184,13 @@ def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: s
 @pytest.fixture(autouse=True)
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
 
 
 @pytest.fixture
 def _strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is behind at all is stopped, so that few rows of random vectors make a race."""
-    monkeypatch.setattr(race, "bar", lambda cells: 0.0)
+    monkeypatch.setattr(racing, "bar", lambda cells: 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +248,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     told = f"{len(out)} head{'s were' if len(out) > 1 else ' was'} stopped in the race"
     assert found.verdict[-1] == f"{told} and not compared."
     assert found.notes[0].startswith(f"{told}: behind the leader by more than chance")
-    assert found.notes[0].endswith(race.WRONG)
+    assert found.notes[0].endswith(racing.WRONG)
     values = found.as_json()
     json.dumps(values, allow_nan=False)
     assert values["stopped"] == [asdict(one) for one in found.stopped]
@@ -256,7 +257,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     terminal_grid.leaderboard(found)
     drawn.append(" ".join(capsys.readouterr().out.split()))
     for text in drawn:
-        assert race.WRONG[:40] in text
+        assert racing.WRONG[:40] in text
         for one in found.stopped:
             told = boards.behind(one, found.metric)
             assert told in text, one
@@ -415,12 +416,12 @@ def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -
             break
     stream.close()
     assert out
-    monkeypatch.setattr(race, "bar", lambda cells: 100.0)  # nobody would be stopped now
+    monkeypatch.setattr(racing, "bar", lambda cells: 100.0)  # nobody would be stopped now
     assert {one.recipe for one in finished(run).stopped} == out
 
 
 def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "bar", lambda cells: 100.0)
+    monkeypatch.setattr(racing, "bar", lambda cells: 100.0)
     found = finished(start(contest=Contest(folds=2, race=True, curve=False)))
     assert found.stopped == ()
     assert heads_of(found) == set(RECIPES)

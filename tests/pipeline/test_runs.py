@@ -36,11 +36,6 @@ from heads.evaluation.predictions import BASELINES
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.grid import search
-from heads.pipeline.grid.descent import batch_of
-from heads.pipeline.grid.jobs import Trying
-from heads.pipeline.grid.learn_solved import Solved
-from heads.pipeline.grid.play import Board
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import baselines, expected, learning_curve, running
 from heads.pipeline.runs.asked import Question
@@ -53,6 +48,11 @@ from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done
 from heads.pipeline.runs.running import begin, foreseen, stopped, working
 from heads.settings import PUBLIC, Contest, Limits, runs_folder
+from heads.training.fitters import successive_halving
+from heads.training.fitters.adamw import batch_of
+from heads.training.fitters.closed_form import Solved
+from heads.training.scheduler import Board
+from heads.training.search import Trying
 
 # A head of every way of learning; the last one learns what it reads.
 RECIPES = (
@@ -67,7 +67,7 @@ CONTEST = Contest(seeds=2, folds=2, precision="exact")
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs of a test are its own, and little is learned: no test here is about quality."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
 
 
@@ -121,7 +121,7 @@ def whole(
     """A run of every kind of head, worked without a break, and its events; never to be changed."""
     out = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "CAP", 24)
+        patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
         question = Question(data=data, recipes=RECIPES, contest=CONTEST, model=str(tiny()))
         run = begin(question, limits=LIMITS, out=out)

@@ -31,9 +31,6 @@ from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.pipeline.card import model_card
-from heads.pipeline.grid import search
-from heads.pipeline.grid.jobs import Trying
-from heads.pipeline.grid.units import recipes_of
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question
@@ -47,6 +44,9 @@ from heads.pipeline.runs.listing import facts_of
 from heads.pipeline.runs.preparing import Done, featured
 from heads.pipeline.runs.running import begin, cells_of, working
 from heads.settings import Contest
+from heads.training.fitters import successive_halving
+from heads.training.search import Trying
+from heads.training.trial import recipes_of
 
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.
 OF_NUMBERS = (
@@ -99,7 +99,7 @@ every_cell = pytest.mark.parametrize(
 def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs of a test are its own, and little is learned: no test here is about quality."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(search, "CAP", 24)
+    monkeypatch.setattr(successive_halving, "CAP", 24)
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
 
 
@@ -786,7 +786,7 @@ def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
 
 
 def test_settings_for_classes_are_refused_by_the_objective_too() -> None:
-    from heads.pipeline.objective import Objective
+    from heads.training.objective import Objective
 
     with pytest.raises(LimitError):
         Objective(kind="number", outputs=1, focal=1.0)

@@ -28,9 +28,9 @@ from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.pipeline.differences import difference
 from heads.pipeline.explanation import explain
-from heads.pipeline.sampled import corpus_of
-from heads.pipeline.training import Trained, train
 from heads.settings import PUBLIC, Limits, Training
+from heads.training.sampled import corpus_of
+from heads.training.trainer import Trained, train
 
 FEW = Training(epochs=6)
 SHOULD_REPEAT = ("mean+linear", "cls+roberta", "attention+linear", "mean@mix+mlp", "mean+logistic")

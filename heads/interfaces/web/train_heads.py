@@ -149,7 +149,7 @@ def _defaults() -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.pipeline.grid.units import GRIDS, HEADS, LAYERS, POOLINGS
+    from heads.training.trial import GRIDS, HEADS, LAYERS, POOLINGS
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [

@@ -18,9 +18,9 @@ from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.folder import RunFolder, find
 from heads.pipeline.runs.heads_of import classifier as of_run
 from heads.pipeline.runs.heads_of import trained_names
-from heads.pipeline.sampled import corpus_of, sample_for, trained
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
+from heads.training.sampled import corpus_of, sample_for, trained
 
 FEW = 4  # heads of a run, where none is named
 Named = Recipe | str | Classifier

@@ -27,21 +27,21 @@ from heads.evaluation.predictions import Outcome, Task, answers_of
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
-from heads.pipeline.grid.jobs import Played, unit_job
-from heads.pipeline.grid.play import Failed, play
-from heads.pipeline.grid.units import units
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.nearest import vectors_of
 from heads.pipeline.look.worth import Worth, worth_of
-from heads.pipeline.objective import goals_of
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.cell import said as answered
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import trained_head
 from heads.pipeline.runs.preparing import board_of, featured, stated
-from heads.pipeline.sampled import trained
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
+from heads.training.objective import goals_of
+from heads.training.sampled import trained
+from heads.training.scheduler import Failed, play
+from heads.training.search import Played, unit_job
+from heads.training.trial import units
 
 KEPT = 64  # of runs; those of samples lie on disk
 

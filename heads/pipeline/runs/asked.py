@@ -20,10 +20,10 @@ from heads.errors import DataError
 from heads.evaluation.metrics import Metric, metric_of
 from heads.evaluation.predictions import BASELINES, Task, strata
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.objective import goals_of
 from heads.pipeline.runs.folder import VERSION, RunFolder
 from heads.pipeline.runs.unmet import says_of_unmet, set_aside
 from heads.settings import Contest
+from heads.training.objective import goals_of
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 

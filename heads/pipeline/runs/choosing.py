@@ -10,12 +10,12 @@ from heads.classifier.module import assemble
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
-from heads.pipeline.grid.units import HEADS, POOLINGS, recipes_of
-from heads.pipeline.objective import check_order
 from heads.pipeline.runs.asked import Question
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits
+from heads.training.objective import check_order
+from heads.training.trial import HEADS, POOLINGS, recipes_of
 
 USUAL = "uv_diff_prod"  # what `siamese` stands for
 

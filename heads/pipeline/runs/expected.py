@@ -12,13 +12,13 @@ from heads.backbone.engine import Engine, relied_on, to_try, tried, ways
 from heads.data.splits import Splits
 from heads.features.extraction import Group, grouped, unread
 from heads.parts.resolved import Order
-from heads.pipeline.grid import descent
-from heads.pipeline.grid.learn_convex import NEIGHBOURS, STRENGTHS, Convex
-from heads.pipeline.grid.learn_descent import TRIED
-from heads.pipeline.grid.search import DECIDED
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.preparing import scored_rows
+from heads.training.fitters import adamw
+from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, Convex
+from heads.training.fitters.sgd import TRIED
+from heads.training.fitters.successive_halving import DECIDED
+from heads.training.trial import Unit
 
 ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
@@ -138,7 +138,7 @@ def _seconds(cell: Unit, splits: Splits, classes: int, pace: float) -> float:
 def _steps(splits: Splits) -> float:
     """How many steps all copies of a head take, as a rule: none can be known beforehand."""
     rows = len(splits.train[0])
-    whole = min(USUAL_STEPS, USUAL_EPOCHS * rows / descent.batch_of(rows))
+    whole = min(USUAL_STEPS, USUAL_EPOCHS * rows / adamw.batch_of(rows))
     tried = len(TRIED) * min(DECIDED, whole) + max(0.0, 1.5 * whole - DECIDED)
     return len(splits) * (tried + whole)
 
@@ -153,7 +153,7 @@ def _work(cell: Unit, splits: Splits, classes: int) -> float:
         work = seeds * (points * SEARCH_STEPS * search + 2 * FINAL_STEPS * rows)
         width = cell.parameters / max(1, classes)
         return 4 * width * max(classes, NARROW) * work
-    return 6 * cell.parameters * _steps(splits) * descent.batch_of(rows)
+    return 6 * cell.parameters * _steps(splits) * adamw.batch_of(rows)
 
 
 def _pace(width: int) -> float:

@@ -10,9 +10,6 @@ from heads.errors import RecipeError
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import Progress
-from heads.pipeline.grid.jobs import Played, Searched, Trying, learn_job, unit_job
-from heads.pipeline.grid.play import Board, Failed, Job, play
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.baselines import (
     Baseline,
@@ -26,6 +23,9 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heads_of import keep_head
 from heads.pipeline.runs.heats import heats, stopped_of
 from heads.pipeline.runs.preparing import Done, counted
+from heads.training.scheduler import Board, Failed, Job, play
+from heads.training.search import Played, Searched, Trying, learn_job, unit_job
+from heads.training.trial import Unit
 
 
 def filled(

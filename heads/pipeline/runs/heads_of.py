@@ -20,9 +20,6 @@ from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, Task, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
-from heads.pipeline.grid import descent
-from heads.pipeline.grid.jobs import Played
-from heads.pipeline.grid.learn_apart import BATCH
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import kept
@@ -30,6 +27,9 @@ from heads.pipeline.runs.folder import RunFolder
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training
+from heads.training.fitters import adamw
+from heads.training.fitters.token_sgd import BATCH
+from heads.training.search import Played
 
 ROUNDS = 15
 
@@ -65,7 +65,7 @@ def trained_head(
     thresholds = None if cuts is None else cuts[0]
     known = {name: settings[name] for name in ("learning_rate", "weight_decay") if name in settings}
     if "epochs" in settings:
-        batch = BATCH if whole else descent.batch_of(played.rows)
+        batch = BATCH if whole else adamw.batch_of(played.rows)
         known |= {"epochs": max(1, ceil(settings["epochs"])), "batch_size": batch}
     return TrainedHead(
         recipe=recipe,

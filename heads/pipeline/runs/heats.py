@@ -16,15 +16,15 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.events import Progress
-from heads.pipeline.grid.jobs import Searched, Trying, alike, search_job
-from heads.pipeline.grid.learner import Found, Tried, answered
-from heads.pipeline.grid.play import Board, Failed, play
-from heads.pipeline.grid.race import Beaten, beaten
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import keep_failure
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of
+from heads.training.fitters.base import Found, Tried, answered
+from heads.training.racing import Beaten, beaten
+from heads.training.scheduler import Board, Failed, play
+from heads.training.search import Searched, Trying, alike, search_job
+from heads.training.trial import Unit
 
 DECISION = "race.json"
 BEGUN, SHARE = 0.43, 0.15  # of the bar: where the first heat begins, and how much it takes

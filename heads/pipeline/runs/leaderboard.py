@@ -13,7 +13,6 @@ from heads.evaluation.transferability import Agreement, Estimate, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, Order
-from heads.pipeline.grid.race import Beaten
 from heads.pipeline.runs import wording
 from heads.pipeline.runs.asked import Asked, load
 from heads.pipeline.runs.cell import Cell, kept, said
@@ -22,6 +21,7 @@ from heads.pipeline.runs.heads_of import classifier
 from heads.pipeline.runs.heats import stopped_of
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+from heads.training.racing import Beaten
 
 UNFINISHED: Mapping[str, Any] = {"state": "unfinished", "seconds": 0.0}
 NOTHING = ("No head is done yet.",)

@@ -14,14 +14,14 @@ from heads.evaluation.learning_curve import SHARES, subsets
 from heads.evaluation.predictions import BASELINES, Answers, Outcome, scores, strata
 from heads.evaluation.significance import compare
 from heads.events import Progress
-from heads.pipeline.grid.jobs import Played, seeds_of, unit_job
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.play import Board, Job, Tell, play
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell, kept, said
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.wording import reference_of
+from heads.training.scheduler import Board, Job, Tell, play
+from heads.training.search import Played, seeds_of, unit_job
+from heads.training.task import Lesson
+from heads.training.trial import Unit
 
 LEADERS = 3  # and the reference, where it is not one of them
 FEWEST = 100  # rows to learn from: on fewer the curve shows little but luck

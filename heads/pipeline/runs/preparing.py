@@ -12,15 +12,15 @@ from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.features.token_states import TokenStates, keep_states
 from heads.features.truncation import token_findings
-from heads.pipeline.grid.basis import WIDEST
-from heads.pipeline.grid.learn_descent import Stacked
-from heads.pipeline.grid.play import Board
-from heads.pipeline.grid.units import Unit
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.pipeline.runs.heats import stopped_of
 from heads.settings import Limits
+from heads.training.fitters.sgd import Stacked
+from heads.training.fitters.whitening import WIDEST
+from heads.training.scheduler import Board
+from heads.training.trial import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

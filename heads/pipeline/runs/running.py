@@ -15,8 +15,6 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.events import Progress, rising, within
 from heads.features.token_states import check_states
-from heads.pipeline.grid.jobs import Trying
-from heads.pipeline.grid.units import Unit, units
 from heads.pipeline.runs import asked as kept_question
 from heads.pipeline.runs.asked import Asked, Question, ask
 from heads.pipeline.runs.choosing import chosen_recipes
@@ -37,6 +35,8 @@ from heads.pipeline.runs.preparing import (
     stated,
 )
 from heads.settings import Contest, Limits
+from heads.training.search import Trying
+from heads.training.trial import Unit, units
 
 Event = Progress | Trying | Done | Leaderboard
 

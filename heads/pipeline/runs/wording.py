@@ -8,12 +8,12 @@ from torch import Tensor
 
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
-from heads.pipeline.grid.race import WRONG
-from heads.pipeline.grid.search import CAP, CAP_PASSES
 from heads.pipeline.runs.asked import Asked
 from heads.pipeline.runs.cell import Cell
 from heads.pipeline.runs.folder import RunFolder
 from heads.settings import Contest
+from heads.training.fitters.successive_halving import CAP, CAP_PASSES
+from heads.training.racing import WRONG
 
 REFERENCE = "mean+linear"
 LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others

@@ -14,15 +14,15 @@ from heads.parts.modules import last_linear
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved import Order
-from heads.pipeline.grid.learn_apart import Apart
-from heads.pipeline.grid.learn_convex import Convex
-from heads.pipeline.grid.learn_descent import Stacked
-from heads.pipeline.grid.learn_solved import Solved
-from heads.pipeline.grid.learner import Learner, first_of
-from heads.pipeline.grid.stack import can_stack
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits
+from heads.training.fitters.base import Learner, first_of
+from heads.training.fitters.batched import can_stack
+from heads.training.fitters.closed_form import Solved
+from heads.training.fitters.logistic import Convex
+from heads.training.fitters.sgd import Stacked
+from heads.training.fitters.token_sgd import Apart
 
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.
 LINEAR = ("linear", "gpt2", "logistic")

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from heads.data.splits import Splits
-from heads.pipeline.grid import descent
-from heads.pipeline.grid.basis import WIDEST, Basis
-from heads.pipeline.grid.descent import Choice
-from heads.pipeline.grid.learner import First, Found, Learned, Maker, Tried
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
-from heads.pipeline.grid.stack import Stack
 from heads.rng import Dice
+from heads.training.fitters import adamw
+from heads.training.fitters.adamw import Choice
+from heads.training.fitters.base import First, Found, Learned, Maker, Tried
+from heads.training.fitters.batched import Stack
+from heads.training.fitters.successive_halving import Trial, choice_of, given, searched, steps_after
+from heads.training.fitters.whitening import WIDEST, Basis
+from heads.training.task import Lesson
 
 # What is tried for every head alike, on the same rows. Along principal axes what varies little is
 # learned as fast as what varies much: of trec6's [CLS] that is worth 4 points, of its mean −0.5.
@@ -65,7 +65,7 @@ class Stacked:
             numbers = range(start, min(start + together, len(seeds)))
             tried = list(product(numbers, table))
             rows = [splits.fitted(number) for number, _ in tried]
-            batch = descent.batch_of(len(splits.train[0]))
+            batch = adamw.batch_of(len(splits.train[0]))
             trials = [
                 Trial(
                     seed=number,
@@ -98,7 +98,7 @@ class Stacked:
         seeds: Sequence[int],
     ) -> list[Learned]:
         learned: dict[int, Learned] = {}
-        batch = descent.batch_of(len(rows[0]))
+        batch = adamw.batch_of(len(rows[0]))
         together = _side_by_side(SIDE_BY_SIDE, len(rows[0]), lesson)
         for start in range(0, len(rows), together):
             live = list(range(start, min(start + together, len(rows))))
@@ -156,7 +156,7 @@ class _Copies:
                     fresh[seed] = learner.make()
             chain = deepcopy(fresh[seed])
             if start is None:
-                descent.at_base_rates(chain, lesson, own)
+                adamw.at_base_rates(chain, lesson, own)
             else:
                 chain.load_state_dict(start)
             axes, vectors = None, None
@@ -172,12 +172,12 @@ class _Copies:
             seen = lesson.of(own).to(lesson.products) if vectors is None else vectors
             chains.append(chain)
             self._bases.append(axes)
-            pupils.append(descent.Pupil(rows=own, vectors=seen))
+            pupils.append(adamw.Pupil(rows=own, vectors=seen))
         self._chain = chains[0]  # to ask
         stack = Stack(chains, seeds, lesson.products)
         # What begins at an average is near where it ends: all its steps count alike.
-        parts = descent.PARTS if starts[0] is None else 1
-        self._course = descent.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+        parts = adamw.PARTS if starts[0] is None else 1
+        self._course = adamw.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
 
     def learn(self, until: int) -> None:
         self._course.learn(until)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from heads.data.splits import Splits
 from heads.parts.resolved import Order
-from heads.pipeline.grid.learner import Chosen, Found, Learned, Tried, best, judged, refitted
-from heads.pipeline.grid.lesson import Lesson
 from heads.recipe import Value
 from heads.rng import Dice
+from heads.training.fitters.base import Chosen, Found, Learned, Tried, best, judged, refitted
+from heads.training.task import Lesson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from torch.nn.utils import parameters_to_vector
 
 from heads.backbone.states import States
 from heads.data.splits import Splits
-from heads.pipeline.grid import descent
-from heads.pipeline.grid.descent import PARTS, WARM, Average, Choice
-from heads.pipeline.grid.learner import Found, Learned, Tried
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.search import Trial, choice_of, given, searched, steps_after
 from heads.rng import Dice
+from heads.training.fitters import adamw
+from heads.training.fitters.adamw import PARTS, WARM, Average, Choice
+from heads.training.fitters.base import Found, Learned, Tried
+from heads.training.fitters.successive_halving import Trial, choice_of, given, searched, steps_after
+from heads.training.task import Lesson
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
 BATCH = 32  # rows in a step
@@ -141,13 +141,13 @@ class _Copy:
         with self._dice.rolling():
             self.module = make()
         if start is None:
-            descent.at_base_rates(self.module, lesson, rows)
+            adamw.at_base_rates(self.module, lesson, rows)
         else:
             self.module.load_state_dict(start)
         self._optimizer = torch.optim.AdamW(
             self.module.parameters(),
             weight_decay=choice.weight_decay,
-            betas=descent.BETAS,
+            betas=adamw.BETAS,
             fused=True,
         )
         self._average = Average(

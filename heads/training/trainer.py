@@ -24,11 +24,11 @@ from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, Order
-from heads.pipeline.objective import Span, check_order, goals_of
-from heads.pipeline.standard import Standard
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training
+from heads.training.fitters.whitening import Standard
+from heads.training.objective import Span, check_order, goals_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.modules import last_linear
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.stack import Stack
+from heads.training.fitters.batched import Stack
+from heads.training.task import Lesson
 
 BATCHES = (32, 256)
 LINE = 32  # rows, by which batches differ

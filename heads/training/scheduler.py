@@ -18,9 +18,9 @@ from heads.errors import HeadsError
 from heads.evaluation.predictions import Task
 from heads.features.store import Read
 from heads.features.token_states import TokenStates
-from heads.pipeline.grid.lesson import Fixed, Lesson, Stopped, class_weights
-from heads.pipeline.objective import Objective
 from heads.settings import Contest
+from heads.training.objective import Objective
+from heads.training.task import Fixed, Lesson, Stopped, class_weights
 
 Tell = Callable[[object], None]
 log = logging.getLogger("heads")

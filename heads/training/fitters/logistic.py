@@ -1,17 +1,16 @@
 """One linear layer: logistic regression, solved to its optimum."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
 from heads.parts.resolved import Order
-from heads.pipeline.grid import convex
-from heads.pipeline.grid.basis import Basis
-from heads.pipeline.grid.learner import (
+from heads.training.fitters.base import (
     Chosen,
     First,
     Found,
@@ -21,7 +20,148 @@ from heads.pipeline.grid.learner import (
     refitted,
     surest,
 )
-from heads.pipeline.grid.lesson import Lesson
+from heads.training.fitters.lbfgs import Function, Stage, minimise
+from heads.training.fitters.whitening import Basis
+from heads.training.objective import Objective
+from heads.training.task import Lesson
+
+# --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
+
+AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
+BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum
+NEAR = 1e-3  # of the first gradient: what is left of it then moves no answer
+ROUGH = 5e-3  # the same, down to which products in 16 bits serve as well
+FEW = 8  # lengths of a step that are tried in 16 bits: of shorter ones rounding would decide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problems:
+    """k regressions on the same rows.
+
+    Attributes:
+        vectors: (n, w), best along their principal axes; for heads without a bias not centred.
+        targets: (n,) or (n, c).
+        objective: What is to be learned of them.
+        weights: (n,), how much each row counts.
+        strength: (k,), C.
+        bias: Whether there is one; it is never penalised.
+    """
+
+    vectors: Tensor
+    targets: Tensor
+    objective: Objective
+    weights: Tensor
+    strength: Tensor
+    bias: bool
+
+    @property
+    def classes(self) -> int:
+        """c, how many outputs there are."""
+        return self.objective.outputs
+
+
+def solve(
+    problems: Problems,
+    *,
+    iterations: int,
+    check: Callable[[], None],
+    near: float,
+    start: tuple[Tensor, Tensor] | None = None,
+    products: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor]:
+    """Solves all problems; weights (k, c, w) and biases (k, c) of the vectors.
+
+    Args:
+        iterations: The most in each precision; it ends earlier where the gradient has all but
+            vanished.
+        check: Called many times in every step; may raise to end the work.
+        near: Down to which share of the first gradient.
+        start: Weights and biases to begin with, near the optimum; 0 without them.
+        products: What products are computed in down to `ROUGH`; beyond, as the vectors are.
+    """
+    k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
+    scale = _scale(problems)
+    point = torch.zeros(k, classes, width + 1)
+    if start is not None:
+        point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
+    own = problems.vectors.dtype
+    stages = list[Stage]()
+    if products.itemsize < own.itemsize:
+        rough = _objective(problems, scale, products, check)
+        stages.append(Stage(function=rough, near=max(near, ROUGH), tries=FEW))
+    if not stages or near < ROUGH:
+        stages.append(Stage(function=_objective(problems, scale, own, check), near=near))
+    found = minimise(stages, point.flatten(1), iterations).view(k, classes, width + 1) * scale
+    return found[..., :-1], found[..., -1]
+
+
+def _scale(problems: Problems) -> Tensor:
+    """(k, 1, w + 1), the unit in which each number of a weight and the bias are measured.
+
+    One over the root of the objective's bend along it, as it is between beginning and optimum.
+    """
+    total = problems.weights.sum()
+    square = problems.weights / total @ problems.vectors.square()  # (w,)
+    bend = 1.0 if problems.objective.kind == "number" else BEND / max(2, problems.classes)
+    decay = 1 / (problems.strength * total)
+    both = torch.cat([bend * square + decay[:, None], torch.full((len(decay), 1), bend)], dim=1)
+    return both.rsqrt()[:, None]
+
+
+def _objective(
+    problems: Problems, scale: Tensor, products: torch.dtype, check: Callable[[], None]
+) -> Function:
+    """The mean loss and penalty of each problem, and its gradient, (k, p)."""
+    k, classes = len(problems.strength), problems.classes
+    total = problems.weights.sum()
+    shares = problems.weights / total
+    decay = (1 / (problems.strength * total))[:, None, None]
+    most = max(1, AT_ONCE // (k * classes))
+    vectors = problems.vectors.to(products)
+    parts = list(
+        zip(vectors.split(most), problems.targets.split(most), shares.split(most), strict=True)
+    )
+
+    def objective(point: Tensor) -> tuple[Tensor, Tensor]:
+        both = point.view(k, classes, -1) * scale
+        weight, bias = both[..., :-1], both[..., -1]
+        multiplied = _product(weight.flatten(0, 1), products)  # one for all problems
+        value = (weight.square() * decay).sum(dim=(1, 2)) / 2
+        raw = torch.zeros(k * classes, weight.shape[2])
+        gradient = torch.zeros_like(both)
+        for vectors, targets, counts in parts:
+            check()
+            logits = multiplied(vectors).to(weight.dtype).view(-1, k, classes)
+            logits = logits + bias if problems.bias else logits
+            losses, slopes = _slopes(problems.objective, logits, targets)
+            value = value + counts @ losses
+            slopes *= counts[:, None, None]  # (n, k, c)
+            raw += slopes.flatten(1).to(products).T @ vectors
+            if problems.bias:
+                gradient[..., -1] += slopes.sum(dim=0)
+        gradient[..., :-1] = raw.view_as(weight) + weight * decay
+        return value, (gradient * scale).flatten(1)
+
+    return objective
+
+
+def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Vectors (n, w) to their products with weights (p, w), by the fastest kernel there is."""
+    if products == torch.float64:
+        return lambda vectors: vectors @ weight.T
+    # Of weights that lie apart, oneDNN's kernel is a thousand times as slow.
+    return product(weight.contiguous(), None, products, prepacked=False)
+
+
+def _slopes(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of each row in each problem (n, k), and its gradient by the logits (n, k, c)."""
+    if not objective.is_plain:
+        return objective.slopes(logits, targets[:, None])
+    logs = logits.log_softmax(dim=-1)
+    own = targets[:, None, None].expand(-1, logs.shape[1], 1)
+    losses = -logs.gather(2, own).squeeze(2)
+    return losses, logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
+
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
 OF_NUMBERS = (0.0001, 0.001, 0.01)  # the same for numbers, whose every row pulls at every time
@@ -95,7 +235,7 @@ class Convex:
     ) -> Generator[Tried, None, None]:
         """Adds what some options come to, and their tensors; standardised or not alike."""
         begin = tries.states[tries.tried.index(start)] if start else None
-        tries.states += self._solved(lesson, options, tries.rows, convex.ROUGH, begin)
+        tries.states += self._solved(lesson, options, tries.rows, ROUGH, begin)
         vectors = lesson.of(tries.asked)
         for option, state in zip(options, tries.states[-len(options) :], strict=True):
             point = judged(option, 0, _linear(state, vectors), lesson, tries.asked)
@@ -119,7 +259,7 @@ class Convex:
                 if settings == one.chosen and (known is own or torch.equal(known, own))
             ]
             if not same:
-                same = self._solved(lesson, [one.chosen], own, convex.NEAR, one.state)
+                same = self._solved(lesson, [one.chosen], own, NEAR, one.state)
                 solved.append((own, one.chosen, same[0]))
             learned.append(Learned(logits=_linear(same[0], lesson.of(others)), state=same[0]))
         return learned
@@ -145,7 +285,7 @@ class Convex:
         unit = 0.5 if lesson.classes == 2 and not lesson.objective.each_by_itself else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
             unit /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
-        problems = convex.Problems(
+        problems = Problems(
             vectors=seen if seen.dtype == vectors.dtype else axes.seen(vectors, vectors.dtype),
             targets=lesson.targets[rows],
             objective=lesson.objective,
@@ -153,7 +293,7 @@ class Convex:
             strength=torch.tensor([option["C"] * unit for option in options]),
             bias=self.first.bias,
         )
-        solved = convex.solve(
+        solved = solve(
             problems,
             near=near,
             iterations=MOST_STEPS,

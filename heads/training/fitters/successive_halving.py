@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from heads.parts.resolved import HINGE
-from heads.pipeline.grid.descent import Choice
-from heads.pipeline.grid.learner import Chosen, Found, Tried, judged, surest
-from heads.pipeline.grid.lesson import Fixed, Lesson
-from heads.pipeline.objective import Objective
+from heads.training.fitters.adamw import Choice
+from heads.training.fitters.base import Chosen, Found, Tried, judged, surest
+from heads.training.objective import Objective
+from heads.training.task import Fixed, Lesson
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
 FIRST = (8, 64)  # steps before the first look: about one pass

@@ -12,9 +12,9 @@ from heads.data.samples import Sample, sample
 from heads.data.table import Columns
 from heads.errors import DataError
 from heads.events import Progress
-from heads.pipeline.training import Trained, train
 from heads.recipe import Recipe
 from heads.settings import Limits, Training
+from heads.training.trainer import Trained, train
 
 
 def sample_for(name: str, pair: str) -> Sample:

@@ -16,9 +16,9 @@ from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.parts.modules import Repeat
-from heads.pipeline.grid.lesson import Lesson
-from heads.pipeline.grid.stack import leaves
 from heads.recipe import Value
+from heads.training.fitters.batched import leaves
+from heads.training.task import Lesson
 
 Chosen = Mapping[str, Value]
 Maker = Callable[[], nn.Sequential]  # a new head, its weights drawn from torch's own dice

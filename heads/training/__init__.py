@@ -1,0 +1,1 @@
+"""Training heads: searching their settings, many at once."""

@@ -1,0 +1,1 @@
+"""How each kind of head is fitted: in closed form, by L-BFGS, by gradient descent."""

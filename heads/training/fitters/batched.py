@@ -1,0 +1,376 @@
+"""Several copies of one head, trained side by side in the same matrix products.
+
+Legend: k copies, b rows in a batch, w width, c classes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heads.parts.modules import Normalise, Repeat, Scale, Traced
+
+# --- The layers of a stack, each with its way forward and its way back.
+
+BANK = 2**22  # numbers that one bank of masks holds, whoever asks for them
+LINE = 32  # numbers by which the places in a bank differ: whole lines of the cache
+
+
+class Layer(Protocol):
+    """A layer of k copies: values forward, slopes (the gradients by its output) back."""
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        """(k, b, i) to (k, b, o); keeps what the way back needs."""
+        ...
+
+    def learn(self, slope: Tensor) -> None:
+        """Writes the gradients of its own tensors, from (k, b, o)."""
+        ...
+
+    def back(self, slope: Tensor) -> Tensor:
+        """(k, b, o) to (k, b, i)."""
+        ...
+
+
+class Product:
+    """`nn.Linear`.
+
+    Attributes:
+        weight, bias: (k, o, i) and (k, o); there need be no bias.
+        weight_slope, bias_slope: Where their gradients go.
+    """
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, weight_slope: Tensor, bias_slope: Tensor | None
+    ) -> None:
+        self.weight, self.bias = weight, bias
+        self.weight_slope, self.bias_slope = weight_slope, bias_slope
+        self._values = weight
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        self._values = values
+        if self.bias is None:
+            return torch.bmm(values, self.weight.mT)
+        return torch.baddbmm(self.bias[:, None], values, self.weight.mT)
+
+    def learn(self, slope: Tensor) -> None:
+        torch.bmm(slope.mT, self._values, out=self.weight_slope)
+        if self.bias_slope is not None:
+            torch.sum(slope, 1, out=self.bias_slope)
+
+    def back(self, slope: Tensor) -> Tensor:
+        return torch.bmm(slope, self.weight)
+
+
+class Norm:
+    """`nn.LayerNorm`, its gain and shift (k, i) apart from what is the same for all copies."""
+
+    def __init__(
+        self,
+        eps: float,
+        gain: Tensor,
+        shift: Tensor | None,
+        gain_slope: Tensor,
+        shift_slope: Tensor | None,
+    ) -> None:
+        self.eps, self.gain, self.shift = eps, gain, shift
+        self.gain_slope, self.shift_slope = gain_slope, shift_slope
+        self._values = self._even = self._mean = self._inverse = gain
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        self._values, shape = values, values.shape[-1:]
+        self._even, self._mean, self._inverse = torch.native_layer_norm(
+            values, shape, None, None, self.eps
+        )
+        if self.shift is None:
+            return self._even * self.gain[:, None]
+        return torch.addcmul(self.shift[:, None], self._even, self.gain[:, None])
+
+    def learn(self, slope: Tensor) -> None:
+        torch.sum(slope * self._even, 1, out=self.gain_slope)
+        if self.shift_slope is not None:
+            torch.sum(slope, 1, out=self.shift_slope)
+
+    def back(self, slope: Tensor) -> Tensor:
+        values, shape = self._values, self._values.shape[-1:]
+        return torch.ops.aten.native_layer_norm_backward(
+            slope * self.gain[:, None], values, shape, self._mean, self._inverse,
+            None, None, [True, False, False],
+        )[0]  # fmt: skip
+
+
+class Drop:
+    """`nn.Dropout`, its masks cut out of a bank: drawing anew costs more than learning.
+
+    Attributes:
+        probability: Of a number to become 0.
+        dice: For each copy its own, so that its masks do not depend on who learns beside it.
+    """
+
+    def __init__(self, probability: float, dice: list[torch.Generator]) -> None:
+        self.probability, self.dice = probability, dice
+        self._masks: list[Tensor] = []
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        if not training:
+            return values
+        bank, size = mask_bank(self.probability, values.dtype), values[0].numel()
+        places = (len(bank) - size) // LINE + 1
+        if places < 1:  # more numbers than the bank has: it is laid down several times
+            bank, places = bank.repeat(-(-size // len(bank)) + 1), BANK // LINE
+        starts = [int(torch.randint(places, (1,), generator=one)) * LINE for one in self.dice]
+        self._masks = [bank[start : start + size].view_as(values[0]) for start in starts]
+        return self.back(values)
+
+    def learn(self, slope: Tensor) -> None:
+        """It has no tensors."""
+
+    def back(self, slope: Tensor) -> Tensor:
+        found = torch.empty_like(slope)
+        for one, mask, kept in zip(slope, self._masks, found, strict=True):
+            torch.mul(one, mask, out=kept)
+        return found
+
+
+@lru_cache(maxsize=8)
+def mask_bank(probability: float, dtype: torch.dtype) -> Tensor:
+    """(BANK,), 0 or 1 / (1 - p): drawn once, the same for every stack."""
+    drawn = torch.rand(BANK, generator=torch.Generator().manual_seed(0)) >= probability
+    return drawn.to(dtype) / (1 - probability)
+
+
+class Copies:
+    """`Repeat`: the batch several times, one below the other, so that each is dropped out anew."""
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        return values.repeat(1, self.samples, 1) if training else values
+
+    def learn(self, slope: Tensor) -> None:
+        """It has no tensors."""
+
+    def back(self, slope: Tensor) -> Tensor:
+        return slope.unflatten(1, (self.samples, -1)).sum(dim=1)
+
+
+class Plain:
+    """Any layer without tensors that works on the last dimension, or on every number by itself."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        self._values = self._found = torch.empty(0)
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        if not training:
+            return self.layer(values)
+        with torch.enable_grad():  # one layer's way back is known to torch
+            self._values = values.detach().requires_grad_()
+            self._found = self.layer(self._values)
+        return self._found.detach()
+
+    def learn(self, slope: Tensor) -> None:
+        """It has no tensors."""
+
+    def back(self, slope: Tensor) -> Tensor:
+        return torch.autograd.grad(self._found, self._values, slope)[0]
+
+
+# --- A layer of a stack whose way back torch finds: what is not worth writing out by hand.
+
+
+class Tracing:
+    """Any `Traced` layer of k copies.
+
+    Attributes:
+        layer: What computes it, from tensors that are handed to it.
+        tensors: Its tensors, each with the copies in front, in the order of their names there.
+        slopes: Where their gradients go.
+    """
+
+    def __init__(self, layer: Traced, tensors: Sequence[Tensor], slopes: Sequence[Tensor]) -> None:
+        self.layer, self.tensors, self.slopes = layer, tensors, slopes
+        self._given: list[Tensor] = []
+        self._found = self._back = torch.empty(0)
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        """(k, b, i) to (k, b, o)."""
+        if not training:
+            return self.layer.compute(values, *self.tensors)
+        with torch.enable_grad():
+            self._given = [one.detach().requires_grad_() for one in (values, *self.tensors)]
+            self._found = self.layer.compute(*self._given)
+        return self._found.detach()
+
+    def learn(self, slope: Tensor) -> None:
+        """Writes the gradients of its own tensors, and finds that of what entered it."""
+        self._back, *own = torch.autograd.grad(self._found, self._given, slope)
+        for place, found in zip(self.slopes, own, strict=True):
+            place.copy_(found)
+
+    def back(self, slope: Tensor) -> Tensor:
+        """(k, b, i), as the learning from the same slope has found it."""
+        return self._back
+
+
+class Stack:
+    """k chains of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
+
+    All numbers that are learned lie in one tensor, their gradients in another, so that a step of
+    the optimizer is one call. Where products are in 16 bits, they are of a copy that `refresh`
+    makes anew; what is learned stays in 32.
+
+    Attributes:
+        numbers: All that is learned, (p,), with its gradient.
+        copies: The same as views, copy by copy, since each may have its own step size.
+    """
+
+    def __init__(
+        self,
+        chains: Sequence[nn.Sequential],
+        seeds: Sequence[int],
+        products: torch.dtype = torch.float32,
+    ) -> None:
+        states = [chain.state_dict() for chain in chains]
+        self._chain, self._products = chains[0], products
+        self._dice = [torch.Generator().manual_seed(seed) for seed in seeds]
+        together = {name: torch.stack([one[name] for one in states]) for name in states[0]}
+        self._lay({name: tensor.shape for name, tensor in together.items()}, _flat(together))
+
+    def _lay(self, shapes: Mapping[str, torch.Size], numbers: Tensor) -> None:
+        """Lays the layers out over numbers, of which each copy has its part of every tensor."""
+        self._shapes = shapes
+        self.numbers = nn.Parameter(numbers)
+        self.numbers.grad = torch.zeros_like(self.numbers)
+        self._used, self._slopes = self.numbers.data, self.numbers.grad
+        if self._products != self.numbers.dtype:
+            self._used, self._slopes = (
+                one.to(self._products) for one in (self._used, self._slopes)
+            )
+        learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
+        tensors, slopes = self._views(self._used), self._views(self._slopes)
+        self._layers = [
+            _layer(name, layer, tensors, slopes, self._dice) for name, layer in leaves(self._chain)
+        ]
+        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm | Tracing))
+        self._first = next(own, len(self._layers))
+        self.copies = [
+            [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
+            for n in range(len(self._dice))
+        ]
+
+    def kept(self, numbers: Sequence[int]) -> "Stack":
+        """Some of the copies as a stack of their own, which draws what they would have drawn."""
+        found = object.__new__(Stack)
+        found._chain, found._products = self._chain, self._products
+        found._dice = [self._dice[number] for number in numbers]
+        shapes = {
+            name: torch.Size((len(numbers), *shape[1:])) for name, shape in self._shapes.items()
+        }
+        found._lay(shapes, self.gathered(self.numbers.data, numbers))
+        return found
+
+    def gathered(self, flat: Tensor, numbers: Sequence[int]) -> Tensor:
+        """Of numbers that lie as those of the stack (p,), those of some copies."""
+        chosen = list(numbers)
+        return _flat({name: view[chosen] for name, view in self._views(flat).items()})
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        parts = zip(self._shapes.items(), flat.split(sizes), strict=True)
+        return {name: part.view(shape) for (name, shape), part in parts}
+
+    @torch.no_grad()
+    def logits(self, values: Tensor, *, training: bool) -> Tensor:
+        """(k, b, w) to (k, b, c); several samples of dropout stand below each other in b."""
+        for layer in self._layers:
+            values = layer.forward(values, training=training)
+        return values
+
+    @torch.no_grad()
+    def learn(self, slope: Tensor) -> None:
+        """Finds the gradient of every number from that of the last logits, (k, b, c)."""
+        layers = self._layers[self._first :]
+        for layer in reversed(layers):
+            layer.learn(slope)
+            if layer is not layers[0]:
+                slope = layer.back(slope)
+        if self._slopes is not self.numbers.grad and self.numbers.grad is not None:
+            self.numbers.grad.copy_(self._slopes)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Lets the products know what the optimizer has changed."""
+        if self._used.dtype != self.numbers.dtype:
+            self._used.copy_(self.numbers)
+
+    def state(self, number: int, flat: Tensor | None = None) -> dict[str, Tensor]:
+        """The tensors of one copy, for `load_state_dict`.
+
+        Args:
+            flat: Other numbers that lie as those of the stack, such as their average.
+        """
+        views = self._views(self.numbers.data if flat is None else flat)
+        return {name: tensor[number].clone() for name, tensor in views.items()}
+
+
+def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+
+
+def _parameter(values: Tensor, gradient: Tensor) -> nn.Parameter:
+    found = nn.Parameter(values)
+    found.grad = gradient
+    return found
+
+
+def _layer(
+    name: str,
+    layer: nn.Module,
+    tensors: Mapping[str, Tensor],
+    slopes: Mapping[str, Tensor],
+    dice: list[torch.Generator],
+) -> Layer:
+    """The same layer for all copies, on their tensors and where the gradients of those go."""
+    weight, bias = f"{name}.weight", f"{name}.bias"
+    if isinstance(layer, nn.Linear):
+        return Product(tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
+    if isinstance(layer, nn.LayerNorm):
+        given = (tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
+        return Norm(layer.eps, *given)
+    if isinstance(layer, Traced):
+        own = [f"{name}.{key}" for key, _ in layer.named_parameters()]
+        return Tracing(layer, [tensors[one] for one in own], [slopes[one] for one in own])
+    if isinstance(layer, nn.Dropout) and layer.p:
+        return Drop(layer.p, dice)
+    return Copies(layer.samples) if isinstance(layer, Repeat) else Plain(layer)
+
+
+def leaves(chain: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The layers of a chain in their order, inner chains opened, by full name."""
+    for name, layer in chain.named_children():
+        if type(layer) is nn.Sequential:
+            yield from leaves(layer, f"{prefix}{name}.")
+        else:
+            yield prefix + name, layer
+
+
+def can_stack(chain: nn.Sequential) -> bool:
+    """Whether every layer is one that a `Stack` knows how to compute."""
+    return all(_is_known(layer) for _, layer in leaves(chain))
+
+
+def _is_known(layer: nn.Module) -> bool:
+    known = (nn.Linear, nn.LayerNorm, nn.Dropout, Repeat, Normalise, Scale, nn.Identity)
+    if isinstance(layer, Traced):
+        return True
+    if type(layer) in known:
+        return not isinstance(layer, nn.LayerNorm) or layer.elementwise_affine
+    home = type(layer).__module__
+    pointwise = home == "torch.nn.modules.activation" or home == "transformers.activations"
+    # Across dimensions, or with dice of their own; what has parameters is not shared out either.
+    unlike = (nn.Softmax, nn.Softmin, nn.Softmax2d, nn.LogSoftmax, nn.GLU, nn.RReLU)
+    return pointwise and not isinstance(layer, unlike) and not list(layer.parameters())
