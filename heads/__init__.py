@@ -23,9 +23,9 @@ _HOME = {
     "Columns": "heads.pipeline.table",
     "load": "heads.classifier.pretrained",
     "Classifier": "heads.classifier.classifier",
-    "calibrated": "heads.pipeline.calibrated",
-    "export": "heads.pipeline.export",
-    "export_onnx": "heads.pipeline.export",
+    "calibrated": "heads.exporters.calibrated",
+    "export": "heads.exporters.export",
+    "export_onnx": "heads.exporters.export",
     "catalogue": "heads.catalog.catalog",
     "examine": "heads.pipeline.doctor",
     "Look": "heads.pipeline.look.asking",
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from heads.classifier.pretrained import load
     from heads.data.table import Columns
     from heads.errors import HeadsError
+    from heads.exporters.calibrated import calibrated
+    from heads.exporters.export import export, export_onnx
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
-    from heads.pipeline.calibrated import calibrated
     from heads.pipeline.comparison import Comparison, compare
     from heads.pipeline.contest import read, resume, train_grid
     from heads.pipeline.doctor import examine
     from heads.pipeline.explanation import Explanation
-    from heads.pipeline.export import export, export_onnx
     from heads.pipeline.fitting import train
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look

@@ -13,15 +13,15 @@ from heads.catalog.catalog import Entry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.evaluation.metrics import SCORES
+from heads.exporters.export import Exported
+from heads.exporters.model_card import CALIBRATED
+from heads.exporters.onnx import OnnxReport
 from heads.interfaces.charts import percent
 from heads.interfaces.drawings import accuracy, count, counted, effect
 from heads.interfaces.figures import signed
-from heads.pipeline.card import CALIBRATED
 from heads.pipeline.comparison import Comparison
 from heads.pipeline.doctor import Diagnosis
 from heads.pipeline.explanation import Explanation
-from heads.pipeline.export import Exported
-from heads.pipeline.onnx import OnnxReport
 from heads.pipeline.provenance import ORIGINS, TensorFact
 from heads.pipeline.verdict import said
 

@@ -198,9 +198,9 @@ def twin(asked: argparse.Namespace) -> None:
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
     from heads.classifier.pretrained import OWN
-    from heads.pipeline.calibrated import calibrated
-    from heads.pipeline.export import check_place, export_onnx
-    from heads.pipeline.export import export as write
+    from heads.exporters.calibrated import calibrated
+    from heads.exporters.export import check_place, export_onnx
+    from heads.exporters.export import export as write
     from heads.pipeline.fitting import training
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it

@@ -13,9 +13,9 @@ from full_disk import full_disk
 
 from heads.data.samples import SAMPLES
 from heads.errors import CheckpointError, DataError
+from heads.exporters.export import export, export_onnx
+from heads.exporters.portable import write_portable
 from heads.interfaces.cli import main
-from heads.pipeline.export import export, export_onnx
-from heads.pipeline.portable import write_portable
 from heads.pipeline.runs.folder import RunFolder, all_runs
 from heads.pipeline.runs.heads_of import classifier
 from heads.settings import limits, runs_folder

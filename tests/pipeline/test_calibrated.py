@@ -13,8 +13,8 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.calibration import temperature
+from heads.exporters.calibrated import calibrated
 from heads.parts.resolve import head as heads_shelf
-from heads.pipeline.calibrated import calibrated
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

@@ -22,9 +22,9 @@ from heads.catalog.tiny_models import quiet
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
+from heads.exporters.export import export
+from heads.exporters.matching import equivalent
 from heads.parts.resolve import resolve
-from heads.pipeline.equivalent import equivalent
-from heads.pipeline.export import export
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 
@@ -366,7 +366,7 @@ def test_what_is_there_is_never_overwritten(
 def test_a_folder_that_answers_otherwise_is_not_kept(
     tmp_path: Path, backbone: Backbone, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heads.pipeline import native_folder as module
+    from heads.exporters import transformers as module
 
     ours = trained("cls+bert", backbone, toy)
     whole: Callable[..., Any] = module._state

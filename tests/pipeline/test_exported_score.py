@@ -17,9 +17,9 @@ from heads.backbone import precision
 from heads.backbone.backbone import Backbone
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
+from heads.exporters.export import export
 from heads.features.extraction import Features, extract
 from heads.parts.resolve import resolve
-from heads.pipeline.export import export
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs.asked import Question
 from heads.pipeline.runs.cell import kept, said

@@ -18,9 +18,8 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build
 from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
-from heads.pipeline import onnx, trials
-from heads.pipeline.onnx import OnnxReport, write_onnx
-from heads.pipeline.whole import Whole, inputs
+from heads.exporters import onnx, verification
+from heads.exporters.onnx import OnnxReport, Whole, inputs, write_onnx
 from heads.settings import Training
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train
@@ -264,4 +263,4 @@ def test_texts_that_the_base_model_cannot_read_are_no_trial(fine, monkeypatch):
 
     monkeypatch.setattr(Classifier, "logits", lambda self, texts, pairs=(): reads(texts, pairs))
     with pytest.raises(CheckpointError, match="reads none of the texts"):
-        trials.tried(fine, reads, most=1e-5)
+        verification.tried(fine, reads, most=1e-5)

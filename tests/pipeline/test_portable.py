@@ -27,10 +27,10 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.evaluation.statistics import answers
+from heads.exporters import portable
+from heads.exporters.model_card import model_card, plain
+from heads.exporters.portable import FILES, write_portable
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
-from heads.pipeline import portable
-from heads.pipeline.card import model_card, plain
-from heads.pipeline.portable import FILES, write_portable
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

@@ -26,11 +26,11 @@ from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import BASELINES
 from heads.evaluation.statistics import probabilities, spearman
+from heads.exporters.model_card import model_card
 from heads.features.store import Read
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
-from heads.pipeline.card import model_card
 from heads.pipeline.runs import asked as question
 from heads.pipeline.runs import learning_curve
 from heads.pipeline.runs.asked import Question

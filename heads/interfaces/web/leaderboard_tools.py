@@ -134,8 +134,8 @@ def offered(run: RunFolder, board: "Leaderboard") -> list[Any]:
 
 def calibrates(board: "Leaderboard", name: str) -> bool:
     """Whether a temperature was found for a head, and its last layer can be divided by it."""
+    from heads.exporters.calibrated import divides
     from heads.parts.resolve import resolve
-    from heads.pipeline.calibrated import divides
 
     found, order = board.cell(name).measures.calibration, resolve(name)
     if found is None or found.temperature == 1 or board.kind == "number" or order.loss == OVR:

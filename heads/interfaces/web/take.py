@@ -91,9 +91,9 @@ def written(
     Raises:
         HeadsError: It cannot be written in that form, or would be too large here.
     """
-    from heads.pipeline.calibrated import calibrated as divided
-    from heads.pipeline.card import CALIBRATED
-    from heads.pipeline.export import export
+    from heads.exporters.calibrated import calibrated as divided
+    from heads.exporters.export import export
+    from heads.exporters.model_card import CALIBRATED
 
     classifier = divided(classifier) if calibrated else classifier
     most = limits().export_bytes
@@ -124,9 +124,9 @@ def written(
 
 def _with_tokenizer(classifier: "Classifier", folder: Path) -> tuple[list[str], float]:
     """Writes the ONNX file with all that one needs to run it; what to say, and its difference."""
-    from heads.pipeline.export import export_onnx
-    from heads.pipeline.native_folder import tokenizer_of
-    from heads.pipeline.onnx import usage
+    from heads.exporters.export import export_onnx
+    from heads.exporters.onnx import usage
+    from heads.exporters.transformers import tokenizer_of
 
     file = f"{folder.name}.onnx"
     with writing(folder.name):

@@ -15,10 +15,10 @@ from heads.backbone.config_check import shown
 from heads.caching import writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
-from heads.pipeline.equivalent import Equivalent, equivalent
-from heads.pipeline.native_folder import write_native
-from heads.pipeline.onnx import OnnxReport, write_onnx
-from heads.pipeline.portable import write_portable
+from heads.exporters.matching import Equivalent, equivalent
+from heads.exporters.onnx import OnnxReport, write_onnx
+from heads.exporters.portable import write_portable
+from heads.exporters.transformers import write_native
 from heads.recipe import Recipe
 
 

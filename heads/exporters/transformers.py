@@ -15,10 +15,10 @@ from heads.classifier.config_extras import Marks, mark
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
 from heads.evaluation.statistics import Squash
+from heads.exporters.matching import Equivalent
+from heads.exporters.model_card import base_name, model_card
+from heads.exporters.verification import tried
 from heads.parts.resolve import head as heads_shelf
-from heads.pipeline.card import base_name, model_card
-from heads.pipeline.equivalent import Equivalent
-from heads.pipeline.trials import tried
 from heads.rng import Dice
 
 ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1

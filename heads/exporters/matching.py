@@ -18,10 +18,10 @@ from heads.catalog.forms import Form
 from heads.classifier.config_extras import voting
 from heads.classifier.module import Assembly
 from heads.errors import RecipeError
+from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE, PAIR, Order
-from heads.pipeline.card import base_name
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.

@@ -12,8 +12,8 @@ from torch import nn
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import Assembly, TrainedHead
 from heads.errors import CheckpointError, RecipeError
+from heads.exporters.model_card import CALIBRATED
 from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
-from heads.pipeline.card import CALIBRATED
 
 
 def calibrated(classifier: Classifier) -> Classifier:
