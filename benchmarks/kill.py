@@ -29,8 +29,8 @@ from heads.backbone.loading import load
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import main as heads
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.running import begin
+from heads.runs.runner import begin
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 
 RECIPES = (

@@ -27,9 +27,9 @@ from heads.evaluation.metrics import SCORES
 from heads.features.extraction import extract
 from heads.features.store import Features
 from heads.parts.resolve import pairing, resolve
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.cell import Cell as BoardCell
-from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.runs import spec as question
+from heads.runs.cells import Cell as BoardCell
+from heads.runs.leaderboard import Leaderboard
 from heads.settings import limits
 
 PAIRED = ("mrpc", "rte", "sick_entailment", "stsb")

@@ -31,12 +31,12 @@ from heads.backbone.loading import load
 from heads.evaluation.predictions import parts as of_rows
 from heads.features.store import Read
 from heads.pipeline.contest import read
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.asked import Asked, Question
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.preparing import featured
-from heads.pipeline.runs.running import begin, cells_of
-from heads.pipeline.runs.wording import reference_of
+from heads.runs import spec as question
+from heads.runs.folder import RunFolder
+from heads.runs.notes import reference_of
+from heads.runs.preparation import featured
+from heads.runs.runner import begin, cells_of
+from heads.runs.spec import Asked, Question
 from heads.settings import Contest, limits
 from heads.training.racing import beaten
 from heads.training.scheduler import Board, Job, Tell, play

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from heads.data.dataset import Data, read
 from heads.interfaces.web import worker
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.running import begin
+from heads.runs.runner import begin
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 
 CONTEST = Contest(seeds=3)

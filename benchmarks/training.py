@@ -34,10 +34,10 @@ from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
 from heads.pipeline.contest import read
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.asked import Asked, Question
-from heads.pipeline.runs.heats import behind
-from heads.pipeline.runs.running import begin
+from heads.runs import spec as question
+from heads.runs.racing import behind
+from heads.runs.runner import begin
+from heads.runs.spec import Asked, Question
 from heads.settings import Contest, limits
 from heads.training.scheduler import Board, Job, play
 from heads.training.search import Played, Searched, learn_job, search_job

@@ -18,7 +18,7 @@ _HOME = {
     "read": "heads.pipeline.contest",
     "train_grid": "heads.pipeline.contest",
     "resume": "heads.pipeline.contest",
-    "Leaderboard": "heads.pipeline.runs.leaderboard",
+    "Leaderboard": "heads.runs.leaderboard",
     "Contest": "heads.settings",
     "Columns": "heads.pipeline.table",
     "load": "heads.classifier.pretrained",
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from heads.pipeline.fitting import train
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look
-    from heads.pipeline.runs.leaderboard import Leaderboard
     from heads.recipe import Recipe
+    from heads.runs.leaderboard import Leaderboard
     from heads.settings import Contest, Limits
 
 

@@ -14,8 +14,8 @@ from heads.interfaces.drawings import counted, joined
 from heads.interfaces.measured import LEAST, Measure, between, offered, titled
 from heads.parts.resolve import head, pairing, pooling, resolve
 from heads.parts.resolved import PAIR
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.runs.cells import Cell
+from heads.runs.leaderboard import Leaderboard
 from heads.training.racing import Beaten
 
 STATES = {"finished": "", "stopped": "Stopped before its end. ", "unfinished": "Not finished. "}

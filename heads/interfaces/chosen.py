@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from heads.pipeline.runs.cell import Cell
 from heads.recipe import Value
+from heads.runs.cells import Cell
 
 ASIDE = ("epochs", "converged")  # what differs between seeds that have chosen the same
 # What is said of a setting that is on, and of one that is off, where that is worth a word.

@@ -16,9 +16,9 @@ from heads.interfaces.chosen import chosen_says
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, ZERO
 from heads.interfaces.measured import between, ranked
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.closeup import Closeup, layer_name
-from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.runs.cells import Cell
+from heads.runs.drill_down import Closeup, layer_name
+from heads.runs.leaderboard import Leaderboard
 
 MOST_CLASSES = 20
 UPRIGHT = 6  # classes whose names fit above their columns

@@ -18,8 +18,8 @@ from heads.settings import Contest, limits
 
 def train(asked: argparse.Namespace) -> None:
     """Trains a grid of heads on a file and prints the leaderboard; Ctrl+C keeps what is done."""
-    from heads.pipeline.runs.leaderboard import leaderboard
-    from heads.pipeline.runs.running import working
+    from heads.runs.leaderboard import leaderboard
+    from heads.runs.runner import working
 
     run, told = (_resumed(asked), []) if asked.resume else _begun(asked)
     events = working(run, limits())
@@ -49,7 +49,7 @@ def _print(found: Any, run: Any, asked: argparse.Namespace, told: Sequence[str])
 
 def _metric(run: Any) -> Any:
     """What the scores of a run are."""
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
 
     return load(run).metric
 
@@ -57,7 +57,7 @@ def _metric(run: Any) -> Any:
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
     from heads.interfaces.terminal_grid import called, followed, scored
-    from heads.pipeline.runs.running import Done
+    from heads.runs.runner import Done
 
     if live:
         return followed(events, _metric(run))
@@ -71,7 +71,7 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
 
 def _resumed(asked: argparse.Namespace) -> Any:
     """The run that is to go on; it keeps what it was asked."""
-    from heads.pipeline.runs.folder import find
+    from heads.runs.folder import find
 
     settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
     given = (asked.data, asked.test, asked.recipe, asked.grid, asked.out, asked.pairs, asked.loss)
@@ -85,8 +85,8 @@ def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     """A new run, and what was told of its files."""
     from heads.data.table import listed
     from heads.parts.resolved import JOINT, SOFTMAX
-    from heads.pipeline.runs.asked import Question
-    from heads.pipeline.runs.running import begin, foreseen
+    from heads.runs.runner import begin, foreseen
+    from heads.runs.spec import Question
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
@@ -124,8 +124,8 @@ def work(asked: argparse.Namespace) -> None:
     """Works on a run and prints an event a line, as JSON: the page's worker process."""
     from heads.caching import refusal
     from heads.errors import HeadsError
-    from heads.pipeline.runs.folder import RunFolder
-    from heads.pipeline.runs.running import working
+    from heads.runs.folder import RunFolder
+    from heads.runs.runner import working
 
     run = RunFolder(path=asked.folder)
     try:
@@ -144,7 +144,7 @@ def work(asked: argparse.Namespace) -> None:
 
 def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.events import Progress
-    from heads.pipeline.runs.running import Done
+    from heads.runs.runner import Done
     from heads.training.search import Trying
 
     if isinstance(event, Progress):
@@ -163,9 +163,8 @@ def _line(event: Any, metric: str) -> dict[str, Any]:
 def runs(asked: argparse.Namespace) -> None:
     """Lists runs, shows or compares some, deletes or exports."""
     from heads.interfaces import terminal_grid
-    from heads.pipeline.runs.folder import all_runs, find
-    from heads.pipeline.runs.leaderboard import leaderboard
-    from heads.pipeline.runs.listing import facts_of
+    from heads.runs.folder import all_runs, find
+    from heads.runs.leaderboard import facts_of, leaderboard
 
     if asked.delete:
         _delete(asked.names)
@@ -190,7 +189,7 @@ def runs(asked: argparse.Namespace) -> None:
 
 def _delete(names: Sequence[str]) -> None:
     """Deletes runs, if all of them are there and named whole."""
-    from heads.pipeline.runs.folder import find
+    from heads.runs.folder import find
 
     if not names:
         raise DataError("No run is named.", "Write heads runs NAME --delete.")

@@ -12,7 +12,7 @@ from heads.evaluation.details import Measures
 from heads.evaluation.metrics import METRICS, SCORES, Metric
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.interfaces.charts import percent
-from heads.pipeline.runs.cell import Cell
+from heads.runs.cells import Cell
 
 TIME = "latency_ms"
 # A share is said in percent, units are those of the labels.

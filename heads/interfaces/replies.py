@@ -12,7 +12,7 @@ from heads.evaluation.statistics import Squash, answers, probabilities
 from heads.interfaces.charts import bars, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS
-from heads.pipeline.runs.disagreement import Disagreement
+from heads.runs.drill_down import Disagreement
 
 NAMED = 3  # heads that are named for one answer
 GROUPS = 6  # answers that are listed for one text

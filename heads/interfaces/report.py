@@ -13,10 +13,9 @@ from heads.evaluation.metrics import SCORES
 from heads.interfaces import boards, closer, replies, trends
 from heads.interfaces.drawings import count, joined
 from heads.interfaces.measured import TIME, Measure, apart, between, offered, titled
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.closeup import closeup
-from heads.pipeline.runs.disagreement import Disagreement
-from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.runs.cells import Cell
+from heads.runs.drill_down import Disagreement, closeup
+from heads.runs.leaderboard import Leaderboard
 
 CSS = (Path(__file__).parent / "board.css").read_text("utf-8")
 LOOK = """

@@ -21,13 +21,12 @@ from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, title
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
 from heads.pipeline.reproduce import Reproduced
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.closeup import layer_name, mix_of
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.layerwise import layered
-from heads.pipeline.runs.leaderboard import Leaderboard
-from heads.pipeline.runs.running import Done, Event
-from heads.pipeline.runs.wording import raced
+from heads.runs.cells import Cell
+from heads.runs.drill_down import layer_name, layered, mix_of
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.notes import raced
+from heads.runs.runner import Done, Event
 from heads.training.search import Trying
 
 WIDE = 110  # columns of a terminal that hold every measure

@@ -8,8 +8,8 @@ from heads.interfaces.boards import coded
 from heads.interfaces.charts import Axis, Line, chart, powers, scores
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS
-from heads.pipeline.runs.layerwise import Layered, layered
-from heads.pipeline.runs.leaderboard import Leaderboard
+from heads.runs.drill_down import Layered, layered
+from heads.runs.leaderboard import Leaderboard
 
 
 def sizes(board: Leaderboard) -> Markup:

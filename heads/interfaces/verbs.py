@@ -211,8 +211,8 @@ def export(asked: argparse.Namespace) -> None:
         what = "Only a run finds the temperature by which a head is calibrated."
         raise DataError(what, "Name a run with --run, or leave out --calibrated.")
     if asked.run_name:
-        from heads.pipeline.runs.folder import find
-        from heads.pipeline.runs.heads_of import classifier as of_run
+        from heads.runs.folder import find
+        from heads.runs.trained_heads import classifier as of_run
 
         classifier = of_run(find(asked.run_name), asked.recipe, limits())
     else:

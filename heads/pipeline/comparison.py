@@ -20,9 +20,9 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolved import JOINT
 from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
-from heads.pipeline.runs.choosing import entering
 from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
+from heads.runs.spec import entering
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.sampled import corpus_of, sample_for, trained

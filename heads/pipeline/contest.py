@@ -14,10 +14,10 @@ from heads.data.table import ColumnHints, Columns, Table
 from heads.errors import DataError
 from heads.features.truncation import with_token_findings
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.folder import find
-from heads.pipeline.runs.leaderboard import Leaderboard
-from heads.pipeline.runs.running import Event, begin, working
+from heads.runs.folder import find
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.runner import Event, begin, working
+from heads.runs.spec import Question
 from heads.settings import Contest, Limits
 from heads.settings import limits as limits_here
 

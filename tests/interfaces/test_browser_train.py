@@ -12,9 +12,9 @@ from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.data.table import Columns
 from heads.interfaces.web import uploads
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.folder import all_runs
-from heads.pipeline.runs.running import begin, working
+from heads.runs.folder import all_runs
+from heads.runs.runner import begin, working
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.

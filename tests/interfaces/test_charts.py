@@ -16,7 +16,7 @@ from heads.interfaces.boards import Tile, broken, coded, heat, in_order, split_n
 from heads.interfaces.charts import Axis, Line
 from heads.interfaces.measured import MEASURES, ends, headers
 from heads.interfaces.replies import Reply
-from heads.pipeline.runs.disagreement import Disagreement
+from heads.runs.drill_down import Disagreement
 
 ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]
 ERROR = MEASURES["number"][3]

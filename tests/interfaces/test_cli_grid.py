@@ -16,7 +16,7 @@ import pytest
 
 from heads.errors import ModelError
 from heads.interfaces.cli import main
-from heads.pipeline.runs.folder import RunFolder, find
+from heads.runs.folder import RunFolder, find
 from heads.settings import Contest
 
 ROWS = 60
@@ -303,8 +303,8 @@ def lines(out):
 
 def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.data.dataset import read
-    from heads.pipeline.runs.asked import Question
-    from heads.pipeline.runs.running import begin
+    from heads.runs.runner import begin
+    from heads.runs.spec import Question
     from heads.settings import limits
 
     contest = Contest(folds=2, curve=False)
@@ -418,7 +418,7 @@ def test_every_setting_has_a_flag_with_its_sentence(capsys):
 
 def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
     from heads.interfaces import terminal_grid
-    from heads.pipeline.runs.running import working
+    from heads.runs.runner import working
     from heads.settings import limits
 
     found = terminal_grid.followed(working(find(trained["run"]), limits()))

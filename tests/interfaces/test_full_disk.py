@@ -16,8 +16,8 @@ from heads.errors import CheckpointError, DataError
 from heads.exporters.export import export, export_onnx
 from heads.exporters.portable import write_portable
 from heads.interfaces.cli import main
-from heads.pipeline.runs.folder import RunFolder, all_runs
-from heads.pipeline.runs.heads_of import classifier
+from heads.runs.folder import RunFolder, all_runs
+from heads.runs.trained_heads import classifier
 from heads.settings import limits, runs_folder
 
 ROOT = Path(__file__).parents[2]

@@ -15,13 +15,11 @@ from heads.interfaces import boards, closer, terminal_grid, trends
 from heads.interfaces.report import report
 from heads.interfaces.web import kept_runs, leaderboard_tools
 from heads.interfaces.web import leaderboard as tab
-from heads.pipeline.runs import learning_curve
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.closeup import closeup, mix_weights
-from heads.pipeline.runs.disagreement import disagreements
-from heads.pipeline.runs.layerwise import layered
-from heads.pipeline.runs.leaderboard import leaderboard
-from heads.pipeline.runs.running import begin, working
+from heads.runs import learning_curve
+from heads.runs.drill_down import closeup, disagreements, layered, mix_weights
+from heads.runs.leaderboard import leaderboard
+from heads.runs.runner import begin, working
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 from heads.training.fitters import successive_halving
 

@@ -9,11 +9,11 @@ import pytest
 from heads.data.dataset import read
 from heads.interfaces.chosen import chosen_says
 from heads.interfaces.report import report
-from heads.pipeline.runs import learning_curve
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.disagreement import disagreements
-from heads.pipeline.runs.leaderboard import leaderboard
-from heads.pipeline.runs.running import begin, working
+from heads.runs import learning_curve
+from heads.runs.drill_down import disagreements
+from heads.runs.leaderboard import leaderboard
+from heads.runs.runner import begin, working
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 
 HOSTILE = '<img src=x onerror="x">'

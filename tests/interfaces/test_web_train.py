@@ -25,8 +25,8 @@ from heads.interfaces.web.train_plan import (
     expected_seconds,
     times_say,
 )
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.running import begin
+from heads.runs.runner import begin
+from heads.runs.spec import Question
 from heads.settings import Contest, limits
 
 WAYS = (["joint"], ["softmax"])

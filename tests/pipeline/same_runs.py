@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 
 TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
 

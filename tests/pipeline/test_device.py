@@ -29,11 +29,11 @@ from heads.features.store import Features
 from heads.features.token_states import TokenStates, keep_states
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.leaderboard import Leaderboard
-from heads.pipeline.runs.preparing import Done
-from heads.pipeline.runs.running import begin, foreseen, working
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.preparation import Done
+from heads.runs.runner import begin, foreseen, working
+from heads.runs.spec import Question
 from heads.settings import Contest
 from heads.training.fitters import successive_halving
 

@@ -20,11 +20,11 @@ from heads.data.samples import SAMPLES
 from heads.exporters.export import export
 from heads.features.extraction import Features, extract
 from heads.parts.resolve import resolve
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.cell import kept, said
-from heads.pipeline.runs.heads_of import classifier
-from heads.pipeline.runs.running import begin, working
+from heads.runs import spec as question
+from heads.runs.cells import kept, said
+from heads.runs.runner import begin, working
+from heads.runs.spec import Question
+from heads.runs.trained_heads import classifier
 from heads.settings import Contest
 
 ROWS = 120  # to learn from, and as many to be scored on

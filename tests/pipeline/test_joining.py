@@ -16,10 +16,10 @@ from heads.errors import DataError
 from heads.evaluation.predictions import Task
 from heads.pipeline.contest import read as read_again
 from heads.pipeline.contest import train_grid
-from heads.pipeline.runs.asked import Asked, load
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.leaderboard import Leaderboard
-from heads.pipeline.runs.unmet import says_of_unmet, set_aside, unmet
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.spec import Asked, load
+from heads.runs.unseen_classes import says_of_unmet, set_aside, unmet
 from heads.settings import Contest, Limits
 from heads.training.fitters import successive_halving
 

@@ -30,16 +30,15 @@ from heads.evaluation.predictions import Task
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs import heats
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.disagreement import disagreements
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.heats import stopped_of
-from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
-from heads.pipeline.runs.listing import facts_of
-from heads.pipeline.runs.preparing import Done
-from heads.pipeline.runs.running import begin, working
+from heads.runs import racing as heats
+from heads.runs import spec as question
+from heads.runs.drill_down import disagreements
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.preparation import Done
+from heads.runs.racing import stopped_of
+from heads.runs.runner import begin, working
+from heads.runs.spec import Question
 from heads.settings import Contest
 from heads.training import racing
 from heads.training.fitters import successive_halving

@@ -36,17 +36,16 @@ from heads.evaluation.predictions import BASELINES
 from heads.events import Progress
 from heads.interfaces import boards, terminal_grid
 from heads.interfaces.report import report
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs import baselines, expected, learning_curve, running
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.cell import kept, said
-from heads.pipeline.runs.disagreement import disagreements
-from heads.pipeline.runs.folder import NAME, RunFolder, all_runs, find, new_folder
-from heads.pipeline.runs.heads_of import classifier
-from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
-from heads.pipeline.runs.listing import facts_of
-from heads.pipeline.runs.preparing import Done
-from heads.pipeline.runs.running import begin, foreseen, stopped, working
+from heads.runs import baselines, duration, learning_curve, runner
+from heads.runs import spec as question
+from heads.runs.cells import kept, said
+from heads.runs.drill_down import disagreements
+from heads.runs.folder import NAME, RunFolder, all_runs, find, new_folder
+from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.preparation import Done
+from heads.runs.runner import begin, foreseen, stopped, working
+from heads.runs.spec import Question
+from heads.runs.trained_heads import classifier
 from heads.settings import PUBLIC, Contest, Limits, runs_folder
 from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
@@ -117,7 +116,7 @@ def finished(run: RunFolder) -> Leaderboard:
 @pytest.fixture(scope="module")
 def whole(
     tiny: Callable[..., Path], data: Data, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[RunFolder, list[running.Event]]:
+) -> tuple[RunFolder, list[runner.Event]]:
     """A run of every kind of head, worked without a break, and its events; never to be changed."""
     out = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -278,8 +277,8 @@ def test_what_a_run_will_take_is_announced(
 def test_every_seed_or_fold_is_expected_to_search(start, data) -> None:
     def work(run: RunFolder) -> float:
         asked = question.load(run)
-        (cell,) = running.cells_of(asked, load(asked.model, limits=LIMITS), LIMITS)
-        return expected._work(cell, asked.splits, 3)
+        (cell,) = runner.cells_of(asked, load(asked.model, limits=LIMITS), LIMITS)
+        return duration._work(cell, asked.splits, 3)
 
     few, many = replace(CONTEST, seeds=1), replace(CONTEST, seeds=9, folds=9)
     for test in (data, None):
@@ -290,7 +289,7 @@ def test_every_seed_or_fold_is_expected_to_search(start, data) -> None:
 # Stopped and resumed
 
 
-def moments(events: Sequence[running.Event]) -> list[int]:
+def moments(events: Sequence[runner.Event]) -> list[int]:
     """The first and the last of every stretch of alike events."""
     kinds = [getattr(event, "says", type(event).__name__)[:12] for event in events]
     ends = {n for n in range(1, len(kinds)) if kinds[n] != kinds[n - 1]}
@@ -326,7 +325,7 @@ def done_of(run: RunFolder) -> list[str]:
 def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
     wanted, run = bare(finished(start()).as_json()), start()
     dice, seconds, resumed = random.Random(1), 0.0, 0
-    last: running.Event | None = None
+    last: runner.Event | None = None
     while True:
         stream = working(run, LIMITS)
         for event in itertools.islice(stream, dice.randint(1, 12 + 3 * resumed)):
@@ -397,7 +396,7 @@ def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
 ) -> None:
     run, late = start(contest=Contest(folds=2, budget_seconds=3600)), [0.0]
     clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + late[0])
-    monkeypatch.setattr("heads.pipeline.runs.clock.time", clock)
+    monkeypatch.setattr("heads.runs.folder.time", clock)
     stream, found = working(run, LIMITS), None
     for found in stream:
         if isinstance(found, Done) and found.done == 3:

@@ -31,18 +31,16 @@ from heads.features.store import Read
 from heads.interfaces import boards, measured, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs import learning_curve
-from heads.pipeline.runs.asked import Question
-from heads.pipeline.runs.cell import kept, said
-from heads.pipeline.runs.choosing import chosen_recipes, entering
-from heads.pipeline.runs.disagreement import disagreements, label_of
-from heads.pipeline.runs.folder import RunFolder, all_runs
-from heads.pipeline.runs.heads_of import classifier
-from heads.pipeline.runs.leaderboard import Leaderboard, leaderboard
-from heads.pipeline.runs.listing import facts_of
-from heads.pipeline.runs.preparing import Done, featured
-from heads.pipeline.runs.running import begin, cells_of, working
+from heads.runs import learning_curve
+from heads.runs import spec as question
+from heads.runs.cells import kept, said
+from heads.runs.drill_down import disagreements, label_of
+from heads.runs.folder import RunFolder, all_runs
+from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.preparation import Done, featured
+from heads.runs.runner import begin, cells_of, working
+from heads.runs.spec import Question, chosen_recipes, entering
+from heads.runs.trained_heads import classifier
 from heads.settings import Contest
 from heads.training.fitters import successive_halving
 from heads.training.search import Trying

@@ -147,9 +147,9 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
 
 
 def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
-    from heads.pipeline.runs.asked import Question
-    from heads.pipeline.runs.leaderboard import leaderboard
-    from heads.pipeline.runs.running import begin
+    from heads.runs.leaderboard import leaderboard
+    from heads.runs.runner import begin
+    from heads.runs.spec import Question
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
     *rest, race, precision, metric, group, unseen, folds, repetitions = rest

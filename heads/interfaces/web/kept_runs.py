@@ -10,7 +10,7 @@ from markupsafe import Markup
 from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.drawings import joined
-from heads.pipeline.runs.folder import RunFolder, all_runs, find
+from heads.runs.folder import RunFolder, all_runs, find
 from heads.settings import limits
 
 MOST = 100
@@ -42,7 +42,7 @@ def opened(name: Any) -> RunFolder:
 
 def choices(mine: Any) -> list[tuple[str, str]]:
     """What stands in the menu of runs, and the id of each; the newest first."""
-    from heads.pipeline.runs.listing import facts_of
+    from heads.runs.leaderboard import facts_of
 
     found = []
     for run in visible(mine):
@@ -85,7 +85,7 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
 
 
 def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
-    from heads.pipeline.runs.listing import facts_of
+    from heads.runs.leaderboard import facts_of
 
     facts = facts_of(run)
     reference = found.get("reference", "")

@@ -12,10 +12,10 @@ from heads.interfaces.web.leaderboard_tools import QUIET, Tools
 from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.saves import as_csv, saves
 from heads.interfaces.web.train import Trained
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from heads.pipeline.runs.leaderboard import Leaderboard
+    from heads.runs.leaderboard import Leaderboard
 
 READS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 NONE = "No run is kept yet. Go to the tab Train: with a sample it takes less than a minute."
@@ -160,7 +160,7 @@ def _listed(name: Any, mine: Any) -> Any:
 def _shown(name: Any, mine: Any) -> list[Any]:
     """The values of `View.all`."""
     from heads.interfaces import boards
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     empty: list[Any] = [gr.skip()] * (len(fields(View)) - 3 + Tools.count())
     if not name:
@@ -178,8 +178,7 @@ def _shown(name: Any, mine: Any) -> list[Any]:
 def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
     from heads.interfaces import boards, closer, replies, trends
     from heads.interfaces.measured import offered
-    from heads.pipeline.runs.closeup import closeup
-    from heads.pipeline.runs.disagreement import disagreements
+    from heads.runs.drill_down import closeup, disagreements
 
     heads = [cell.name for cell in board.cells if not cell.is_baseline]
     measures, layers = offered(board.cells), trends.layers(board)
@@ -226,7 +225,7 @@ def _figures(board: "Leaderboard") -> tuple[list[str], list[list[Any]]]:
 
 @guarded
 def _as_csv(name: Any) -> str:
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     return as_csv(*_figures(leaderboard(kept_runs.opened(name))))
 
@@ -234,7 +233,7 @@ def _as_csv(name: Any) -> str:
 @guarded
 def _labels_as_csv(name: Any, head: str) -> str:
     from heads.interfaces import closer
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     board = leaderboard(kept_runs.opened(name))
     return as_csv(*closer.label_figures(board.cell(head).measures.labels))
@@ -243,7 +242,7 @@ def _labels_as_csv(name: Any, head: str) -> str:
 @guarded
 def _measured(name: Any, measure: str) -> Any:
     from heads.interfaces import boards
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     return boards.heat_of(leaderboard(kept_runs.opened(name)), measure)
 
@@ -251,7 +250,7 @@ def _measured(name: Any, measure: str) -> Any:
 @guarded
 def _closer(name: Any, head: str) -> Any:
     from heads.interfaces import closer
-    from heads.pipeline.runs.closeup import closeup
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.drill_down import closeup
+    from heads.runs.leaderboard import leaderboard
 
     return closer.one(closeup(leaderboard(kept_runs.opened(name)), head))

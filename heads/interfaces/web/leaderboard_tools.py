@@ -15,13 +15,13 @@ from heads.interfaces.web.compare import CONCURRENCY
 from heads.interfaces.web.guards import guarded, sentence
 from heads.interfaces.web.saves import saves
 from heads.parts.resolved import OVR
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 from heads.settings import limits
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 if TYPE_CHECKING:
-    from heads.pipeline.runs.leaderboard import Leaderboard
+    from heads.runs.leaderboard import Leaderboard
 
 MOST = 4  # heads side by side
 WIDTH = 384  # of a base model; whether a head can be divided does not depend on it
@@ -115,7 +115,7 @@ def _try(run: gr.Dropdown) -> tuple[gr.Dropdown, gr.Textbox, gr.HTML]:
 
 def offered(run: RunFolder, board: "Leaderboard") -> list[Any]:
     """The values of `Tools.all` for a run."""
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
 
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     first = list(dict.fromkeys([board.best, board.reference, *names]))[:MOST]
@@ -145,7 +145,7 @@ def calibrates(board: "Leaderboard", name: str) -> bool:
 
 @guarded
 def _chosen(name: Any, head: Any) -> Any:
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     board = leaderboard(kept_runs.opened(name))
     return gr.update(visible=calibrates(board, str(head or "")), value=False)
@@ -153,8 +153,8 @@ def _chosen(name: Any, head: Any) -> Any:
 
 def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
     from heads.interfaces import replies
-    from heads.pipeline.runs.asked import load
-    from heads.pipeline.runs.heads_of import classifier
+    from heads.runs.spec import load
+    from heads.runs.trained_heads import classifier
 
     try:
         run = kept_runs.opened(name)
@@ -177,8 +177,8 @@ def _tried(name: Any, text: str, pair: str, names: list[str]) -> Any:
 @guarded
 def _report(name: Any) -> str:
     from heads.interfaces.report import report
-    from heads.pipeline.runs.disagreement import disagreements
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.drill_down import disagreements
+    from heads.runs.leaderboard import leaderboard
 
     run = kept_runs.opened(name)
     return report(leaderboard(run), disagreements(run))
@@ -186,7 +186,7 @@ def _report(name: Any) -> str:
 
 def _prepared(name: Any, head: Any, form: str, calibrated: bool) -> Iterator[tuple[Any, Any]]:
     """Writes and verifies a head of a run, and hands the file over."""
-    from heads.pipeline.runs.heads_of import classifier
+    from heads.runs.trained_heads import classifier
 
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:

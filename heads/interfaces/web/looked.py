@@ -74,7 +74,7 @@ def choices(mine: Any) -> list[tuple[str, str]]:
 
 def has_pairs(trained_on: str) -> bool:
     """Whether rows hold two sentences."""
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
 
     kind, _, name = (trained_on or "").partition(":")
     if kind == "run":
@@ -84,7 +84,7 @@ def has_pairs(trained_on: str) -> bool:
 
 def classes_of(trained_on: str) -> tuple[str, ...]:
     """The names of the classes; there are none where numbers are predicted."""
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
     from heads.training.sampled import corpus_of
 
     kind, _, name = (trained_on or "").partition(":")
@@ -99,7 +99,7 @@ def classes_of(trained_on: str) -> tuple[str, ...]:
 
 def heads_of(trained_on: str) -> list[str]:
     """The heads of a run; of a sample, nothing: any recipe can be trained on it."""
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
 
     kind, _, name = (trained_on or "").partition(":")
     return list(load(kept_runs.opened(name)).recipes) if kind == "run" else []

@@ -14,7 +14,7 @@ from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.train_course import Course
 from heads.interfaces.web.train_plan import Plan
 from heads.interfaces.web.worker import AlreadyTraining, Places, waiting, worked
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 from heads.settings import limits
 
 # Others wait in line and see that they do; how many train at once is for `Places` to say.
@@ -117,8 +117,8 @@ def _visitor(request: gr.Request) -> str:
 
 def _begun(asked: tuple[Any, ...]) -> RunFolder:
     """Checks the question and writes it into a new run."""
-    from heads.pipeline.runs.asked import Question
-    from heads.pipeline.runs.running import begin
+    from heads.runs.runner import begin
+    from heads.runs.spec import Question
 
     data = train_data.chosen(*asked[:DATA_FIELDS])
     plan = Plan.of(*asked[DATA_FIELDS:])
@@ -163,7 +163,7 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
 
 
 def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
-    from heads.pipeline.runs.asked import load
+    from heads.runs.spec import load
 
     asked = load(run)
     course = Course(recipes=asked.recipes, metric=asked.metric)
@@ -188,7 +188,7 @@ def _listed(mine: Any) -> list[str]:
 
 def _ended(run: RunFolder) -> list[Any]:
     from heads.interfaces import boards
-    from heads.pipeline.runs.leaderboard import leaderboard
+    from heads.runs.leaderboard import leaderboard
 
     board = leaderboard(run)
     heat = boards.heat_of(board, "accuracy") if board.best else gr.skip()

@@ -8,7 +8,7 @@ from typing import Any
 from heads.backbone.models import BUNDLED
 from heads.errors import DataError, HeadsError, RecipeError
 from heads.parts.resolved import FEATURES
-from heads.pipeline.runs.folder import all_runs
+from heads.runs.folder import all_runs
 from heads.settings import Contest, Limits, limits
 
 OWN = "own"

@@ -21,7 +21,7 @@ from typing import Any
 
 import heads
 from heads.errors import DataError, LimitError
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 from heads.settings import environment_with
 
 BEAT = 0.25  # seconds within which something is passed on
@@ -106,7 +106,7 @@ def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Itera
     Raises:
         DataError: The worker says why it cannot go on, or died.
     """
-    from heads.pipeline.runs.running import stopped
+    from heads.runs.runner import stopped
 
     process = _started(run)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

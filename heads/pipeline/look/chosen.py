@@ -14,11 +14,11 @@ from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.folder import RunFolder, find
-from heads.pipeline.runs.heads_of import classifier as of_run
-from heads.pipeline.runs.heads_of import trained_names
 from heads.recipe import Recipe
+from heads.runs import spec as question
+from heads.runs.folder import RunFolder, find
+from heads.runs.trained_heads import classifier as of_run
+from heads.runs.trained_heads import trained_names
 from heads.settings import Limits, Training
 from heads.training.sampled import corpus_of, sample_for, trained
 

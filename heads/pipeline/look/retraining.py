@@ -30,12 +30,12 @@ from heads.parts.resolved import WITHOUT
 from heads.pipeline.look.chosen import Heads
 from heads.pipeline.look.nearest import vectors_of
 from heads.pipeline.look.worth import Worth, worth_of
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.cell import said as answered
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.heads_of import trained_head
-from heads.pipeline.runs.preparing import board_of, featured, stated
 from heads.recipe import Recipe
+from heads.runs import spec as question
+from heads.runs.cells import said as answered
+from heads.runs.folder import RunFolder
+from heads.runs.preparation import board_of, featured, stated
+from heads.runs.trained_heads import trained_head
 from heads.settings import limits as limits_here
 from heads.training.objective import goals_of
 from heads.training.sampled import trained

@@ -12,10 +12,10 @@ from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.features.token_states import TokenStates, keep_states
 from heads.features.truncation import token_findings
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.heats import stopped_of
+from heads.runs.cells import Cell
+from heads.runs.folder import RunFolder
+from heads.runs.racing import stopped_of
+from heads.runs.spec import Asked
 from heads.settings import Limits
 from heads.training.fitters.sgd import Stacked
 from heads.training.fitters.whitening import WIDEST

@@ -12,8 +12,8 @@ from heads.backbone.engine import Engine, relied_on, to_try, tried, ways
 from heads.data.splits import Splits
 from heads.features.extraction import Group, grouped, unread
 from heads.parts.resolved import Order
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.preparing import scored_rows
+from heads.runs.preparation import scored_rows
+from heads.runs.spec import Asked
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, Convex
 from heads.training.fitters.sgd import TRIED

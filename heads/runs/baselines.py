@@ -16,10 +16,10 @@ from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_streng
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF, Outcome
 from heads.features.store import home_of
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import Cell, keep, kept
-from heads.pipeline.runs.folder import RunFolder
 from heads.recipe import Value
+from heads.runs.cells import Cell, keep, kept
+from heads.runs.folder import RunFolder
+from heads.runs.spec import Asked
 from heads.training.scheduler import Board, Job, Tell
 from heads.training.task import Lesson
 

@@ -20,12 +20,12 @@ from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, Task, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
-from heads.pipeline.runs import asked as question
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import kept
-from heads.pipeline.runs.folder import RunFolder
 from heads.recipe import Recipe
 from heads.rng import Dice
+from heads.runs import spec as question
+from heads.runs.cells import kept
+from heads.runs.folder import RunFolder
+from heads.runs.spec import Asked
 from heads.settings import Limits, Training
 from heads.training.fitters import adamw
 from heads.training.fitters.token_sgd import BATCH

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import Cell
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.cells import Cell
+from heads.runs.folder import RunFolder
+from heads.runs.spec import Asked
 from heads.settings import Contest
 from heads.training.fitters.successive_halving import CAP, CAP_PASSES
 from heads.training.racing import WRONG

@@ -15,7 +15,7 @@ from heads.evaluation.details import Label, Measures
 from heads.evaluation.predictions import BASELINES, Answers, Outcome, Task, answers_of
 from heads.evaluation.significance import Difference
 from heads.events import Progress
-from heads.pipeline.runs.folder import RunFolder
+from heads.runs.folder import RunFolder
 from heads.training.fitters.base import Chosen, Tried
 
 

@@ -14,10 +14,10 @@ from heads.evaluation.learning_curve import SHARES, subsets
 from heads.evaluation.predictions import BASELINES, Answers, Outcome, scores, strata
 from heads.evaluation.significance import compare
 from heads.events import Progress
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import Cell, kept, said
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.wording import reference_of
+from heads.runs.cells import Cell, kept, said
+from heads.runs.folder import RunFolder
+from heads.runs.notes import reference_of
+from heads.runs.spec import Asked
 from heads.training.scheduler import Board, Job, Tell, play
 from heads.training.search import Played, seeds_of, unit_job
 from heads.training.task import Lesson

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.events import Progress
-from heads.pipeline.runs.asked import Asked
-from heads.pipeline.runs.cell import keep_failure
-from heads.pipeline.runs.folder import RunFolder
-from heads.pipeline.runs.wording import reference_of
+from heads.runs.cells import keep_failure
+from heads.runs.folder import RunFolder
+from heads.runs.notes import reference_of
+from heads.runs.spec import Asked
 from heads.training.fitters.base import Found, Tried, answered
 from heads.training.racing import Beaten, beaten
 from heads.training.scheduler import Board, Failed, play
