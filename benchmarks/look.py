@@ -19,14 +19,14 @@ from pathlib import Path
 
 import torch
 
+from heads.analysis.attribution import attributions
+from heads.analysis.attribution_methods import ENOUGH
+from heads.analysis.selection import Chosen, Heads, choosing
 from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.parts.resolve import head, resolve
 from heads.pipeline.look.asking import Look
-from heads.pipeline.look.attributing import attributions
-from heads.pipeline.look.attribution import ENOUGH
-from heads.pipeline.look.chosen import Chosen, Heads, choosing
 from heads.settings import limits
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")

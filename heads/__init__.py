@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "compare": "heads.pipeline.comparison",
-    "Comparison": "heads.pipeline.comparison",
+    "compare": "heads.analysis.comparison",
+    "Comparison": "heads.analysis.comparison",
     "explain": "heads.pipeline.inquiry",
     "difference": "heads.pipeline.inquiry",
-    "Explanation": "heads.pipeline.explanation",
+    "Explanation": "heads.analysis.explanation",
     "train": "heads.pipeline.fitting",
     "read": "heads.pipeline.contest",
     "train_grid": "heads.pipeline.contest",
@@ -27,7 +27,7 @@ _HOME = {
     "export": "heads.exporters.export",
     "export_onnx": "heads.exporters.export",
     "catalogue": "heads.catalog.catalog",
-    "examine": "heads.pipeline.doctor",
+    "examine": "heads.analysis.padding.report",
     "Look": "heads.pipeline.look.asking",
     "pooling": "heads.parts.resolve",
     "head": "heads.parts.resolve",
@@ -41,6 +41,9 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from heads.analysis.comparison import Comparison, compare
+    from heads.analysis.explanation import Explanation
+    from heads.analysis.padding.report import examine
     from heads.catalog.catalog import catalogue
     from heads.classifier.classifier import Classifier
     from heads.classifier.pretrained import load
@@ -51,10 +54,7 @@ if TYPE_CHECKING:
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
-    from heads.pipeline.comparison import Comparison, compare
     from heads.pipeline.contest import read, resume, train_grid
-    from heads.pipeline.doctor import examine
-    from heads.pipeline.explanation import Explanation
     from heads.pipeline.fitting import train
     from heads.pipeline.inquiry import difference, explain
     from heads.pipeline.look.asking import Look

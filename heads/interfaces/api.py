@@ -38,7 +38,7 @@ def compare(
     Returns:
         The classes, and for each recipe its logits, probabilities and held-out accuracy.
     """
-    from heads.pipeline import comparison
+    from heads.analysis import comparison
 
     return comparison.compare(
         text, pair, recipes=recipes, model=model, sample=sample, pairs=pairs
@@ -109,7 +109,7 @@ def doctor(model: str) -> dict[str, Any]:
     Returns:
         Each change with the largest difference of two logits, the reason and what to do.
     """
-    from heads.pipeline.doctor import examine
+    from heads.analysis.padding.report import examine
 
     return examine(model).as_json()
 

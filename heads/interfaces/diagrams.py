@@ -5,12 +5,11 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from heads.analysis.explanation import ORIGINS, Explanation, Step, TensorFact
+from heads.analysis.padding.report import Diagnosis
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import Entry, link, place
 from heads.interfaces.drawings import count, counted, effect, joined
-from heads.pipeline.doctor import Diagnosis
-from heads.pipeline.explanation import Explanation, Step
-from heads.pipeline.provenance import ORIGINS, TensorFact
 
 FROM_BASE = ("pretrained", "untrained")
 

@@ -12,12 +12,12 @@ from heads.data.samples import SAMPLES
 from heads.interfaces.figures import COLOURS
 
 if TYPE_CHECKING:
+    from heads.analysis.comparison import Comparison
+    from heads.analysis.padding.report import Finding
+    from heads.analysis.selection import Said
     from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
     from heads.events import Progress
-    from heads.pipeline.comparison import Comparison
-    from heads.pipeline.doctor import Finding
-    from heads.pipeline.look.saying import Said
 
 # How scores are written that are no shares. (What knows all metrics waits for torch.)
 PLAIN = {
@@ -166,7 +166,7 @@ def cards(comparison: "Comparison") -> Markup:
 
 
 def _card(prediction: "Prediction", colour: str) -> Markup:
-    from heads.pipeline.verdict import said
+    from heads.analysis.comparison import said
 
     is_one = prediction.squash in ("softmax", "votes")
     shown = f"{max(prediction.probabilities):.0%}".replace("%", " %") if is_one else ""

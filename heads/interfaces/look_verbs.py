@@ -73,7 +73,7 @@ def _add_ablate(verbs: Any, common: Parser) -> None:
 
 def look(asked: Namespace) -> None:
     """Shows the tokens' scores under each head, and the nearest training examples."""
-    from heads.pipeline.look.nearest import MOST
+    from heads.analysis.neighbors import MOST
 
     if not 0 <= asked.nearest <= MOST:
         what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {asked.nearest}."
@@ -154,10 +154,10 @@ def readings(asked: Namespace) -> None:
     if asked.json:
         print_json([one.as_json() for one in found])
         return
+    from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE
     from heads.interfaces import terminal
     from heads.interfaces.charts import percent
     from heads.interfaces.figures import signed
-    from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE
 
     for one in found:
         if one.said.squash == "none":

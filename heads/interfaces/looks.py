@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from heads.analysis.ablation import Ablation
+from heads.analysis.attribution_methods import Attribution, Token
+from heads.analysis.counterfactuals import Edit, Flips
+from heads.analysis.neighbors import Neighbourhood
+from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
 from heads.interfaces.charts import bars, percent
 from heads.interfaces.drawings import joined
 from heads.interfaces.figures import COLOURS, signed
-from heads.pipeline.look.ablation import Ablation
-from heads.pipeline.look.attribution import Attribution, Token
-from heads.pipeline.look.edits import Edit, Flips
-from heads.pipeline.look.nearest import Neighbourhood
-from heads.pipeline.look.saying import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
 
 SHOWN = 6  # classes of a head
 CELL, TITLE = Markup("<td>{}</td>").format, Markup("<th>{}</th>").format

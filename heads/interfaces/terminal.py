@@ -9,6 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from heads.analysis.comparison import Comparison, said
+from heads.analysis.explanation import ORIGINS, Explanation, TensorFact
+from heads.analysis.padding.report import Diagnosis
 from heads.catalog.catalog import Entry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
@@ -19,11 +22,6 @@ from heads.exporters.onnx import OnnxReport
 from heads.interfaces.charts import percent
 from heads.interfaces.drawings import accuracy, count, counted, effect
 from heads.interfaces.figures import signed
-from heads.pipeline.comparison import Comparison
-from heads.pipeline.doctor import Diagnosis
-from heads.pipeline.explanation import Explanation
-from heads.pipeline.provenance import ORIGINS, TensorFact
-from heads.pipeline.verdict import said
 
 
 def comparison(found: Comparison) -> None:

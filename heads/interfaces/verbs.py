@@ -12,8 +12,8 @@ from heads.settings import limits
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
+    from heads.analysis.comparison import comparing
     from heads.data.samples import RECIPES
-    from heads.pipeline.comparison import comparing
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
     events = comparing(
@@ -132,8 +132,8 @@ def families(asked: argparse.Namespace) -> None:
 
 
 def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
+    from heads.analysis.catalog_check import compare_family
     from heads.events import Progress
-    from heads.pipeline.walk import compare_family
 
     found: dict[str, dict[str, Any]] = {}
 
@@ -162,7 +162,7 @@ def diff(asked: argparse.Namespace) -> None:
 
 def doctor(asked: argparse.Namespace) -> None:
     """Tells which changes of the padding change a classifier's logits."""
-    from heads.pipeline.doctor import examine
+    from heads.analysis.padding.report import examine
 
     found = examine(asked.model)
     if asked.json:

@@ -5,6 +5,8 @@ The page, the shell, the API and Python ask the same functions.
 
 from collections.abc import Iterator
 
+from heads.analysis import differences, explanation
+from heads.analysis.explanation import Explanation
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.classifier.pretrained import OWN, own_head
@@ -12,8 +14,6 @@ from heads.data.corpus import gate
 from heads.data.samples import TEXT
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline import differences, explanation, subjects
-from heads.pipeline.explanation import Explanation
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -101,7 +101,7 @@ def difference(
     limits = limits or limits_here()
     one, other = (_own_recipe(name, model, limits) for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
-        return subjects.difference_by_name(str(one), str(other), limits)
+        return differences.difference_by_name(str(one), str(other), limits)
     first, second = resolve(one).recipe, resolve(other).recipe
     return differences.difference(first, second, load(model, limits=limits))
 

@@ -109,10 +109,12 @@ def test_families_are_checked_against_their_classes(capsys):
 
 
 def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, capsys):
-    from heads.pipeline import walk
+    from heads.analysis import catalog_check
 
-    wrong = walk.Step(model_type="bert", equal=False, max_difference=0.5, exact=False, reason="")
-    monkeypatch.setattr(walk, "compare_family", lambda name: wrong)
+    wrong = catalog_check.Step(
+        model_type="bert", equal=False, max_difference=0.5, exact=False, reason=""
+    )
+    monkeypatch.setattr(catalog_check, "compare_family", lambda name: wrong)
     code, out, err = run(capsys, "families", "bert", "--check")
     assert code == 2
     assert "NO" in out

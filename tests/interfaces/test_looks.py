@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from heads.analysis.ablation import Ablation, Effect, Worth
+from heads.analysis.attribution_methods import Attribution, Token
+from heads.analysis.counterfactuals import Edit, Flips, pieces
+from heads.analysis.neighbors import Neighbour, Neighbourhood
+from heads.analysis.selection import Said, reading
 from heads.interfaces import drawings, looks
-from heads.pipeline.look.ablation import Ablation, Effect
-from heads.pipeline.look.attribution import Attribution, Token
-from heads.pipeline.look.edits import Edit, Flips, pieces
-from heads.pipeline.look.nearest import Neighbour, Neighbourhood
-from heads.pipeline.look.saying import Said, reading
-from heads.pipeline.look.worth import Worth
 
 HOSTILE = "<script>x</script>"
 SAID = Said(name="a+b", classes=("x", "y"), logits=(1.0, -1.0), probabilities=(0.88, 0.12),

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
+from heads.analysis.comparison import Compared, Comparison, compare, comparing
 from heads.backbone.models import BUNDLED
 from heads.classifier import head_cache
 from heads.classifier.prediction import Prediction
@@ -20,7 +21,6 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.pipeline.comparison import Compared, Comparison, compare, comparing
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 

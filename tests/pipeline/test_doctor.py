@@ -15,12 +15,11 @@ from safetensors.torch import load_file, save_file
 from tiny_models import rewrite, save_tiny
 from transformers import AutoModelForSequenceClassification
 
+from heads.analysis.padding import subject as doctor_models
+from heads.analysis.padding.report import Diagnosis, Finding, examine
+from heads.analysis.padding.subject import Question, patient
 from heads.catalog import tiny_models
 from heads.errors import ModelError
-from heads.pipeline.doctor import Diagnosis, Finding, examine
-from heads.pipeline.doctor import models as doctor_models
-from heads.pipeline.doctor.models import patient
-from heads.pipeline.doctor.patient import Question
 from heads.settings import PUBLIC, Limits
 
 CASES = (

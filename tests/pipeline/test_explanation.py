@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import LIMITS, save_tiny
 
+from heads.analysis import differences
+from heads.analysis.differences import same_in_training
+from heads.analysis.explanation import ORIGINS, Explanation, explain
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.module import assemble
@@ -17,10 +20,7 @@ from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
-from heads.pipeline import differences, inquiry
-from heads.pipeline.differences import same_in_training
-from heads.pipeline.explanation import Explanation, explain
-from heads.pipeline.provenance import ORIGINS
+from heads.pipeline import inquiry
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none

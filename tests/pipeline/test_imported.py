@@ -26,6 +26,7 @@ from tiny_models import (
 from torch import Tensor
 
 import heads
+from heads.analysis.explanation import Explanation, TensorFact
 from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
@@ -34,8 +35,6 @@ from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.explanation import Explanation
-from heads.pipeline.provenance import TensorFact
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 from tiny_models import LIMITS
 
+from heads.analysis.attribution import attributions
+from heads.analysis.integrated_gradients import Aim, _looked_up, entry, integrated, pull
 from heads.backbone import loading
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, ModelError
-from heads.pipeline.look.attributing import attributions
-from heads.pipeline.look.embedded import _looked_up, entry
-from heads.pipeline.look.path import Aim, integrated, pull
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

@@ -10,15 +10,14 @@ from tiny_models import LIMITS
 from torch.nn.functional import normalize
 
 import heads as public
+from heads.analysis.ablation import ablated, kind_of, layers_named
+from heads.analysis.counterfactuals import Edit, Flips, flipped, pieces
+from heads.analysis.selection import Chosen, Heads, Said, choosing, reading, tempered
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.pipeline.look.ablation import ablated, kind_of, layers_named
 from heads.pipeline.look.asking import ablating, searching
-from heads.pipeline.look.chosen import Chosen, Heads, choosing
-from heads.pipeline.look.edits import Edit, Flips, flipped, pieces
-from heads.pipeline.look.saying import Said, reading, tempered
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

@@ -19,14 +19,20 @@ from tiny_models import (
     small_tokenizer,
 )
 
+from heads.analysis.comparison import (
+    Compared,
+    Comparison,
+    compare,
+    comparing,
+    is_unanimous,
+    verdict,
+)
 from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
 from heads.classifier.pretrained import load
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.pipeline.comparison import Compared, Comparison, compare, comparing
-from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.settings import Limits
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS, TINY_WIDTH, save_tiny
 from torch import Tensor
 
+from heads.analysis.differences import difference
+from heads.analysis.explanation import explain
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
@@ -26,8 +28,6 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.pipeline.differences import difference
-from heads.pipeline.explanation import explain
 from heads.settings import PUBLIC, Limits, Training
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 
+from heads.analysis.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt, walk
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
 from heads.backbone.weights import bare
@@ -29,7 +30,6 @@ from heads.classifier.module import Assembly
 from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
 from heads.parts.resolve import resolve
-from heads.pipeline.walk import CLASSES, ROUNDING, compare_family, rebuilt, walk
 
 Inputs = dict[str, Tensor]
 Record = Callable[[str, object], None]

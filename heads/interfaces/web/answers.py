@@ -13,15 +13,15 @@ from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.question import Question
 
 if TYPE_CHECKING:
+    from heads.analysis.comparison import Comparison
     from heads.classifier.prediction import Prediction
-    from heads.pipeline.comparison import Comparison
 
 PLACES = 4  # recipes side by side
 
 
 def answered(question: Question) -> Iterator[list[Any]]:
     """Values for the sample's menu, its chips and every output; a failure has its sentence."""
-    from heads.pipeline.comparison import Compared, comparing
+    from heads.analysis.comparison import Compared, comparing
 
     same: list[Any] = [gr.skip()] * 2
     if question.suited() != question:

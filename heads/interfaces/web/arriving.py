@@ -19,7 +19,7 @@ SAME = [gr.skip()] * INPUTS
 
 def example(opening: Opening) -> list[Any]:
     """The values of the outputs for the first question; says meanwhile how far it is."""
-    from heads.pipeline.comparison import Compared, comparing
+    from heads.analysis.comparison import Compared, comparing
 
     try:
         for event in throttled(comparing(**OPENING.asked)):

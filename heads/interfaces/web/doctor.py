@@ -43,8 +43,8 @@ def _menu() -> list[Any]:
 
 
 def _examined(model: str) -> str:
+    from heads.analysis.padding.report import examine
     from heads.interfaces import diagrams
-    from heads.pipeline.doctor import examine
 
     try:
         return diagrams.diagnosis(examine(model or BUNDLED))

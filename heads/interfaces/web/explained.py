@@ -14,7 +14,7 @@ from heads.interfaces.web.opening import Opening
 from heads.interfaces.web.question import OPENING, Question
 
 if TYPE_CHECKING:
-    from heads.pipeline.explanation import Explanation
+    from heads.analysis.explanation import Explanation
 
 FIRST, SECOND = "cls+bert", "cls+roberta"
 

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
+from heads.analysis.attribution_methods import Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import drawings
 from heads.interfaces.web import kept_runs
 from heads.interfaces.web.guards import sentence, throttled
-from heads.pipeline.look.attribution import Attribution
 from heads.settings import limits
 
 if TYPE_CHECKING:
+    from heads.analysis.selection import Chosen, Heads, Said
     from heads.events import Progress
-    from heads.pipeline.look.chosen import Chosen, Heads
-    from heads.pipeline.look.saying import Said
 
 MOST = 4
 RUN, SAMPLE = "run:", "sample:"
@@ -45,7 +44,7 @@ class Asked:
             RecipeError: None is.
             LimitError: More than fit side by side.
         """
-        from heads.pipeline.look.chosen import Chosen
+        from heads.analysis.selection import Chosen
 
         if not self.recipes:
             raise RecipeError("No head is chosen.", "Choose one.")
@@ -117,7 +116,7 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
 
     What was found for another text goes at once.
     """
-    from heads.pipeline.look.chosen import Heads, choosing
+    from heads.analysis.selection import Heads, choosing
 
     try:
         heads = None
@@ -134,12 +133,12 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
 
 
 def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
+    from heads.analysis.attribution import attributions
+    from heads.analysis.counterfactuals import suggested
+    from heads.analysis.selection import reading
     from heads.events import Progress
     from heads.interfaces import looks
     from heads.pipeline.look.asking import ablating, answered, searching
-    from heads.pipeline.look.attributing import attributions
-    from heads.pipeline.look.edits import suggested
-    from heads.pipeline.look.saying import reading
 
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(
@@ -203,9 +202,9 @@ def _busy(event: "Progress") -> list[Any]:
 
 def retrained(asked: Asked) -> Iterator[Any]:
     """What heads say with a layer taken out and trained anew without it: progress, then that."""
+    from heads.analysis.selection import Heads, choosing
     from heads.interfaces import looks
     from heads.pipeline.look.asking import ablating
-    from heads.pipeline.look.chosen import Heads, choosing
 
     try:
         heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
@@ -222,9 +221,9 @@ def retrained(asked: Asked) -> Iterator[Any]:
 
 def edited(asked: Asked, lines: str) -> Any:
     """What the heads say of edits, one a line."""
+    from heads.analysis.counterfactuals import flipped
+    from heads.analysis.selection import Heads, choosing
     from heads.interfaces import looks
-    from heads.pipeline.look.chosen import Heads, choosing
-    from heads.pipeline.look.edits import flipped
 
     try:
         heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
@@ -236,8 +235,8 @@ def edited(asked: Asked, lines: str) -> Any:
 
 def warmed(said: "Sequence[Said]", power: Any) -> Any:
     """The same logits at another temperature, ten to that power; no head is asked again."""
+    from heads.analysis.selection import reading
     from heads.interfaces import looks
-    from heads.pipeline.look.saying import reading
 
     try:
         if not isinstance(power, int | float) or not -1 <= power <= 1:

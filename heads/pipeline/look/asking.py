@@ -9,18 +9,16 @@ from typing import TypeVar
 
 import torch
 
+from heads.analysis.ablation import Ablation, Retrained, compared, effect, layers_named, retraining
+from heads.analysis.attribution import attributions, encoded
+from heads.analysis.attribution_methods import OTHERS, Attribution
+from heads.analysis.counterfactuals import Flips, flipped
+from heads.analysis.neighbors import Neighbourhood, neighbourhood, vectors_of
+from heads.analysis.selection import Chosen, Heads, Reading, Said, choosing, reading, said
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.pipeline.look.ablation import Ablation, compared, effect, layers_named
-from heads.pipeline.look.attributing import attributions, encoded
-from heads.pipeline.look.attribution import OTHERS, Attribution
-from heads.pipeline.look.chosen import Chosen, Heads, choosing
-from heads.pipeline.look.edits import Flips, flipped
-from heads.pipeline.look.nearest import Neighbourhood, neighbourhood, vectors_of
-from heads.pipeline.look.retraining import Retrained, retraining
-from heads.pipeline.look.saying import Reading, Said, reading, said
 from heads.settings import limits as limits_here
 
 NEIGHBOURS = 5

@@ -11,17 +11,44 @@ from itertools import compress
 import torch
 from torch import Tensor
 
+from heads.analysis.attribution_methods import OTHERS, RUNNER_UP, Attribution, Token
+from heads.analysis.integrated_gradients import NOT_TO_BE_HAD, Aim, Entry, entry, integrated, pull
 from heads.backbone.states import Encoded, States
 from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import check_second
+from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.evaluation.statistics import answers
-from heads.pipeline.look.against import held_against, weights_of
-from heads.pipeline.look.attribution import OTHERS, RUNNER_UP, Attribution, Token
-from heads.pipeline.look.embedded import NOT_TO_BE_HAD, Entry, entry
-from heads.pipeline.look.path import Aim, integrated, pull
 from heads.settings import limits as limits_here
+
+# --- What of a head's logits is explained: a class against the others, or its logit alone.
+
+
+def held_against(
+    head: TrainedHead, logits: Tensor, target: int, against: str
+) -> tuple[str, int | None]:
+    """What a class's logit is held against, and the number of its rival, if it is one."""
+    is_alone = head.squash in ("sigmoid", "none") or len(logits) < 2
+    if is_alone or (head.squash == "votes" and against == OTHERS):
+        return "", None  # a sigmoid, or a number, sees the logit itself
+    if against == OTHERS and len(logits) > 2:
+        return OTHERS, None
+    others = logits.clone()
+    others[target] = -torch.inf
+    return against, int(others.argmax())
+
+
+def weights_of(logits: Tensor, target: int, against: str, rival: int | None) -> Tensor:
+    """The weights of the logits (c,) in what is explained."""
+    weights = torch.zeros_like(logits)
+    if rival is not None:
+        weights[rival] = -1.0
+    elif against:
+        weights -= 1 / (len(logits) - 1)
+    weights[target] = 1.0
+    return weights
+
 
 STEPS = (32, 64, 128, 256, 512)
 SMALL = 0.05  # of the logits' span: a change below it is none to speak of

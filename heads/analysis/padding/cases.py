@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from heads.pipeline.doctor.patient import Patient, Question, Side
+from heads.analysis.padding.subject import Patient, Question, Side
 
 # Within a block of a shortened or chunked sequence padding may be without effect, beyond it not.
 PADDINGS = (1, 6, 64)

@@ -6,12 +6,12 @@ Every change is measured against the same text alone, on the class of Transforme
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads.analysis.padding.cases import cases
+from heads.analysis.padding.reasons import Outcome, Scale, advice, outcome, reason, scale
+from heads.analysis.padding.subject import Patient, Question
+from heads.analysis.padding.subject import patient as admitted
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
-from heads.pipeline.doctor.cases import cases
-from heads.pipeline.doctor.models import patient as admitted
-from heads.pipeline.doctor.patient import Patient, Question
-from heads.pipeline.doctor.reasons import Outcome, Scale, advice, outcome, reason, scale
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 
+from heads.analysis.selection import Said, said
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
 from heads.errors import DataError, LimitError
-from heads.pipeline.look.saying import Said, said
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads.analysis.attribution import encoded
+from heads.analysis.selection import Heads, said
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import Assembly
 from heads.data.corpus import Corpus
@@ -19,9 +21,6 @@ from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
 from heads.features.extraction import Features, extract
-from heads.pipeline.look.attributing import encoded
-from heads.pipeline.look.chosen import Heads
-from heads.pipeline.look.saying import said
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine

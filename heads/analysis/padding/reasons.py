@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 
+from heads.analysis.padding.cases import Case
+from heads.analysis.padding.subject import Patient, Question
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
-from heads.pipeline.doctor.cases import Case
-from heads.pipeline.doctor.patient import Patient, Question
 
 # A finding is a difference over this share of the range in which the logits lie,
 SHARE = 1e-4

@@ -3,13 +3,17 @@
 The page, the shell, the API and Python ask the same function and show the same answer.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
+from heads.analysis.differences import same_in_training
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
+from heads.backbone.states import Encoded
 from heads.classifier.inputs import Seen, check_second, seen
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import Prediction, predict
@@ -19,13 +23,156 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolved import JOINT
-from heads.pipeline.remarks import cut_notes, joint_notes, recipe_notes, token_notes
-from heads.pipeline.verdict import is_unanimous, verdict
 from heads.recipe import Recipe
 from heads.runs.spec import entering
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.sampled import corpus_of, sample_for, trained
+
+# --- What one should know before believing a comparison, a sentence each.
+
+
+def cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
+    """Of texts that are longer than this place reads."""
+    most = limits.text_characters
+    return [
+        f"Only the first {most:,} of {len(text):,} characters were read."
+        for text in texts
+        if isinstance(text, str) and len(text) > most
+    ]
+
+
+def token_notes(encoded: Encoded) -> list[str]:
+    """Of a text that has more tokens than the base model reads."""
+    if encoded.whole_length <= len(encoded):
+        return []
+    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read."]
+
+
+def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
+    """Of heads that cannot read two sentences each by itself."""
+    return [
+        f"{head.recipe} reads the two sentences as one sequence: it learns from all their tokens."
+        for head in heads
+        if head.module.reader.order.needs_states and not head.is_own
+    ]
+
+
+def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
+    """Of heads that are random, give numbers, hardly learn, or are the same as another."""
+    notes = [
+        f"{backbone.id} came without a trained head, so what 'own' shows is random: "
+        "its probabilities mean nothing."
+        for head in heads
+        if head.new
+    ]
+    notes += [
+        f"The head that {backbone.id} came with gives numbers, not classes: read its logits."
+        for head in heads
+        if head.numbers and head.is_own
+    ]
+    if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
+        notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
+    lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]
+    if lucky:
+        is_or_are = "is" if len(lucky) == 1 else "are"
+        notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
+    for one, other in combinations([head for head in heads if not head.is_own], 2):
+        reads_alike = one.recipe.pooling == other.recipe.pooling  # most do not: told at once
+        if reads_alike and same_in_training(one.recipe, other.recipe, backbone):
+            notes.append(
+                f"{one.recipe} and {other.recipe} are the same layers under other names: "
+                "any difference between them is chance."
+            )
+    return notes
+
+
+# --- Who agrees on what, in a sentence or two.
+
+
+def verdict(predictions: Sequence[Prediction]) -> str:
+    """Who agrees on what; a random head and one with classes of its own are not counted."""
+    known = _known(predictions)
+    if not known:
+        return f"{predictions[0].name} is a random head: what it says means nothing."
+    first = kinds(next((p for p in known if p.scores), known[0]).classes)
+    alike = [p for p in known if kinds(p.classes) == first and not p.numbers] or known[:1]
+    if all(p.squash == "none" for p in known):
+        return _each(known)
+    others = [p for p in known if p not in alike]
+    told = f" Of its own classes, {_each(others)}" if others else ""
+    return _among(alike) + told
+
+
+def is_unanimous(predictions: Sequence[Prediction]) -> bool:
+    """Whether all heads give the same answer."""
+    known = _known(predictions)
+    if any(prediction.squash == "none" for prediction in known):
+        return False  # numbers agree more or less
+    return len({_key(prediction) for prediction in known}) <= 1
+
+
+def _known(predictions: Sequence[Prediction]) -> list[Prediction]:
+    return [prediction for prediction in predictions if not prediction.new]
+
+
+def said(prediction: Prediction) -> str:
+    """What a head answers, as a reader would say it: classes, or numbers."""
+    if not prediction.numbers:
+        return spoken(prediction.answer)
+    return counted(prediction.classes, prediction.logits)
+
+
+def counted(names: Sequence[str], numbers: Sequence[float]) -> str:
+    """Numbers as a reader would say them, each with its name where there are several.
+
+    >>> counted(["label"], [-1.5]), counted(["calm", "loud"], [0.25, 3])
+    ('−1.50', 'calm +0.25, loud +3.00')
+    """
+    told = [f"{value:+.2f}".replace("-", "−") for value in numbers]
+    if len(told) == 1:
+        return told[0]
+    return ", ".join(map(" ".join, zip(names, told, strict=True)))
+
+
+def spoken(answer: Sequence[str]) -> str:
+    """The classes of an answer as a reader would say them."""
+    return ", ".join(answer) or "none of the classes"
+
+
+def kinds(classes: Sequence[str]) -> frozenset[str]:
+    """The classes, however they are written: POSITIVE is positive."""
+    return frozenset(name.casefold() for name in classes)
+
+
+def _among(predictions: Sequence[Prediction]) -> str:
+    count = Counter(_key(prediction) for prediction in predictions)
+    most, votes = count.most_common(1)[0]
+    answer = next(p.answer for p in predictions if _key(p) == most)
+    if len(predictions) == 1:
+        return f"{predictions[0].name} says {said(predictions[0])}."
+    if votes == len(predictions):
+        everyone = "Both" if votes == 2 else f"All {votes}"
+        return f"{everyone} heads agree: {spoken(answer)}."
+    if votes == 1:
+        number = "two" if len(predictions) == 2 else f"{len(predictions)}"
+        return f"The {number} heads disagree: {_each(predictions)}"
+    if list(count.values()).count(votes) > 1:
+        return f"The heads are split: {_each(predictions)}"
+    rest = [p for p in predictions if _key(p) != most]
+    return f"{votes} of {len(predictions)} heads agree: {spoken(answer)}. {_each(rest)}"
+
+
+def _key(prediction: Prediction) -> frozenset[str]:
+    return kinds(prediction.answer)
+
+
+def _each(predictions: Sequence[Prediction]) -> str:
+    return "; ".join(f"{p.name} {_verb(p)} {said(p)}" for p in predictions) + "."
+
+
+def _verb(prediction: Prediction) -> str:
+    return "gives" if prediction.numbers else "says"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What a head does and why: comparison, explanation, attribution, ablation."""

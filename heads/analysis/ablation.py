@@ -1,0 +1,526 @@
+"""A trained head with one of its layers taken out, as it is: how much the others lean on it.
+
+That is not what the layer is worth, since the others have learned to stand on it: for that, a head
+trained without it stands beside (`retraining`).
+
+Legend: n rows, c classes.
+"""
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heads.analysis.neighbors import vectors_of
+from heads.analysis.selection import Heads, Said, said
+from heads.classifier.classifier import Classifier
+from heads.data.corpus import Corpus, groups_of, split
+from heads.errors import HeadsError, RecipeError, did_you_mean
+from heads.evaluation.details import measure
+from heads.evaluation.metrics import METRICS, SCORES, Metric
+from heads.evaluation.predictions import Answers, Outcome, Task, answers_of, parts
+from heads.evaluation.significance import compare
+from heads.evaluation.statistics import answers
+from heads.events import Progress
+from heads.parts.modules import (
+    Cuts,
+    Neighbours,
+    Normalise,
+    Residual,
+    Scale,
+    acts_in_training_only,
+    is_idle,
+    last_linear,
+    leaves,
+    words,
+)
+from heads.parts.resolve import resolve
+from heads.parts.resolved import WITHOUT
+from heads.recipe import Recipe
+from heads.runs import spec as question
+from heads.runs.cells import said as answered
+from heads.runs.folder import RunFolder
+from heads.runs.preparation import board_of, featured, stated
+from heads.runs.trained_heads import trained_head
+from heads.settings import limits as limits_here
+from heads.training.objective import goals_of
+from heads.training.sampled import trained
+from heads.training.scheduler import Failed, play
+from heads.training.search import Played, unit_job
+from heads.training.trial import units
+
+# --- What a layer is worth: a head beside the one that was trained without it, on the same rows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """How a head does beside the same recipe trained without a layer, on the same tested rows.
+
+    Attributes:
+        metric: What is scored.
+        rows: How many different rows were tested.
+        seeds: How often each was trained.
+        whole: The score of the head with the layer.
+        without: That of the head trained without it.
+        difference: The one less the other: what the layer is worth.
+        low: The lower end of its 95 % interval; of one seed that of these two heads alone.
+        high: Its upper end.
+    """
+
+    metric: Metric
+    rows: int
+    seeds: int
+    whole: float
+    without: float
+    difference: float
+    low: float
+    high: float
+
+    def told(self, layer: str) -> str:
+        """How the head without the layer does, and the one with it, to follow "it"."""
+        name = SCORES[self.metric]
+        ends = f"{name.signed(self.low)} to {name.signed(self.high)}"
+        points = " points" if name.is_share else ""
+        luck = f"over {self.seeds} seeds"
+        if self.seeds == 1:
+            luck = "each trained once, so luck in training is not in it"
+        return (
+            f"{name.reached(self.without)}; with {layer} it {name.reached(self.whole)}. The "
+            f"difference that {layer} makes is {name.signed(self.difference)}{points} on "
+            f"{self.rows:,} tested rows (95 %: {ends}; {luck})."
+        )
+
+
+def worth_of(whole: Outcome | Answers, bare: Outcome | Answers, task: Task) -> Worth:
+    """Compares what a head answered with what the one without a layer did, row by row."""
+    found = compare([bare, whole], task, reference=bare.name).to_reference[0]
+    scores = [
+        sum(float(seed.mean()) for seed in each) / len(each)
+        for each in (parts(one, task) for one in (whole, bare))
+    ]
+    return Worth(
+        metric=METRICS[task.kind],
+        rows=len(torch.cat(whole.rows).unique()),
+        seeds=len(whole.rows),
+        whole=scores[0],
+        without=scores[1],
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+    )
+
+
+# --- A recipe trained anew without one of its layers, beside the head that has it.
+
+KEPT = 64  # of runs; those of samples lie on disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Retrained:
+    """A head that was trained without a layer.
+
+    Attributes:
+        classifier: The head; None where there is none.
+        worth: How it does beside the whole one.
+        why_not: Why there is none, in a sentence.
+    """
+
+    classifier: Classifier | None = None
+    worth: Worth | None = None
+    why_not: str = ""
+
+
+def without(recipe: Recipe, layer: str) -> Recipe:
+    """A recipe less one layer of its head.
+
+    Raises:
+        RecipeError: It cannot be trained without it.
+    """
+    options = dict(recipe.options) | {WITHOUT: layer}
+    return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe
+
+
+def retraining(
+    heads: Heads, wanted: Sequence[tuple[int, str]]
+) -> Generator[Progress, None, list[Retrained]]:
+    """Trains recipes anew, each without a layer: progress, then the heads.
+
+    Args:
+        wanted: The numbers of heads, and the layers that they are to do without.
+    """
+    found: dict[int, Retrained] = {}
+    recipes: dict[int, Recipe] = {}
+    for place, (number, layer) in enumerate(wanted):
+        try:
+            known = Recipe.parse(heads.names[number]) if heads.run else None
+            recipes[place] = without(known or heads.classifiers[number].recipe, layer)
+        except HeadsError as error:
+            found[place] = Retrained(why_not=error.what)
+            continue
+        if why := _unknown(heads, heads.classifiers[number]):
+            found[place] = Retrained(why_not=why)
+            del recipes[place]
+    whole = {place: wanted[place][0] for place in recipes}
+    if recipes and heads.run:
+        names = {place: heads.names[number] for place, number in whole.items()}
+        found |= yield from _of_run(heads.run, heads.classifiers[0], recipes, names)
+    elif recipes:
+        found |= yield from _of_sample(heads, recipes, whole)
+    return [found[place] for place in range(len(wanted))]
+
+
+def _unknown(heads: Heads, classifier: Classifier) -> str:
+    """Why nobody here knows what a head was trained on, or how; nothing where that is known."""
+    if classifier.head.is_own:
+        return f"{classifier.recipe} came with its checkpoint, and its training is not known here."
+    if heads.run:
+        return ""
+    corpus, settings = heads.corpus, classifier.head.training
+    if corpus is None or settings is None or classifier.classes != corpus.classes:
+        return f"What {classifier.recipe} was trained on is not known here."
+    learned, held = split(corpus, settings.held_out, settings.seed)
+    if (tuple(learned), tuple(held)) != (heads.learned, heads.held):
+        return f"Which rows {classifier.recipe} learned from is not known here."
+    return ""
+
+
+def _of_sample(
+    heads: Heads, recipes: Mapping[int, Recipe], whole: Mapping[int, int]
+) -> Generator[Progress, None, dict[int, Retrained]]:
+    """Heads of a sample: the same rows, settings and dice; one training each."""
+    corpus, found = heads.corpus, dict[int, Retrained]()
+    assert corpus is not None
+    task, rows = _task(corpus), torch.tensor(heads.held)
+    groups: dict[object, list[int]] = {}  # those that are trained alike share one reading
+    for place, number in whole.items():
+        one = heads.classifiers[number]
+        groups.setdefault((id(one.backbone), repr(one.head.training)), []).append(place)
+    for places in groups.values():
+        first = heads.classifiers[whole[places[0]]]
+        asked = [recipes[place] for place in places]
+        events = trained(asked, corpus, first.backbone, limits_here(), first.head.training)
+        for place, head in zip(places, (yield from events), strict=True):
+            bare = replace(first, head=head)
+            said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
+            other = yield from _outcome(bare, corpus, rows)
+            found[place] = Retrained(classifier=bare, worth=worth_of(said, other, task))
+    return found
+
+
+@torch.no_grad()
+def _outcome(
+    classifier: Classifier, corpus: Corpus, rows: Tensor
+) -> Generator[Progress, None, Outcome]:
+    """What a head says of some rows."""
+    if classifier.head.module.reader.order.late:
+        texts = [corpus.texts[row] for row in rows.tolist()]
+        pairs = [corpus.pairs[row] for row in rows.tolist()] if corpus.pairs else []
+        logits = classifier.logits(texts, pairs)
+    else:
+        vectors = yield from vectors_of(classifier, corpus, rows)
+        logits = classifier.head.module.head(vectors)
+    return Outcome(name=str(classifier.recipe), rows=(rows,), logits=(logits,))
+
+
+def _task(corpus: Corpus) -> Task:
+    goals = goals_of(corpus, range(len(corpus)))
+    one = goals[:, 0] if corpus.kind == "number" else goals.argmax(dim=1)
+    return Task(
+        targets=goals if corpus.many else one,
+        classes=corpus.classes,
+        groups=groups_of(corpus).tensor,
+        kind=corpus.kind,
+        ordered=corpus.ordered,
+    )
+
+
+_recent: "OrderedDict[tuple[str, float, str, str], Retrained]" = OrderedDict()
+_lock = threading.Lock()
+
+
+def _of_run(
+    run: RunFolder, one: Classifier, recipes: Mapping[int, Recipe], names: Mapping[int, str]
+) -> Generator[Progress, None, dict[int, Retrained]]:
+    """Heads of a run: the same rows, the same search and the same seeds as its cells."""
+    asked, limits = question.load(run), limits_here()
+    keys = {
+        place: (str(run.path), asked.created, names[place], str(recipe))
+        for place, recipe in recipes.items()
+    }
+    with _lock:
+        found = {place: _recent[key] for place, key in keys.items() if key in _recent}
+    missing = {place: recipe for place, recipe in recipes.items() if place not in found}
+    if not missing:
+        return found
+    corpus, backbone = asked.corpus, one.backbone
+    cells = units(list(missing.values()), backbone, len(corpus.classes), limits, corpus.kind)
+    read = yield from featured(run, asked, cells, backbone)
+    states = yield from stated(run, asked, cells, read, backbone, limits)
+    board = board_of(run, asked, read, states)
+    places = {str(recipe): place for place, recipe in missing.items()}
+    jobs = [unit_job(cell, board) for cell in cells]
+    done = 0
+    for event in play(jobs, board, max(1, torch.get_num_threads())):
+        if isinstance(event, Failed):
+            found[places[event.name]] = Retrained(why_not=event.says)
+        elif isinstance(event, Played):
+            place = places[event.unit.name]
+            measures = measure(event.outcome, asked.task)
+            head = trained_head(run, event, asked, measures, backbone)
+            whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
+            worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
+            bare = Classifier(backbone=backbone, head=head)
+            found[place] = Retrained(classifier=bare, worth=worth)
+            _remember(keys[place], found[place])
+        done += isinstance(event, Failed | Played)
+        says = f"Training without a layer: {done} of {len(jobs)} heads done"
+        yield Progress(says=says, share=0.5 + done / len(jobs) / 2)
+    return found
+
+
+def _remember(key: tuple[str, float, str, str], retrained: Retrained) -> None:
+    with _lock:
+        _recent[key] = retrained
+        while len(_recent) > KEPT:
+            _recent.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What taking a layer out changes on rows that the head has not learned from.
+
+    Attributes:
+        rows: How many rows.
+        changed: How many answers are others.
+        before: The share that the whole head answers right.
+        after: The share that it answers right without the layer.
+    """
+
+    rows: int
+    changed: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """What a head says with and without one of its layers.
+
+    Attributes:
+        name: The head.
+        layer: The layer's name.
+        does: The layer in a few words.
+        before: What the whole head says.
+        after: What it says without the layer; None where it cannot be taken out.
+        effect: What changes on other rows; None where it was not measured.
+        why_not: Why it cannot be taken out, in a sentence.
+        retrained: What a head says that was trained without the layer; None where there is none.
+        worth: How that head does beside the whole one.
+        why_not_retrained: Why there is no such head, in a sentence; nothing where none was asked
+            for.
+    """
+
+    name: str
+    layer: str
+    does: str
+    before: Said
+    after: Said | None
+    effect: Effect | None = None
+    why_not: str = ""
+    retrained: Said | None = None
+    worth: Worth | None = None
+    why_not_retrained: str = ""
+
+    @property
+    def says(self) -> str:
+        """What happens, in a few sentences: of the head as it is, then of one trained without."""
+        return " ".join(filter(None, (self._says_as_it_is, self._says_retrained)))
+
+    @property
+    def _says_as_it_is(self) -> str:
+        if self.after is None:
+            return self.why_not
+        was, now = self.before.spoken, self.after.spoken
+        says = f"still says {now}" if was == now else f"says {now} instead of {was}"
+        told = f"Without {self.layer}, {self.name} as it is, not trained anew, {says}."
+        if self.effect is None:
+            return told
+        right = f"from {self.effect.before * 100:.1f} to {self.effect.after * 100:.1f} % right"
+        return (
+            f"{told} Of {self.effect.rows} rows that it has not learned from, "
+            f"{self.effect.changed} get another answer ({right}). That shows how much its other "
+            f"layers lean on {self.layer}, not what {self.layer} is worth."
+        )
+
+    @property
+    def _says_retrained(self) -> str:
+        if self.retrained is None or self.worth is None:
+            why = self.why_not_retrained
+            return f"It was not trained anew without it: {why[:1].lower() + why[1:]}" if why else ""
+        return (
+            f"Trained anew without {self.layer} on the same rows, it says "
+            f"{self.retrained.spoken} and {self.worth.told(self.layer)}"
+        )
+
+    def with_effect(self, effect: Effect) -> "Ablation":
+        """The same with what changes on other rows."""
+        return replace(self, effect=effect)
+
+    def beside(self, found: Retrained, says: Said | None) -> "Ablation":
+        """The same with a head that was trained without the layer.
+
+        Args:
+            says: What that head says of the text.
+        """
+        return replace(self, retrained=says, worth=found.worth, why_not_retrained=found.why_not)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self) | {"says": self.says}
+
+
+def kind_of(layer: nn.Module) -> str:
+    """What sort of layer it is: dense, activation, norm, dropout, scale, or votes."""
+    kinds: dict[str, tuple[type[nn.Module], ...]] = {
+        "dense": (nn.Linear,),
+        "residual": (Residual,),
+        "thresholds": (Cuts,),
+        "norm": (nn.LayerNorm, Normalise),
+        "scale": (Scale,),
+        "votes": (Neighbours,),
+    }
+    if acts_in_training_only(layer):
+        return "dropout"
+    return next((name for name, types in kinds.items() if isinstance(layer, types)), "activation")
+
+
+def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
+    """The layers of a head of that name or kind; without one, all that do something in use.
+
+    Raises:
+        RecipeError: It has no such layer.
+    """
+    chain = classifier.head.module.head
+    known, last = dict(leaves(chain)), last_linear(chain)
+    acting = {
+        name: layer
+        for name, layer in known.items()
+        if not acts_in_training_only(layer) and not is_idle(layer) and name != last
+    }
+    if not without:
+        return tuple(acting)
+    if without in known:
+        return (without,)
+    before = {name: layer for name, layer in known.items() if name != last}
+    found = [
+        name
+        for name, layer in before.items()
+        if without in (name.rpartition(".")[2], kind_of(layer))
+    ]
+    if not found:
+        what = f"{classifier.recipe} has no layer '{without[:60]}' before its last one."
+        if not acting:
+            raise RecipeError(what, "It has only the one that gives the logits.")
+        names = dict.fromkeys([*acting, *map(kind_of, acting.values())])
+        raise RecipeError(what, did_you_mean(without, names))
+    return tuple(found)
+
+
+def ablated(classifier: Classifier, layer: str) -> Classifier:
+    """The same trained head with one layer replaced by nothing: what enters it leaves it.
+
+    Args:
+        layer: The layer's name, as its tensors have it, for example ``"dense"``.
+
+    Raises:
+        RecipeError: There is no such layer, or the sizes beside it do not fit without it.
+    """
+    module = classifier.head.module
+    known = dict(leaves(module.head))
+    if layer not in known:
+        what = f"{classifier.recipe} has no layer '{layer[:60]}'."
+        raise RecipeError(what, did_you_mean(layer, dict.fromkeys(known)))
+    chain = _without(module.head, layer)
+    width, classes = module.width, len(classifier.classes)
+    try:
+        fits = chain(torch.zeros(1, width)).shape[-1] == classes
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RecipeError(_misfit(classifier, layer, known[layer]), "Take another layer out.")
+    bare = copy.copy(module)
+    bare._modules = {**module._modules, "head": chain}
+    return replace(classifier, head=replace(classifier.head, module=bare))
+
+
+def _without(chain: nn.Module, layer: str) -> nn.Sequential:
+    """A chain of the same layers, one of them replaced by the identity."""
+    outer, _, inner = layer.partition(".")
+    return nn.Sequential(
+        OrderedDict(
+            (name, (_without(child, inner) if inner else nn.Identity()) if name == outer else child)
+            for name, child in chain.named_children()
+        )
+    ).eval()
+
+
+def _misfit(classifier: Classifier, layer: str, taken: nn.Module) -> str:
+    name = f"{layer} of {classifier.recipe}"
+    if layer == last_linear(classifier.head.module.head):
+        return f"{name} gives the logits: without it there is no answer."
+    if isinstance(taken, nn.Linear):
+        sizes = f"{taken.in_features:,} numbers to {taken.out_features:,}"
+        return f"{name} maps {sizes}, and what comes after it needs {taken.out_features:,}."
+    return f"{name} changes the size of what passes through it, and what comes after needs that."
+
+
+@torch.no_grad()
+def compared(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ablation:
+    """What a head says of one text with and without a layer.
+
+    Args:
+        logits: What the whole head says, (1, c).
+        own: The states of the text, as the head reads them.
+    """
+    before = said(classifier.head, logits[0])
+    taken = dict(leaves(classifier.head.module.head)).get(layer)
+    last = layer == last_linear(classifier.head.module.head)
+    does = words(taken, is_last=last) if taken is not None else ""
+    try:
+        without = ablated(classifier, layer)
+    except RecipeError as error:
+        return Ablation(
+            name=before.name, layer=layer, does=does, before=before, after=None, why_not=error.what
+        )
+    after = said(classifier.head, without.head.module(*own)[0])
+    return Ablation(name=before.name, layer=layer, does=does, before=before, after=after)
+
+
+@torch.no_grad()
+def effect(
+    classifier: Classifier, layer: str, vectors: Tensor, targets: Sequence[Sequence[int]]
+) -> Effect:
+    """What taking a layer out changes on other rows.
+
+    Args:
+        vectors: What the head gets of them, (n, w).
+        targets: For each row the numbers of its classes.
+    """
+    head = classifier.head
+    goals = torch.zeros(len(vectors), len(classifier.classes), dtype=torch.bool)
+    for row, numbers in enumerate(targets):
+        goals[row, list(numbers)] = True
+    chains = (head.module.head, ablated(classifier, layer).head.module.head)
+    found = [answers(chain(vectors), head.squash, head.thresholds) for chain in chains]
+    right = [(each == goals).all(dim=1).float().mean().item() for each in found]
+    return Effect(
+        rows=len(vectors),
+        changed=int((found[0] != found[1]).any(dim=1).sum()),
+        before=right[0],
+        after=right[1],
+    )

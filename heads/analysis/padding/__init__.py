@@ -1,0 +1,1 @@
+"""Whether a classifier's answer depends on padding, and why."""
