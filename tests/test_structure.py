@@ -178,7 +178,7 @@ ORDER = [
     "heads.runs.drill_down",
     "heads.pipeline.runs",
     "heads.pipeline.contest",
-    "heads.pipeline.reproduce",
+    "heads.study.mteb",
     "heads.training.sampled",
     "heads.pipeline.fitting",
     "heads.analysis.comparison",

@@ -205,7 +205,7 @@ def _delete(names: Sequence[str]) -> None:
 def reproduce(asked: argparse.Namespace) -> None:
     """Computes a published figure anew."""
     from heads.interfaces import terminal_grid
-    from heads.pipeline.reproduce import reproduce as again
+    from heads.study.mteb import reproduce as again
 
     found = last_of(again(asked.name, asked.data, limits()))
     if asked.json:

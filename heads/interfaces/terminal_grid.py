@@ -20,13 +20,13 @@ from heads.interfaces.drawings import count
 from heads.interfaces.measured import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.sureness import abstained_says, scaled_says
 from heads.interfaces.terminal import show, table_of
-from heads.pipeline.reproduce import Reproduced
 from heads.runs.cells import Cell
 from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
 from heads.runs.runner import Done, Event
+from heads.study.mteb import Reproduced
 from heads.training.search import Trying
 
 WIDE = 110  # columns of a terminal that hold every measure

@@ -10,12 +10,12 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress
-from heads.pipeline import reproduce
-from heads.pipeline.reproduce import BENCHMARKS, Reproduced, drawn
+from heads.study import mteb
+from heads.study.mteb import BENCHMARKS, Reproduced, drawn
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:
-    *progress, result = reproduce.reproduce(name, folder, LIMITS)
+    *progress, result = mteb.reproduce(name, folder, LIMITS)
     assert isinstance(result, Reproduced)
     return [event for event in progress if isinstance(event, Progress)], result
 
@@ -79,10 +79,10 @@ def test_other_data_is_refused(small, train, says):
     if train is not None:
         (small / "train.csv").write_bytes(train)
     with pytest.raises(DataError, match=says) as caught:
-        list(reproduce.reproduce("small", small, LIMITS))
+        list(mteb.reproduce("small", small, LIMITS))
     assert "Give the folder" in caught.value.hint
 
 
 def test_an_unknown_name_is_refused(tmp_path):
     with pytest.raises(DataError, match="no published figures here for 'imdb'"):
-        list(reproduce.reproduce("imdb", tmp_path, LIMITS))
+        list(mteb.reproduce("imdb", tmp_path, LIMITS))
