@@ -22,11 +22,11 @@ import torch
 from heads.analysis.attribution import attributions
 from heads.analysis.attribution_methods import ENOUGH
 from heads.analysis.selection import Chosen, Heads, choosing
+from heads.api import Look
 from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.parts.resolve import head, resolve
-from heads.pipeline.look.asking import Look
 from heads.settings import limits
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure
+from heads.api import read
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.evaluation.predictions import parts as of_rows
 from heads.features.store import Read
-from heads.pipeline.contest import read
 from heads.runs import spec as question
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of

@@ -27,13 +27,13 @@ from benchmarks.against import SENTENCE, SETFIT, peer
 from benchmarks.grid import naive_seconds
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import Answer, CannotSayError
+from heads.api import read
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.features.store import Features, Read
 from heads.parts.resolve import resolve
-from heads.pipeline.contest import read
 from heads.runs import spec as question
 from heads.runs.racing import behind
 from heads.runs.runner import begin

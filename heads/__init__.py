@@ -11,13 +11,13 @@ __version__ = "0.1.0"
 _HOME = {
     "compare": "heads.analysis.comparison",
     "Comparison": "heads.analysis.comparison",
-    "explain": "heads.pipeline.inquiry",
-    "difference": "heads.pipeline.inquiry",
+    "explain": "heads.api",
+    "difference": "heads.api",
     "Explanation": "heads.analysis.explanation",
-    "train": "heads.pipeline.fitting",
-    "read": "heads.pipeline.contest",
-    "train_grid": "heads.pipeline.contest",
-    "resume": "heads.pipeline.contest",
+    "train": "heads.api",
+    "read": "heads.api",
+    "train_grid": "heads.api",
+    "resume": "heads.api",
     "Leaderboard": "heads.runs.leaderboard",
     "Contest": "heads.settings",
     "Columns": "heads.pipeline.table",
@@ -28,7 +28,7 @@ _HOME = {
     "export_onnx": "heads.exporters.export",
     "catalogue": "heads.catalog.catalog",
     "examine": "heads.analysis.padding.report",
-    "Look": "heads.pipeline.look.asking",
+    "Look": "heads.api",
     "pooling": "heads.parts.resolve",
     "head": "heads.parts.resolve",
     "Pooled": "heads.parts.poolings",
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison, compare
     from heads.analysis.explanation import Explanation
     from heads.analysis.padding.report import examine
+    from heads.api import Look, difference, explain, read, resume, train, train_grid
     from heads.catalog.catalog import catalogue
     from heads.classifier.classifier import Classifier
     from heads.classifier.pretrained import load
@@ -54,10 +55,6 @@ if TYPE_CHECKING:
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
-    from heads.pipeline.contest import read, resume, train_grid
-    from heads.pipeline.fitting import train
-    from heads.pipeline.inquiry import difference, explain
-    from heads.pipeline.look.asking import Look
     from heads.recipe import Recipe
     from heads.runs.leaderboard import Leaderboard
     from heads.settings import Contest, Limits

@@ -11,7 +11,7 @@ from heads.data.samples import RECIPES, TEXT
 from heads.interfaces.web.guards import guarded
 
 if TYPE_CHECKING:
-    from heads.pipeline.look.asking import Look
+    from heads.api import Look
 
 COMMON: list[str] = list(RECIPES)  # shown as the default
 
@@ -65,9 +65,9 @@ def explain(
     Returns:
         The steps from tokens to logits with their tensors, and each token's share.
     """
-    from heads.pipeline import inquiry
+    from heads import api
 
-    return inquiry.explain(recipe, text, pair, model=model, sample=sample).as_json()
+    return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
 @guarded
@@ -94,9 +94,9 @@ def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     Returns:
         The two names and the difference, a few sentences.
     """
-    from heads.pipeline import inquiry
+    from heads import api
 
-    return {"one": one, "other": other, "difference": inquiry.difference(one, other, model=model)}
+    return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
 
 @guarded
@@ -230,7 +230,7 @@ def readings(
 
 def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Look":
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
-    from heads.pipeline.look.asking import Look
+    from heads.api import Look
 
     if run and list(recipes) == COMMON:
         recipes = ()

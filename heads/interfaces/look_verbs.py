@@ -10,7 +10,7 @@ from heads.interfaces.shell import Parser
 from heads.interfaces.verbs import print_json
 
 if TYPE_CHECKING:
-    from heads.pipeline.look.asking import Look
+    from heads.api import Look
 
 LABEL = "the class that is asked about; of each head its answer, if not given"
 AGAINST = (
@@ -178,7 +178,7 @@ def readings(asked: Namespace) -> None:
 
 def _question(asked: Namespace) -> tuple[str, "Look"]:
     """The sentence, and which heads are asked about it."""
-    from heads.pipeline.look.asking import Look
+    from heads.api import Look
 
     if asked.run_name and asked.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")

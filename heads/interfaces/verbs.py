@@ -35,7 +35,7 @@ def compare(asked: argparse.Namespace) -> None:
 
 def explain(asked: argparse.Namespace) -> None:
     """Takes one or two recipes apart."""
-    from heads.pipeline.inquiry import TEXT, difference, explaining
+    from heads.api import TEXT, difference, explaining
 
     if len(asked.recipe) > 2:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
@@ -149,7 +149,7 @@ def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 
 def diff(asked: argparse.Namespace) -> None:
     """Says in plain words what sets two heads apart."""
-    from heads.pipeline.inquiry import difference
+    from heads.api import difference
 
     says = difference(asked.one, asked.other, model=asked.model)
     if asked.json:
@@ -197,11 +197,11 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
+    from heads.api import training
     from heads.classifier.pretrained import OWN
     from heads.exporters.calibrated import calibrated
     from heads.exporters.export import check_place, export_onnx
     from heads.exporters.export import export as write
-    from heads.pipeline.fitting import training
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
     if asked.run_name and asked.data:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heads.analysis.comparison import compare
+from heads.api import explain
 from heads.interfaces import diagrams, drawings, figures
-from heads.pipeline.inquiry import explain
 
 COLOUR = re.compile(r"#[0-9a-f]{6}|rgba\([\d.,]+\)")
 

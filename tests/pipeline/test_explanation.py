@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import LIMITS, save_tiny
 
+from heads import api
 from heads.analysis import differences
 from heads.analysis.differences import same_in_training
 from heads.analysis.explanation import ORIGINS, Explanation, explain
@@ -20,7 +21,6 @@ from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
-from heads.pipeline import inquiry
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none
@@ -411,7 +411,7 @@ def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: 
 
 def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
     asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining")), "limits": LIMITS}
-    events = list(inquiry.explaining("attention+linear", TEXT, **asked))
+    events = list(api.explaining("attention+linear", TEXT, **asked))
     assert any(isinstance(e, Progress) and e.says == "Training attention+linear" for e in events)
     found = events[-1]
     assert isinstance(found, Explanation)
@@ -432,24 +432,22 @@ def test_the_classes_are_those_of_the_sample(
     tiny: Callable[..., Path], sample: str, classes: int
 ) -> None:
     pair = "a dog" if sample == "pairs" else ""
-    found = inquiry.explain(
-        "mean+linear", TEXT, pair, model=str(tiny()), sample=sample, limits=LIMITS
-    )
+    found = api.explain("mean+linear", TEXT, pair, model=str(tiny()), sample=sample, limits=LIMITS)
     assert found.classes == classes
     assert found.steps[-1].shape == (classes,)
 
 
 def test_the_difference_can_be_asked_by_name(tiny: Callable[..., Path]) -> None:
-    said = inquiry.difference("mean+roberta", "mean+electra", model=str(tiny()), limits=LIMITS)
+    said = api.difference("mean+roberta", "mean+electra", model=str(tiny()), limits=LIMITS)
     assert said == DIFFERENCES["mean+roberta", "mean+electra"]
     with pytest.raises(HeadsError):
-        inquiry.difference("mean+roberta", "mean+nothing", model=str(tiny()), limits=LIMITS)
+        api.difference("mean+roberta", "mean+nothing", model=str(tiny()), limits=LIMITS)
 
 
 @pytest.mark.parametrize("text", ["", " \x00 "])
 def test_an_empty_text_is_refused(tiny: Callable[..., Path], text: str) -> None:
     with pytest.raises(HeadsError, match="The sentence is empty"):
-        inquiry.explain("mean+linear", text, model=str(tiny()), limits=LIMITS)
+        api.explain("mean+linear", text, model=str(tiny()), limits=LIMITS)
 
 
 def test_folders_of_other_sizes_are_explained_in_their_own_widths(tmp_path: Path) -> None:

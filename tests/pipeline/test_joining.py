@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from heads.api import read as read_again
+from heads.api import train_grid
 from heads.data.corpus import Corpus, build, numbered
 from heads.data.dataset import Data, read
 from heads.data.joining import joined, met
@@ -14,8 +16,6 @@ from heads.data.splits import Splits
 from heads.data.table import Columns
 from heads.errors import DataError
 from heads.evaluation.predictions import Task
-from heads.pipeline.contest import read as read_again
-from heads.pipeline.contest import train_grid
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import Asked, load

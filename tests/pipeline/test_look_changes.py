@@ -13,11 +13,11 @@ import heads as public
 from heads.analysis.ablation import ablated, kind_of, layers_named
 from heads.analysis.counterfactuals import Edit, Flips, flipped, pieces
 from heads.analysis.selection import Chosen, Heads, Said, choosing, reading, tempered
+from heads.api import ablating, searching
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.pipeline.look.asking import ablating, searching
 from heads.settings import Training
 from heads.training.trainer import Trained, train
 

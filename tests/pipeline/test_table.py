@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from heads.api import corpus_named
 from heads.data import columns as guess
 from heads.data.dataset import Data, read
 from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
-from heads.pipeline.fitting import corpus_named
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()

@@ -75,8 +75,8 @@ def _inputs() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
 
 
 def _example() -> list[Any]:
+    from heads.api import difference, explain
     from heads.parts.resolve import menu
-    from heads.pipeline.inquiry import difference, explain
 
     names = [str(recipe) for recipe in menu()]
     values = _drawn(explain(FIRST, OPENING.text), difference(FIRST, SECOND), OPENING.sample)
@@ -121,8 +121,8 @@ def _run(
     recipe: str, other: str, text: str, pair: str, model: str, data: str
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
+    from heads.api import difference, explaining
     from heads.events import Progress
-    from heads.pipeline.inquiry import difference, explaining
 
     try:
         asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()

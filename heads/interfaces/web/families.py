@@ -96,8 +96,8 @@ def _one(model_type: str) -> str:
 
 
 def _apart(one: str, other: str) -> str:
+    from heads.api import difference
     from heads.interfaces import diagrams
-    from heads.pipeline.inquiry import difference
 
     try:
         return diagrams.difference(difference(one or "", other or ""))

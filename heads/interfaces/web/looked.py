@@ -136,9 +136,9 @@ def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
     from heads.analysis.attribution import attributions
     from heads.analysis.counterfactuals import suggested
     from heads.analysis.selection import reading
+    from heads.api import ablating, answered, searching
     from heads.events import Progress
     from heads.interfaces import looks
-    from heads.pipeline.look.asking import ablating, answered, searching
 
     yield _busy(Progress(says="Following every token through the base model", share=0.1))
     found = attributions(
@@ -203,8 +203,8 @@ def _busy(event: "Progress") -> list[Any]:
 def retrained(asked: Asked) -> Iterator[Any]:
     """What heads say with a layer taken out and trained anew without it: progress, then that."""
     from heads.analysis.selection import Heads, choosing
+    from heads.api import ablating
     from heads.interfaces import looks
-    from heads.pipeline.look.asking import ablating
 
     try:
         heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]

@@ -58,8 +58,8 @@ def _prepared(
     recipe: str, form: str, model: str, sample: str, pair: str
 ) -> Iterator[tuple[str, Any]]:
     """Trains the head if need be, writes and verifies it, and hands the file over."""
+    from heads.api import training
     from heads.classifier.classifier import Classifier
-    from heads.pipeline.fitting import training
 
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
