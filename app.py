@@ -2,7 +2,7 @@
 
 import os
 
-from heads.interfaces.web import LAUNCH, build
+from heads.interfaces.web.app import LAUNCH, build
 
 demo = build()
 

@@ -28,7 +28,7 @@ import torch
 from heads.backbone.loading import load
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
-from heads.interfaces.cli import main as heads
+from heads.interfaces.cli.app import main as heads
 from heads.runs.runner import begin
 from heads.runs.spec import Question
 from heads.settings import Contest, limits

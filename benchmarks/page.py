@@ -23,7 +23,7 @@ TEXT = "The new battery lasts two days, and the old one never did."
 STARTS, ROUNDS, VISITS = 5, 100, 8
 WAIT = 120.0  # seconds for a page
 EMPTY = "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch({})"
-OURS = "from heads.interfaces.web import LAUNCH, build\nbuild().launch({}, **LAUNCH)"
+OURS = "from heads.interfaces.web.app import LAUNCH, build\nbuild().launch({}, **LAUNCH)"
 WITH_EXAMPLE = "heads agree"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 BUTTON = "[...document.querySelectorAll('button')].some(b => b.innerText === 'Compare')"
@@ -142,8 +142,8 @@ def comparison() -> list[Row]:
 
     import heads
     from heads.backbone.loading import load
-    from heads.interfaces.web.answers import answered
-    from heads.interfaces.web.question import OPENING
+    from heads.interfaces.web.links import OPENING
+    from heads.interfaces.web.tabs.compare_outputs import answered
     from heads.settings import limits
 
     backbone = load(limits=limits())

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from heads.data.dataset import Data, read
-from heads.interfaces.web import worker
+from heads.interfaces.web import training_process
 from heads.runs.runner import begin
 from heads.runs.spec import Question
 from heads.settings import Contest, limits
@@ -34,7 +34,7 @@ def pressed(data: Data, place: Path, moment: float) -> tuple[float, int, int]:
     run = begin(Question(data=data, contest=CONTEST), limits=limits(), out=place / "run")
     stop, heard, begun = threading.Event(), 0, time.monotonic()
     pressed_at = 0.0
-    for events in worker.worked(run, stop):
+    for events in training_process.worked(run, stop):
         heard += sum(event["event"] == "cell" for event in events)
         if not pressed_at and time.monotonic() - begun >= moment:
             pressed_at = time.monotonic()
@@ -82,7 +82,7 @@ def main() -> None:
         os.environ["HEADS_CACHE"] = f"{home}/whole"
         whole = begin(Question(data=data, contest=CONTEST), limits=limits(), out=Path(home) / "run")
         begun = time.monotonic()
-        list(worker.worked(whole, threading.Event()))
+        list(training_process.worked(whole, threading.Event()))
         seconds = time.monotonic() - begun
         print(f"undisturbed: {seconds:.1f} s", flush=True)
         for number in range(asked.stops):

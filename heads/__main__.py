@@ -1,6 +1,6 @@
 """``python -m heads`` is the same as the command `heads`."""
 
-from heads.interfaces.cli import command
+from heads.interfaces.cli.app import command
 
 if __name__ == "__main__":
     raise SystemExit(command())

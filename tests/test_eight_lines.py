@@ -50,7 +50,7 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
     code = (
         "import heads, json\n"
         "from heads.interfaces import api\n"
-        "from heads.interfaces.web import build\n"
+        "from heads.interfaces.web.app import build\n"
         f"assert heads.__file__.startswith({str(copy)!r})\n"
         "served = build()\n"
         "served.launch(prevent_thread_lock=True, quiet=True)\n"

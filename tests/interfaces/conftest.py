@@ -10,7 +10,7 @@ SCREENSHOTS = os.environ.get("SCREENSHOTS")
 @pytest.fixture(scope="session")
 def page_url():
     """The real page, served on loopback for all tests of this folder."""
-    from heads.interfaces.web import LAUNCH, build
+    from heads.interfaces.web.app import LAUNCH, build
 
     page = build()
     settings = {"server_name": "127.0.0.1", "prevent_thread_lock": True, "quiet": True}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from heads.data.table import Columns
 from heads.evaluation.details import Label
-from heads.interfaces import accounts, charts, closer, replies
-from heads.interfaces.boards import Tile, broken, coded, heat, in_order, split_name
-from heads.interfaces.charts import Axis, Line
-from heads.interfaces.measured import MEASURES, ends, headers
-from heads.interfaces.replies import Reply
+from heads.interfaces.views import charts, dataset, head_details, predictions
+from heads.interfaces.views.charts import Axis, Line
+from heads.interfaces.views.format import MEASURES, ends, headers
+from heads.interfaces.views.leaderboard import Tile, broken, coded, heat, in_order, split_name
+from heads.interfaces.views.predictions import Reply
 from heads.runs.drill_down import Disagreement
 
 ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]
@@ -194,7 +194,7 @@ def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
 def test_of_many_classes_those_that_are_confused_most_are_drawn():
     table = torch.diag(torch.full((30,), 9))
     table[7, 28] = 5
-    drawn = closer.confusion(table, [f"class {n}" for n in range(30)])
+    drawn = head_details.confusion(table, [f"class {n}" for n in range(30)])
     assert drawn.count("<tr>") == 21
     assert "class 7<" in drawn
     assert "class 28<" in drawn
@@ -204,7 +204,7 @@ def test_of_many_classes_those_that_are_confused_most_are_drawn():
 def test_disagreements_name_a_few_heads_the_surest_first():
     answers = [(f"head{n}", "yes", n / 10) for n in range(5)] + [("other", "no", 0.5)]
     found = Disagreement(line=2, text="t", pair="", label="no", answers=tuple(answers), share=1 / 6)
-    drawn = replies.disagreements([found])
+    drawn = predictions.disagreements([found])
     assert "head4 (40 %), head3 (30 %), head2 (20 %) and 2 more" in drawn
     assert '<dt class="right">no</dt>' in drawn
 
@@ -212,7 +212,7 @@ def test_disagreements_name_a_few_heads_the_surest_first():
 def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sure():
     answers = [(f"head{n}", f"{n - 3}", None) for n in range(9)]
     found = Disagreement(line=2, text="t", pair="", label="5", answers=tuple(answers), share=1.0)
-    drawn = replies.disagreements([found], "number")
+    drawn = predictions.disagreements([found], "number")
     assert re.findall(r"<dt.*?>(.*?)</dt>", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
     assert "and 3 other answers" in drawn
     assert "%" not in drawn
@@ -226,10 +226,10 @@ def label(name, f1):
 
 def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
     found = [label("good", 0.9), label("none", None), label("bad", 0.1)]
-    names = [one.name for one in closer.worst_first(found)]
+    names = [one.name for one in head_details.worst_first(found)]
     assert names == ["bad", "good", "none"]
-    assert re.findall(r"<tr><th>(\w+)</th><td>", closer.labels(found)) == names
-    header, rows = closer.label_figures(found)
+    assert re.findall(r"<tr><th>(\w+)</th><td>", head_details.labels(found)) == names
+    header, rows = head_details.label_figures(found)
     assert header[:3] == ["Label", "Rows", "Precision %"]
     assert rows[0] == ["bad", 3, None, 50.0, 10.0, 25.0, 40.0]
 
@@ -241,17 +241,19 @@ def told(squash, **more):
 
 def test_several_labels_stand_against_their_own_thresholds():
     one = told("sigmoid", given=("b",), chances=(0.7, 0.2, 0.1), bars=(0.8, 0.1, 0.5))
-    drawn = replies.tried({"mean+linear": one})
+    drawn = predictions.tried({"mean+linear": one})
     assert "<strong>b</strong>" in drawn
     assert re.findall(r"<b>(.*?)</b>", drawn) == ["20 % ≥ 10 %", "70 % &lt; 80 %", "10 % &lt; 50 %"]
     assert drawn.count('class="off"') == 2
     assert 'style="left:10.00%"' in drawn
-    assert "no label" in replies.tried({"mean+linear": told("sigmoid", given=(), bars=(1, 1, 1))})
+    assert "no label" in predictions.tried(
+        {"mean+linear": told("sigmoid", given=(), bars=(1, 1, 1))}
+    )
 
 
 def test_the_votes_of_one_versus_rest_are_counted():
     one = told("votes", sigmoids=(0.9, 0.6, 0.1))
-    drawn = replies.tried({"mean+linear": one})
+    drawn = predictions.tried({"mean+linear": one})
     assert "2 of 3 questions say yes" in drawn
     assert re.findall(r"<b>(.*?)</b>", drawn) == ["yes 90 %", "yes 60 %", "no 10 %"]
     assert "<strong>a</strong> 70 %" in drawn
@@ -259,9 +261,9 @@ def test_the_votes_of_one_versus_rest_are_counted():
 
 def test_a_number_has_the_digits_that_its_data_call_for():
     one = told("none", classes=("n",), given=(), chances=(-2.8,))
-    assert "<strong>−2.80</strong>" in replies.tried({"mean+linear": one}, (0, 5))
-    assert "<strong>−3</strong>" in replies.tried({"mean+linear": one}, (0, 900))
-    assert "<strong>−2.8</strong>" in replies.tried({"mean+linear": one})
+    assert "<strong>−2.80</strong>" in predictions.tried({"mean+linear": one}, (0, 5))
+    assert "<strong>−3</strong>" in predictions.tried({"mean+linear": one}, (0, 900))
+    assert "<strong>−2.8</strong>" in predictions.tried({"mean+linear": one})
 
 
 @pytest.mark.parametrize(
@@ -270,17 +272,17 @@ def test_a_number_has_the_digits_that_its_data_call_for():
         charts.bars([(HOSTILE, 0.5)]),
         charts.legend([("#fff", HOSTILE)]),
         charts.live({HOSTILE: {0: 0.5}}, 4),
-        closer.confusion(torch.eye(2).long(), [HOSTILE, "b"]),
-        closer.labels([label(HOSTILE, 0.5)]),
-        closer.f1([0.5, None], [HOSTILE, "b"]),
-        replies.tried({HOSTILE: told("softmax", classes=(HOSTILE, "b", "c"))}),
-        replies.tried(
+        head_details.confusion(torch.eye(2).long(), [HOSTILE, "b"]),
+        head_details.labels([label(HOSTILE, 0.5)]),
+        head_details.f1([0.5, None], [HOSTILE, "b"]),
+        predictions.tried({HOSTILE: told("softmax", classes=(HOSTILE, "b", "c"))}),
+        predictions.tried(
             {HOSTILE: told("sigmoid", classes=(HOSTILE, "b", "c"), bars=(0, 0, 0))},
         ),
-        replies.tried(
+        predictions.tried(
             {HOSTILE: told("votes", classes=(HOSTILE, "b", "c"), sigmoids=(0.9, 0.1, 0.1))}
         ),
-        replies.disagreements(
+        predictions.disagreements(
             [
                 Disagreement(
                     line=1, text=HOSTILE, pair=HOSTILE, label=HOSTILE, share=0.5,
@@ -289,7 +291,7 @@ def test_a_number_has_the_digits_that_its_data_call_for():
             ]
         ),
         coded(f"`{HOSTILE}` is {HOSTILE}"),
-        accounts.preview([HOSTILE], [[HOSTILE]], Columns(text=HOSTILE, label="")),
+        dataset.preview([HOSTILE], [[HOSTILE]], Columns(text=HOSTILE, label="")),
     ],
 )  # fmt: skip
 def test_hostile_names_are_text_everywhere(drawn):

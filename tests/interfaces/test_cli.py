@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 
 
 def run(capsys, *arguments):
@@ -283,7 +283,7 @@ def test_a_bug_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
 def test_help_is_instant():
     """It loads none of the heavy packages."""
     code = (
-        "import sys\nfrom heads.interfaces.cli import main\n"
+        "import sys\nfrom heads.interfaces.cli.app import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "print([n for n in ('torch', 'gradio', 'transformers') if n in sys.modules])"
     )

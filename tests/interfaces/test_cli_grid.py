@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from heads.errors import ModelError
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 from heads.runs.folder import RunFolder, find
 from heads.settings import Contest
 
@@ -417,11 +417,11 @@ def test_every_setting_has_a_flag_with_its_sentence(capsys):
 
 
 def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
-    from heads.interfaces import terminal_grid
+    from heads.interfaces.cli import tables
     from heads.runs.runner import working
     from heads.settings import limits
 
-    found = terminal_grid.followed(working(find(trained["run"]), limits()))
+    found = tables.followed(working(find(trained["run"]), limits()))
     assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 
 ROWS = 60
 QUICK = ["--folds", "2", "--no-curve"]

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from heads.analysis.comparison import compare
 from heads.api import explain
-from heads.interfaces import diagrams, drawings, figures
+from heads.interfaces.views import comparison as drawings
+from heads.interfaces.views import comparison as figures
+from heads.interfaces.views import explanation as diagrams
 
 COLOUR = re.compile(r"#[0-9a-f]{6}|rgba\([\d.,]+\)")
 

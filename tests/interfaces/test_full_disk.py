@@ -15,7 +15,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import CheckpointError, DataError
 from heads.exporters.export import export, export_onnx
 from heads.exporters.portable import write_portable
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 from heads.runs.folder import RunFolder, all_runs
 from heads.runs.trained_heads import classifier
 from heads.settings import limits, runs_folder

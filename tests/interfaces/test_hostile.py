@@ -11,7 +11,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 import heads
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = [

@@ -11,10 +11,14 @@ import torch
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
-from heads.interfaces import boards, closer, terminal_grid, trends
-from heads.interfaces.report import report
-from heads.interfaces.web import kept_runs, leaderboard_tools
-from heads.interfaces.web import leaderboard as tab
+from heads.interfaces.cli import tables
+from heads.interfaces.views import head_details
+from heads.interfaces.views import leaderboard as boards
+from heads.interfaces.views import leaderboard as trends
+from heads.interfaces.views.report import report
+from heads.interfaces.web import run_access
+from heads.interfaces.web.tabs import leaderboard as leaderboard_tools
+from heads.interfaces.web.tabs import leaderboard as tab
 from heads.runs import learning_curve
 from heads.runs.drill_down import closeup, disagreements, layered, mix_weights
 from heads.runs.leaderboard import leaderboard
@@ -146,19 +150,19 @@ def test_heads_answer_a_sentence_in_the_way_of_their_kind(runs, kind, board):
 
 def test_the_terminal_shows_every_kind(runs, kind, board, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    terminal_grid.leaderboard(board)
+    tables.leaderboard(board)
     told = " ".join(capsys.readouterr().out.split())
     assert {"one": "Accuracy", "many": "Micro-F1", "number": "Spearman"}[kind] in told
     assert ("How sure " in told) == (kind != "number")
     assert ("mean+linear, layer by layer:" in told) == (kind == "one")
     assert ("mean@mix+linear has learned to read embeddings" in told) == (kind == "one")
-    terminal_grid.side_by_side([board, board])
+    tables.side_by_side([board, board])
     cell = board.cell(board.best)
-    assert terminal_grid.scored(cell) in " ".join(capsys.readouterr().out.split())
+    assert tables.scored(cell) in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_are_listed_with_the_score_of_their_kind(runs):
-    titles = {name: title for title, name in kept_runs.choices([])}
+    titles = {name: title for title, name in run_access.choices([])}
     assert "%" in titles[runs["one"].id]
     assert "%" in titles[runs["many"].id]
     assert re.search(r"best -?0\.\d{3}$", titles[runs["number"].id])
@@ -188,7 +192,7 @@ def test_a_learned_mix_shows_the_shares_of_the_layers(runs):
     module = board.classifier("mean@mix+linear").head.module
     assert look.mix == mix_weights(module) == tuple(module.reader.layers.scores.softmax(0).tolist())
     assert sum(look.mix) == pytest.approx(1)
-    drawn = text(closer.one(look))
+    drawn = text(head_details.one(look))
     assert "Embeddings" in drawn
     assert f"Layer {len(look.mix) - 1}" in drawn
     assert mix_weights(board.classifier("mean+linear").head.module) == ()
@@ -202,7 +206,7 @@ def test_predicted_numbers_stand_against_the_true_ones(runs):
     assert len(points) == cell.measures.rows
     error = sum((true - said) ** 2 for true, said in points) / len(points)
     assert error == pytest.approx(cell.measures.values["mean_squared_error"], rel=1e-5)
-    assert "its 95 % interval" in text(closer.numbers(cell))
+    assert "its 95 % interval" in text(head_details.numbers(cell))
 
 
 def test_a_leaderboard_of_every_kind_is_json(board):

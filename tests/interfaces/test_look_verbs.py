@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from heads.interfaces.cli import main
+from heads.interfaces.cli.app import main
 
 HEADS = ("-r", "mean+linear", "-r", "cls+roberta")
 TEXT = "Not bad at all."

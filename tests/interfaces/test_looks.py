@@ -9,7 +9,7 @@ from heads.analysis.attribution_methods import Attribution, Token
 from heads.analysis.counterfactuals import Edit, Flips, pieces
 from heads.analysis.neighbors import Neighbour, Neighbourhood
 from heads.analysis.selection import Said, reading
-from heads.interfaces import drawings, looks
+from heads.interfaces.views import comparison, interpretation
 
 HOSTILE = "<script>x</script>"
 SAID = Said(name="a+b", classes=("x", "y"), logits=(1.0, -1.0), probabilities=(0.88, 0.12),
@@ -29,7 +29,7 @@ def attribution(**other):
 
 
 def test_every_score_is_written_and_signed():
-    html = looks.attributions([attribution()])
+    html = interpretation.attributions([attribution()])
     assert "+1.50" in html
     assert "−0.75" in html
     assert 'class="read for"' in html
@@ -40,31 +40,31 @@ def test_every_score_is_written_and_signed():
 
 
 def test_a_class_that_is_not_the_answer_is_told_apart():
-    assert "(it answers y)" in looks.attributions([attribution(answer=("y",))])
-    assert "(it answers" not in looks.attributions([attribution()])
+    assert "(it answers y)" in interpretation.attributions([attribution(answer=("y",))])
+    assert "(it answers" not in interpretation.attributions([attribution()])
 
 
 def test_scores_that_do_not_add_up_say_so():
-    assert "not closely" in looks.attributions([attribution(completeness_error=0.02)])
-    html = looks.attributions([attribution(measured_on="logits")])
+    assert "not closely" in interpretation.attributions([attribution(completeness_error=0.02)])
+    html = interpretation.attributions([attribution(measured_on="logits")])
     assert "of the logits&#39; span" in html
 
 
 def test_a_head_without_a_gradient_shows_its_sentence_alone():
-    html = looks.attributions([attribution(why_not="It counts votes.")])
+    html = interpretation.attributions([attribution(why_not="It counts votes.")])
     assert "It counts votes." in html
     assert "+1.50" not in html
 
 
 def test_a_head_without_a_gradient_draws_no_tokens():
-    html = looks.attributions([attribution(why_not="It counts votes.")])
+    html = interpretation.attributions([attribution(why_not="It counts votes.")])
     assert 'class="reading"' not in html
     assert "What speaks for" not in html
 
 
 def test_a_number_has_no_class_to_speak_for():
     one = attribution(name="cls+linear", label="label", answer=(), against="", value=-1.25)
-    html = looks.attributions([one], numbers=True)
+    html = interpretation.attributions([one], numbers=True)
     assert "What moves the number" in html
     assert "raises the number" in html
     assert "cls+linear: the number is −1.250" in html
@@ -72,25 +72,28 @@ def test_a_number_has_no_class_to_speak_for():
 
 
 def test_it_is_written_where_the_second_text_begins():
-    for html in (looks.attributions([attribution()]), looks.reads([attribution()])):
+    for html in (
+        interpretation.attributions([attribution()]),
+        interpretation.reads([attribution()]),
+    ):
         assert html.count("second text</span>") == 1
         assert html.index("second text</span>") < html.index(">b</b>")
     alone = attribution(tokens=attribution().tokens[:2])
-    assert "second text" not in looks.attributions([alone])
+    assert "second text" not in interpretation.attributions([alone])
 
 
 def test_the_share_that_is_read():
-    assert looks.reads([attribution()]).count("50 %") == 3
+    assert interpretation.reads([attribution()]).count("50 %") == 3
 
 
 def test_neighbours_with_labels_and_similarity():
     near = Neighbour(text=HOSTILE, pair="second", labels=("x",), similarity=0.875, line=3)
     one = Neighbourhood(name="a+b", answer="x", neighbours=(near,), searched=1200, alike=1)
-    html = looks.neighbours([one])
+    html = interpretation.neighbours([one])
     assert "similarity 0.88" in html
     assert "1,200 texts" in html
     assert "<script>" not in html
-    assert "not known here" in looks.neighbours([])
+    assert "not known here" in interpretation.neighbours([])
 
 
 def test_flips_are_marked_in_words():
@@ -100,7 +103,7 @@ def test_flips_are_marked_in_words():
                   answer=("y",), squash="softmax")  # fmt: skip
     edit = Edit(text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,),
                 flips=(True,))  # fmt: skip
-    html = looks.flips(Flips(original=original, edits=(edit,)))
+    html = interpretation.flips(Flips(original=original, edits=(edit,)))
     assert "<del>Not bad</del>" in html
     assert html.count("flips</span>") == 1
     assert "y 88 %" in html
@@ -111,26 +114,26 @@ def test_layers_before_and_after():
     effect = Effect(rows=105, changed=68, before=0.619, after=0.352)
     one = Ablation(name="a+b", layer="dense", does="dense layer", before=SAID, after=SAID,
                    effect=effect)  # fmt: skip
-    html = looks.ablations([one])
+    html = interpretation.ablations([one])
     assert "from 61.9 to 35.2 % right" in html
     assert html.count("+1.00") == 2
     assert "trained without" not in html
     worth = Worth(metric="accuracy", rows=105, seeds=3, whole=0.62, without=0.61, difference=0.01,
                   low=-0.05, high=0.07)  # fmt: skip
     anew = replace(SAID, logits=(0.5, -0.5))
-    html = looks.ablations([replace(one, retrained=anew, worth=worth)])
+    html = interpretation.ablations([replace(one, retrained=anew, worth=worth)])
     assert "<th>taken out</th><th>trained without</th>" in html
     assert "+0.50" in html
     assert "answers 61.0 % right; with dense it answers 62.0 % right" in html
     assert "is +1.0 points on 105 tested rows (95 %: −5.0 to +7.0; over 3 seeds)" in html
     none = Ablation(name="a+b", layer="dense", does="", before=SAID, after=None, why_not="No.")
-    assert "<table" not in looks.ablations([none])
-    assert "only the layer that gives the logits" in looks.ablations([])
+    assert "<table" not in interpretation.ablations([none])
+    assert "only the layer that gives the logits" in interpretation.ablations([])
 
 
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, "88.1 %"), (10.0, "55.0 %")])
 def test_temperature_redraws_the_same_logits(temperature, share):
-    html = looks.temperature([reading(SAID, temperature)])
+    html = interpretation.temperature([reading(SAID, temperature)])
     assert share in html
     assert f"at temperature {temperature:g}" in html
 
@@ -138,36 +141,36 @@ def test_temperature_redraws_the_same_logits(temperature, share):
 def test_numbers_have_no_probabilities():
     number = replace(SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(),
                      squash="none")  # fmt: skip
-    assert "<article" not in looks.temperature([reading(number, 10.0)])
-    assert "<article" not in looks.readings([reading(number)])
-    assert "a+b gives −1.96." in drawings.sayers([number])
-    assert looks.sure(number) == "−1.96"
+    assert "<article" not in interpretation.temperature([reading(number, 10.0)])
+    assert "<article" not in interpretation.readings([reading(number)])
+    assert "a+b gives −1.96." in comparison.sayers([number])
+    assert interpretation.sure(number) == "−1.96"
     gone = Ablation(name="a+b", layer="dense", does="dense layer", before=number, after=number)
-    html = looks.ablations([gone])
+    html = interpretation.ablations([gone])
     assert "<th>number</th>" in html
     assert "logit of" not in html
 
 
 def test_classes_that_are_left_out_are_counted():
     many = replace(SAID, classes=tuple("abcdefg"), logits=(0.0,) * 7, probabilities=(0.5,) * 7)
-    assert "and 1 more" in looks.temperature([reading(many)])
-    assert looks.readings([reading(many)]).count("and 1 more") == 2
-    assert "more" not in looks.readings([reading(SAID)])
+    assert "and 1 more" in interpretation.temperature([reading(many)])
+    assert interpretation.readings([reading(many)]).count("and 1 more") == 2
+    assert "more" not in interpretation.readings([reading(SAID)])
 
 
 def test_a_note_is_said_once():
-    assert drawings.notes(["One <b>.", "One <b>."]).count("One &lt;b&gt;.") == 1
+    assert comparison.notes(["One <b>.", "One <b>."]).count("One &lt;b&gt;.") == 1
 
 
 def test_softmax_and_sigmoid_stand_side_by_side():
-    html = looks.readings([reading(SAID)])
+    html = interpretation.readings([reading(SAID)])
     assert "88.1 %" in html
     assert "73.1 %" in html
     assert "which one class is it?" in html
 
 
 def test_who_says_what():
-    assert "a+b says x." in drawings.sayers([SAID])
+    assert "a+b says x." in comparison.sayers([SAID])
     other = Said(name="c+d", classes=("x", "y"), logits=(0.0, 1.0), probabilities=(0.3, 0.7),
                  answer=("y",), squash="softmax")  # fmt: skip
-    assert "a+b says x; c+d says y." in drawings.sayers([SAID, other])
+    assert "a+b says x; c+d says y." in comparison.sayers([SAID, other])

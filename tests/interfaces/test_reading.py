@@ -12,9 +12,9 @@ from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
-from heads.interfaces import accounts
-from heads.interfaces.cli import main
-from heads.interfaces.web import train_data
+from heads.interfaces.cli.app import main
+from heads.interfaces.views import dataset
+from heads.interfaces.web.tabs import train_data
 from heads.interfaces.web.uploads import SAMPLE
 from heads.settings import Limits
 
@@ -128,8 +128,8 @@ def test_the_api_is_told_what_labels_are(client, wide):
 )
 def test_the_form_of_columns_says_them(columns):
     names = (columns.text, columns.label, columns.pair, columns.split, columns.group)
-    form = accounts.form_of(columns)
-    assert accounts.said(names, form, columns.labels, columns.order) == ColumnHints(
+    form = dataset.form_of(columns)
+    assert dataset.said(names, form, columns.labels, columns.order) == ColumnHints(
         text="t", label=columns.label, separator=columns.separator, labels=columns.labels,
         number=columns.number, order=columns.order, group=columns.group,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_as_many_values_say_which_data_as_chosen_takes():
 
 
 def test_numbers_are_shown_in_round_steps():
-    drawn = accounts.account(read(SAMPLES["similarity"].path, Limits()))
+    drawn = dataset.account(read(SAMPLES["similarity"].path, Limits()))
     assert "Rows of each size" in drawn
     assert "<span>0 to 0.5</span>" in drawn
     assert "<span>4.5 to 5</span>" in drawn
@@ -156,7 +156,7 @@ def test_numbers_are_shown_in_round_steps():
 
 @pytest.mark.parametrize("numbers", [[0.1, 0.2], [-3.5, 1000.0], [1e-9, 2e-9], [-5.0, -4.0, 7.0]])
 def test_every_number_is_in_one_bar(numbers):
-    drawn = str(accounts._numbers(numbers))
+    drawn = str(dataset._numbers(numbers))
     shown = [int(part.split("</b>")[0].replace(",", "")) for part in drawn.split("<b>")[1:]]
     assert sum(shown) == len(numbers)
     assert 5 <= len(shown) <= 12

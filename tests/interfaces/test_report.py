@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from heads.data.dataset import read
-from heads.interfaces.chosen import chosen_says
-from heads.interfaces.report import report
+from heads.interfaces.views.head_details import chosen_says
+from heads.interfaces.views.report import report
 from heads.runs import learning_curve
 from heads.runs.drill_down import disagreements
 from heads.runs.leaderboard import leaderboard

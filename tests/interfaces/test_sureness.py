@@ -6,7 +6,13 @@ import pytest
 
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import Measures
-from heads.interfaces.sureness import abstained_says, coverage, reliability, scaled_says, useful
+from heads.interfaces.views.head_details import (
+    abstained_says,
+    coverage,
+    reliability,
+    scaled_says,
+    useful,
+)
 
 POINTS = tuple(
     Coverage(threshold=threshold, coverage=share, accuracy=accuracy)

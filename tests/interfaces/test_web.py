@@ -9,9 +9,9 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from heads.interfaces.web import arriving, recipes
-from heads.interfaces.web.answers import answered
-from heads.interfaces.web.question import OPENING, Question
+from heads.interfaces.web.links import OPENING, Question
+from heads.interfaces.web.tabs import compare, recipe_picker
+from heads.interfaces.web.tabs.compare_outputs import answered
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
         recipes=("mean+linear", "attention+linear"),
         pairs=pairs or "joint",
     )
-    *_, values = arriving.restored(Question.from_query(dict(parse_qsl(asked.query[1:]))))
+    *_, values = compare.restored(Question.from_query(dict(parse_qsl(asked.query[1:]))))
     assert values[:5] == [asked.text, asked.pair, asked.model, list(asked.recipes), radio]
     verdict, cards = (str(value) for value in values[8:10])
     assert asked.text in verdict
@@ -137,11 +137,11 @@ def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
 
 
 def test_a_pairing_that_a_link_names_joins_the_menu():
-    way = recipes.way("uv_diff")
+    way = recipe_picker.way("uv_diff")
     assert way["value"] == "uv_diff"
     assert ("each by itself (uv_diff)", "uv_diff") in way["choices"]
-    assert recipes.way("siamese") == "siamese"
-    assert recipes.way("nonsense") == recipes.way("features") == gr.skip()
+    assert recipe_picker.way("siamese") == "siamese"
+    assert recipe_picker.way("nonsense") == recipe_picker.way("features") == gr.skip()
 
 
 def test_numbers_have_no_heading_of_probabilities_and_no_class():
@@ -157,7 +157,7 @@ def test_numbers_have_no_heading_of_probabilities_and_no_class():
 
 
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):
-    from heads.interfaces.web import build
+    from heads.interfaces.web.app import build
 
     monkeypatch.setenv("SPACE_ID", "someone/space")
     config = json.dumps(build().config["components"], default=str)

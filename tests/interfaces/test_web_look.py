@@ -7,7 +7,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 import heads
-from heads.interfaces.web import looked
+from heads.interfaces.web.tabs import inspect
 
 TEXT, HEADS = "Not bad at all.", ["mean+linear", "cls+roberta"]
 
@@ -64,14 +64,14 @@ def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
 
 
 def test_what_the_heads_could_not_read_is_said_once():
-    asked = looked.Asked(
+    asked = inspect.Asked(
         trained_on="sample:sentiment", recipes=HEADS, text="word " * 400 + "☃", pair="", model="",
         label="",
     )  # fmt: skip
-    first, *_, last = looked.shown(asked)
+    first, *_, last = inspect.shown(asked)
     assert not first[1]["visible"]  # what stood there of another text goes at once
     assert last[2].count("not read: the base model takes no more") == 1
-    unknown = looked.Asked(
+    unknown = inspect.Asked(
         trained_on="sample:sentiment",
         recipes=HEADS,
         text="Good ☃ 猫猫!",
@@ -79,27 +79,27 @@ def test_what_the_heads_could_not_read_is_said_once():
         model="",
         label="",
     )
-    *_, last = looked.shown(unknown)
+    *_, last = inspect.shown(unknown)
     assert last[2].count("the base model does not know these signs") == 1
 
 
 @pytest.mark.parametrize("power", [5, -1.5, None, float("nan")])
 def test_a_temperature_out_of_range_is_a_sentence(power):
-    assert "from −1 to 1" in looked.warmed([], power)
-    assert "from −1 to 1" not in looked.warmed([], 0.5)
+    assert "from −1 to 1" in inspect.warmed([], power)
+    assert "from −1 to 1" not in inspect.warmed([], 0.5)
 
 
 def test_numbers_have_no_classes_to_choose_from():
-    assert looked.classes_of("sample:similarity") == ()
-    assert looked.classes_of("sample:sentiment") == ("negative", "neutral", "positive")
+    assert inspect.classes_of("sample:similarity") == ()
+    assert inspect.classes_of("sample:sentiment") == ("negative", "neutral", "positive")
 
 
 def test_heads_are_trained_without_a_layer_where_that_is_asked_for():
-    asked = looked.Asked(
+    asked = inspect.Asked(
         trained_on="sample:sentiment", recipes=HEADS, text=TEXT, pair="", model="", label=""
     )
-    *_, last = looked.retrained(asked)
+    *_, last = inspect.retrained(asked)
     assert "trained without</th>" in last
     assert "Trained anew without dense on the same rows" in last
-    *_, refused = looked.retrained(replace(asked, text=" "))
+    *_, refused = inspect.retrained(replace(asked, text=" "))
     assert "The sentence is empty." in refused

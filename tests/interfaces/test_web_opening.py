@@ -9,10 +9,11 @@ import gradio as gr
 import pytest
 from gradio.blocks import postprocess_update_dict
 
-from heads.interfaces.web import arriving, build, train_heads
-from heads.interfaces.web import opening as opening_module
-from heads.interfaces.web.answers import BLANK
-from heads.interfaces.web.opening import SAYS, Opening
+from heads.interfaces.web import startup as opening_module
+from heads.interfaces.web.app import build
+from heads.interfaces.web.startup import SAYS, Opening
+from heads.interfaces.web.tabs import compare, train_settings
+from heads.interfaces.web.tabs.compare_outputs import BLANK
 
 HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
 
@@ -24,12 +25,12 @@ def alone(code):
 
 
 def test_the_page_is_built_without_anything_heavy():
-    code = "import sys; from heads.interfaces.web import build; build(); "
+    code = "import sys; from heads.interfaces.web.app import build; build(); "
     assert alone(f"{code}print([name for name in {HEAVY} if name in sys.modules])") == "[]"
 
 
 def test_gradio_is_imported_without_writing_stubs_and_garbage_is_collected_again():
-    code = "import gc; import heads.interfaces.web; from gradio import component_meta as meta; "
+    code = "import gc; import heads.interfaces.web.app; from gradio import component_meta as meta; "
     # Gradio's own function would not find the source of `object`.
     assert alone(f"{code}print(meta.create_or_modify_pyi(object, '', []), gc.isenabled())") == (
         "None True"
@@ -68,12 +69,12 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
 
 def test_who_came_before_gets_the_example_by_an_event(page):
     first = next(one for one in page.opening._fillings if not one.is_sent)
-    *_, early = arriving.opened(page, page.opening, first, "", {})
-    assert "heads agree" in early[arriving.INPUTS]
-    (late,) = arriving.opened(page, page.opening, first, "yes", {})
-    assert late == [gr.skip()] * (arriving.INPUTS + len(BLANK))
-    *_, asked = arriving.opened(page, page.opening, first, "yes", {"text": "So bad."})
-    assert "So bad." in asked[arriving.INPUTS]
+    *_, early = compare.opened(page, page.opening, first, "", {})
+    assert "heads agree" in early[compare.INPUTS]
+    (late,) = compare.opened(page, page.opening, first, "yes", {})
+    assert late == [gr.skip()] * (compare.INPUTS + len(BLANK))
+    *_, asked = compare.opened(page, page.opening, first, "yes", {"text": "So bad."})
+    assert "So bad." in asked[compare.INPUTS]
     send = next(fn for fn in page.fns.values() if fn.name == "send")
     assert len(send.fn("")) == len(send.fn("yes")) == len(send.outputs)
     assert gr.skip() not in send.fn("")
@@ -126,4 +127,4 @@ def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypa
 def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
     from heads.training.trial import GRIDS
 
-    assert {name for _, name in train_heads.GRID} <= set(GRIDS)
+    assert {name for _, name in train_settings.GRID} <= set(GRIDS)

@@ -14,10 +14,11 @@ import pytest
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.web import guards, kept_runs, leaderboard, train, uploads, worker
-from heads.interfaces.web.saves import as_csv
-from heads.interfaces.web.train_course import Course
-from heads.interfaces.web.train_plan import (
+from heads.interfaces.web import guards, run_access, training_process, uploads
+from heads.interfaces.web.guards import as_csv
+from heads.interfaces.web.tabs import leaderboard, train
+from heads.interfaces.web.tabs.train import Course
+from heads.interfaces.web.tabs.train_settings import (
     FORM,
     OWN,
     PUBLIC_SECONDS,
@@ -245,7 +246,7 @@ def test_before_the_first_head_the_course_knows_its_score():
 
 
 def test_a_second_start_leaves_the_view_of_the_running_one():
-    places = worker.Places(most=1)
+    places = training_process.Places(most=1)
     with places.taken("me"), pytest.warns(UserWarning, match="You are training already"):
         (values,) = train._watched(places, "me", [], pytest.fail)
     assert values == train.UNCHANGED
@@ -255,7 +256,7 @@ def test_a_question_that_is_refused_leaves_earlier_results():
     def refused():
         raise DataError("It does not fit.", "Change it.")
 
-    first, *_, values = train._watched(worker.Places(most=1), "me", [], refused)
+    first, *_, values = train._watched(training_process.Places(most=1), "me", [], refused)
     status, heat, curve, start, stop, *rest = values
     assert first[5:] == train.UNCHANGED[5:]  # the way to the leaderboard stays
     assert "It does not fit." in status
@@ -277,10 +278,12 @@ def test_whatever_ends_it_the_worker_is_gone_within_a_second_and_results_stay(
     new_run, monkeypatch, how
 ):
     run = new_run(["mean+linear", *(f"{name}+mlp" for name in ("cls", "mean", "max", "last"))])
-    started, begun = [], worker._started
-    monkeypatch.setattr(worker, "_started", lambda run: started.append(begun(run)) or started[-1])
+    started, begun = [], training_process._started
+    monkeypatch.setattr(
+        training_process, "_started", lambda run: started.append(begun(run)) or started[-1]
+    )
     stop = threading.Event()
-    events = worker.worked(run, stop)
+    events = training_process.worked(run, stop)
     for heard in events:
         if any(event["event"] == "cell" for event in heard):
             break
@@ -301,26 +304,28 @@ def test_whatever_ends_it_the_worker_is_gone_within_a_second_and_results_stay(
 
 def test_a_beat_comes_while_the_worker_is_silent(new_run, monkeypatch):
     run = new_run()
-    events = worker.worked(run, threading.Event())
+    events = training_process.worked(run, threading.Event())
     next(events)  # the process has begun, and still imports
     before = time.monotonic()
     next(events)
-    assert time.monotonic() - before < 2 * worker.BEAT
+    assert time.monotonic() - before < 2 * training_process.BEAT
     events.close()
 
 
 def test_a_worker_that_dies_or_fails_says_so(new_run, tmp_path):
     run = new_run()
-    events = worker.worked(run, threading.Event())
+    events = training_process.worked(run, threading.Event())
     (run.path / "run.json").write_text("{", "utf-8")
     with pytest.raises(DataError, match=r"is broken: run.json cannot be read"):
         list(events)
 
 
 def test_a_killed_worker_is_noticed(new_run, monkeypatch):
-    run, started, begun = new_run(), [], worker._started
-    monkeypatch.setattr(worker, "_started", lambda run: started.append(begun(run)) or started[-1])
-    events = worker.worked(run, threading.Event())
+    run, started, begun = new_run(), [], training_process._started
+    monkeypatch.setattr(
+        training_process, "_started", lambda run: started.append(begun(run)) or started[-1]
+    )
+    events = training_process.worked(run, threading.Event())
     next(events)
     started[0].send_signal(signal.SIGKILL)
     with pytest.raises(DataError, match="ended before its time"):
@@ -328,14 +333,14 @@ def test_a_killed_worker_is_noticed(new_run, monkeypatch):
 
 
 def test_one_training_a_visitor_and_others_wait():
-    places = worker.Places(most=1)
+    places = training_process.Places(most=1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(places.taken("a"))
         assert places.enter("a")
         with pytest.raises(LimitError, match="training already"):
             stack.enter_context(places.taken("a"))
         stop = stack.enter_context(places.taken("b"))
-        line = worker.waiting(places, "b", stop)
+        line = training_process.waiting(places, "b", stop)
         assert "Waiting" in next(line)["says"]
         places.stop("b")
         assert list(line) == []
@@ -345,14 +350,14 @@ def test_one_training_a_visitor_and_others_wait():
 def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
     run = new_run()
     assert len(run.id) >= 23
-    assert kept_runs.choices([]) == []
-    assert [name for _, name in kept_runs.choices([run.id])] == [run.id]
+    assert run_access.choices([]) == []
+    assert [name for _, name in run_access.choices([run.id])] == [run.id]
     for guess in ("", run.id[:-1], run.id[:5], str(run.path), f"../runs/{run.id}", None, ["x"]):
         with pytest.raises(DataError, match="no such run"):
-            kept_runs.opened(guess)
+            run_access.opened(guess)
         shown = leaderboard._shown(guess, [])
         assert "few" not in str(shown)
-    assert kept_runs.visible([{"x": 1}, 7, "nonsense"]) == []
+    assert run_access.visible([{"x": 1}, 7, "nonsense"]) == []
 
 
 def test_a_table_for_a_spreadsheet_runs_no_formula():

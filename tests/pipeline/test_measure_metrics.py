@@ -16,7 +16,7 @@ from heads.evaluation.details import score_interval
 from heads.evaluation.metrics import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, Task, evidence, parts
 from heads.evaluation.significance import compare
-from heads.interfaces.drawings import PLAIN
+from heads.interfaces.views.comparison import PLAIN
 from heads.settings import METRICS as NAMES
 from heads.settings import Contest
 

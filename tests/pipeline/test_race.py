@@ -28,8 +28,9 @@ from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import Task
 from heads.events import Progress
-from heads.interfaces import boards, terminal_grid
-from heads.interfaces.report import report
+from heads.interfaces.cli import tables
+from heads.interfaces.views import leaderboard as boards
+from heads.interfaces.views.report import report
 from heads.runs import racing as heats
 from heads.runs import spec as question
 from heads.runs.drill_down import disagreements
@@ -253,7 +254,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     assert values["stopped"] == [asdict(one) for one in found.stopped]
     assert set(values["stopped"][0]) == {"recipe", "development_score", "behind", "least"}
     drawn = [str(boards.verdict(found)), report(found)]
-    terminal_grid.leaderboard(found)
+    tables.leaderboard(found)
     drawn.append(" ".join(capsys.readouterr().out.split()))
     for text in drawn:
         assert racing.WRONG[:40] in text
@@ -426,7 +427,7 @@ def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch
     assert heads_of(found) == set(RECIPES)
     says = "The race stopped no head: none is behind the leader by more than chance"
     assert any(note.startswith(says) for note in found.notes)
-    assert says in " ".join(terminal_grid._remarks(found))
+    assert says in " ".join(tables._remarks(found))
     plain = finished(start(contest=Contest(folds=2, curve=False)))
     assert "race" not in json.dumps(plain.as_json() | {"run": ""})
 

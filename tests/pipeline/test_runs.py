@@ -34,8 +34,9 @@ from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.learning_curve import SHARES
 from heads.evaluation.predictions import BASELINES
 from heads.events import Progress
-from heads.interfaces import boards, terminal_grid
-from heads.interfaces.report import report
+from heads.interfaces.cli import tables
+from heads.interfaces.views import leaderboard as boards
+from heads.interfaces.views.report import report
 from heads.runs import baselines, duration, learning_curve, runner
 from heads.runs import spec as question
 from heads.runs.cells import kept, said
@@ -198,7 +199,7 @@ def test_how_texts_were_read_is_told_wherever_a_run_is_shown(whole, capsys) -> N
     assert found.reading in found.notes
     assert found.as_json()["reading"] == found.reading
     shown = " ".join(str(boards.verdict(found)).split())
-    terminal_grid.leaderboard(found)
+    tables.leaderboard(found)
     for text in (shown, report(found), " ".join(capsys.readouterr().out.split())):
         assert found.reading in text
 

@@ -28,7 +28,8 @@ from heads.evaluation.predictions import BASELINES
 from heads.evaluation.statistics import probabilities, spearman
 from heads.exporters.model_card import model_card
 from heads.features.store import Read
-from heads.interfaces import boards, measured, report
+from heads.interfaces.views import format, report
+from heads.interfaces.views import leaderboard as boards
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.runs import learning_curve
@@ -232,8 +233,8 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
         last = found.curve[-1]["scores"][one]["score"]
         assert last == pytest.approx(found.cell(one).measures.score)
     assert name.noun in found.curve_says
-    assert measured.offered(found.cells)[0].name == metric
-    assert measured.kind_of(found.cells) == found.kind
+    assert format.offered(found.cells)[0].name == metric
+    assert format.kind_of(found.cells) == found.kind
     assert name.told(found.cell(found.best).measures.score) in str(boards.heat_of(found))
     assert str(Markup.escape(name.title)) in report.report(found)
     head = found.classifier(recipes[0]).head

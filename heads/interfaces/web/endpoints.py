@@ -7,20 +7,24 @@ at once, training runs in a process of its own, one for a visitor, and ends with
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from heads.backbone.models import BUNDLED
 from heads.data import columns as guess
 from heads.data.dataset import Data, data_of
+from heads.data.samples import RECIPES, TEXT
 from heads.data.table import listed
 from heads.errors import DataError
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
-from heads.interfaces.web.worker import Places, waiting, worked
+from heads.interfaces.web.training_process import Places, waiting, worked
 from heads.parts.resolved import JOINT, SOFTMAX
 from heads.settings import Contest, limits
+
+if TYPE_CHECKING:
+    from heads.api import Look
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
@@ -136,7 +140,7 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
     try:
         path = uploads.path_of(kept)
         *columns, form, labels, order, group = (str(name or "") for name in names)
-        from heads.interfaces.accounts import said
+        from heads.interfaces.views.dataset import said
 
         asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
         table = uploads.opened(kept, limits())
@@ -194,3 +198,241 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
     if not (fits and value == value and low <= value <= high and value == int(value)):
         raise DataError(f"{name} must be a whole number from {low} to {high:,}.", "Mend it.")
     return int(value)
+
+
+# --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.
+
+COMMON: list[str] = list(RECIPES)  # shown as the default
+
+
+@guarded
+def compare(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = COMMON,
+    model: str = BUNDLED,
+    sample: str = "",
+    pairs: str = "joint",
+) -> dict[str, Any]:
+    """Compare classification heads on one or two sentences: every logit and probability.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
+        model: The base model: all-MiniLM-L6-v2 or a Hub id.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        pairs: How two sentences enter: joint, siamese, or a pairing such as uv_diff.
+
+    Returns:
+        The classes, and for each recipe its logits, probabilities and held-out accuracy.
+    """
+    from heads.analysis import comparison
+
+    return comparison.compare(
+        text, pair, recipes=recipes, model=model, sample=sample, pairs=pairs
+    ).as_json()
+
+
+@guarded
+def explain(
+    recipe: str,
+    text: str = TEXT,
+    pair: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+) -> dict[str, Any]:
+    """Explain one pooling and head: layers, shapes, counts, formula, origin, tokens read.
+
+    Args:
+        recipe: Such as cls+roberta.
+        text: The sentence on which the reading is shown.
+        pair: A second sentence, or nothing.
+        model: The base model: all-MiniLM-L6-v2 or a Hub id.
+        sample: The data of its classes: sentiment, intents, pairs, aspects or similarity.
+
+    Returns:
+        The steps from tokens to logits with their tensors, and each token's share.
+    """
+    from heads import api
+
+    return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
+
+
+@guarded
+def families() -> list[dict[str, Any]]:
+    """List every XForSequenceClassification of Transformers with the recipe that equals it.
+
+    Returns:
+        The family, its class, its form, its recipe, and the reason where there is none.
+    """
+    from heads.catalog.catalog import catalogue
+
+    return [entry.as_json() for entry in catalogue()]
+
+
+@guarded
+def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
+    """Say in plain words what sets two classification heads apart.
+
+    Args:
+        one: A recipe such as cls+bert, a family such as roberta, or a model.
+        other: The same.
+        model: The base model under two recipes.
+
+    Returns:
+        The two names and the difference, a few sentences.
+    """
+    from heads import api
+
+    return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
+
+
+@guarded
+def doctor(model: str) -> dict[str, Any]:
+    """Find which changes of padding and truncation change a classifier's logits, and why.
+
+    Args:
+        model: A family such as gpt2, the bundled model, or a Hub id.
+
+    Returns:
+        Each change with the largest difference of two logits, the reason and what to do.
+    """
+    from heads.analysis.padding.report import examine
+
+    return examine(model).as_json()
+
+
+@guarded
+def look(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = COMMON,
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    label: str = "",
+    against: str = "others",
+) -> dict[str, Any]:
+    """Show which tokens move each head's answer, and its nearest training examples.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
+        model: The base model: all-MiniLM-L6-v2 or a Hub id.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        run: The id of a run whose heads are asked instead, or nothing.
+        label: The class that is asked about; of each head its answer, if empty.
+        against: What its logit is held against: others (their mean) or runner-up (the largest).
+
+    Returns:
+        For each head every token's score, which add up, with the error; and similar examples.
+    """
+    inside = _inside(recipes, sample, run, model)
+    attributed = inside.attribute(text, pair, label=label, against=against)
+    return {
+        "attributions": [one.as_json() for one in attributed],
+        "nearest": [one.as_json() for one in inside.nearest(text, pair)],
+    }
+
+
+@guarded
+def edit(
+    text: str,
+    edits: list[str],
+    pair: str = "",
+    recipes: list[str] = COMMON,
+    sample: str = "",
+    run: str = "",
+) -> dict[str, Any]:
+    """Ask heads about edits of a sentence: which head flips on what.
+
+    Args:
+        text: The sentence.
+        edits: The edited sentences.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        What each head says of each sentence, and a summary in a sentence.
+    """
+    return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
+
+
+@guarded
+def ablate(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = COMMON,
+    without: str = "",
+    sample: str = "",
+    run: str = "",
+    retrain: bool = True,
+) -> list[dict[str, Any]]:
+    """Take a layer out of trained heads, and train them anew without it: what each says.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        without: A layer's name, or dense, activation, norm or scale; each in turn if empty.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        run: The id of a run whose heads are asked instead, or nothing.
+        retrain: Whether to train anew as well: seconds on a sample, longer on a run.
+
+    Returns:
+        For each head and layer the logits and answers before and after, those of the head that was
+        trained without the layer, and its score beside that of the whole one.
+    """
+    found = _inside(recipes, sample, run).ablate(text, pair, without=without, retrain=retrain)
+    return [one.as_json() for one in found]
+
+
+@guarded
+def readings(
+    text: str,
+    pair: str = "",
+    recipes: list[str] = COMMON,
+    temperature: float = 1.0,
+    sample: str = "",
+    run: str = "",
+) -> list[dict[str, Any]]:
+    """Read the same logits as softmax, as sigmoid, and at a temperature.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence, or nothing.
+        recipes: At most four poolings and heads.
+        temperature: What the logits are divided by, from 0.1 to 10.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
+        run: The id of a run whose heads are asked instead, or nothing.
+
+    Returns:
+        For each head its logits and the probabilities of each reading.
+    """
+    found = _inside(recipes, sample, run).readings(text, pair, temperature=temperature)
+    return [one.as_json() for one in found]
+
+
+def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Look":
+    """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
+    from heads.api import Look
+
+    if run and list(recipes) == COMMON:
+        recipes = ()
+    return Look(recipes=recipes, model=model, sample=sample, run=run)
+
+
+@guarded
+def parts() -> dict[str, Any]:
+    """List every pooling, choice of layers and head, with a sentence and the source of each.
+
+    Returns:
+        The parts by shelf: poolings, layers, heads.
+    """
+    from heads.parts import resolve
+
+    return resolve.parts()

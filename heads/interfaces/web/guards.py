@@ -1,7 +1,9 @@
 """What stands between a handler and the page: errors in one sentence, never a traceback."""
 
+import csv
 import functools
 import inspect
+import io
 import logging
 import secrets
 import time
@@ -11,6 +13,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import gradio as gr
 
 from heads.caching import refusal
+from heads.data.table import guard_cell
 from heads.errors import HeadsError
 
 Event = TypeVar("Event")
@@ -87,3 +90,31 @@ def plain(text: str) -> str:
     '&#60;img src=x&#62; and &#91;a&#93;(b)'
     """
     return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "&<>[]"})
+
+
+# --- Files that the browser makes: what stands in them is never written on the server.
+
+SAVE = """(text, name) => {
+  if (!text) return;
+  const link = document.createElement("a");
+  const kind = name.endsWith(".csv") ? "text/csv" : "text/html";
+  link.href = URL.createObjectURL(new Blob([text], {type: kind + ";charset=utf-8"}));
+  link.download = name; link.click(); setTimeout(() => URL.revokeObjectURL(link.href), 1000); }"""
+
+
+def saves(button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str) -> None:
+    """Lets a button save the text that `make` returns, under that name."""
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
+    made = button.click(make, inputs, text, **quiet)
+    made.success(None, [text, called], None, js=SAVE, api_visibility="private")
+
+
+def as_csv(headers: list[str], rows: list[list[Any]]) -> str:
+    """A table as CSV, for a spreadsheet: no cell of it is run as a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow([guard_cell(name) for name in headers])
+    for row in rows:
+        writer.writerow([guard_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return "\ufeff" + file.getvalue()

@@ -1,0 +1,450 @@
+"""Values to tables in a terminal."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from heads.analysis.comparison import Comparison, said
+from heads.analysis.explanation import ORIGINS, Explanation, TensorFact
+from heads.analysis.padding.report import Diagnosis
+from heads.catalog.catalog import Entry
+from heads.classifier.classifier import Classifier
+from heads.classifier.prediction import Prediction
+from heads.data.dataset import Data
+from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.transferability import MEASURES as ESTIMATES
+from heads.events import Progress
+from heads.exporters.export import Exported
+from heads.exporters.model_card import CALIBRATED
+from heads.exporters.onnx import OnnxReport
+from heads.interfaces.views.charts import percent
+from heads.interfaces.views.comparison import accuracy, count, counted, effect, signed
+from heads.interfaces.views.format import BRIEF, MEASURES, between, of_metric, titled
+from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
+from heads.interfaces.views.leaderboard import behind, split_name
+from heads.runs.cells import Cell
+from heads.runs.drill_down import layer_name, layered, mix_of
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.notes import raced
+from heads.runs.runner import Done, Event
+from heads.study.mteb import Reproduced
+from heads.training.search import Trying
+
+
+def comparison(found: Comparison) -> None:
+    """A class a row, a recipe a column: probability and logit; a table for each set of classes."""
+    sets = list(dict.fromkeys(p.classes for p in found.predictions))
+    tables = [_answers([p for p in found.predictions if p.classes == classes]) for classes in sets]
+    lines = [f"Note: {note}" for note in found.notes]
+    trained = next((p for p in found.predictions if p.scores), None)
+    lines.append(f"Probability and logit on {found.model}.")
+    if trained and trained.scores:
+        lines[-1] = (
+            f"{lines[-1][:-1]}; trained on {trained.rows} rows of the sample {found.sample}, "
+            f"scored on {trained.scores.rows} others."
+        )
+    show(found.verdict, *tables, *lines)
+
+
+def _answers(predictions: Sequence[Prediction]) -> Table:
+    table = table_of("", *(p.name for p in predictions))
+    gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
+    for place, name in enumerate(predictions[0].classes):
+        cells = (
+            signed(p.logits[place])
+            if p.squash == "none"
+            else f"{percent(p.probabilities[place])}{gap}{signed(p.logits[place])}"
+            for p in predictions
+        )
+        table.add_row(Text(name), *cells)
+    table.add_section()
+    table.add_row("answer", *(Text(said(p), style="bold") for p in predictions))
+    if any(p.new for p in predictions):
+        table.add_row("", *("this head is random" if p.new else "" for p in predictions))
+    if any(p.scores for p in predictions):
+        held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
+        is_number = any(p.squash == "none" for p in predictions)
+        table.add_row(
+            "Spearman" if is_number else "held-out accuracy", *(share for share, _ in held_out)
+        )
+        table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
+    table.add_row("parameters", *(count(p.parameters) for p in predictions))
+    return table
+
+
+def explanations(found: Sequence[Explanation], difference: str) -> None:
+    """A station a row, from tokens to logits, for each recipe."""
+    for item in found:
+        table = table_of("layer", "does", "shape", "parameters", "weights")
+        for step in item.steps:
+            origins = {_origin(fact) for fact in step.tensors}
+            where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
+            shape = " × ".join(map(str, step.shape))
+            number = f"{step.parameters:,}" if step.parameters else ""
+            name = step.name.rpartition("/")[2] if step.kind == "base" else step.name
+            table.add_row(*map(Text, (name, step.does, shape, number, where)))
+        reads = "  ".join(f"{word} {percent(share, 0)}" for word, share in item.reads)
+        notes = [f"Note: {note}" for note in item.notes]
+        if item.equals:
+            notes.append(f"The class that it equals: {item.equals}.")
+        if item.twins:
+            notes.append(f"The same layers under other names: {', '.join(item.twins)}.")
+        head = f"{item.recipe} on {item.model}, {counted(item.classes, 'class')}"
+        tail = [*item.formula, f"Reads: {reads}", *notes, *item.sources]
+        to_learn = " to learn" * item.is_to_be_trained
+        show(f"{head}: {item.parameters:,} parameters{to_learn}.", table, *tail)
+    if difference:
+        show(difference)
+
+
+def parts(shelves: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    """A part a row, with its sentence and its options."""
+    for title, shelf in shelves.items():
+        table = table_of(title, "what it does", "options")
+        for part in shelf:
+            options = ", ".join(f"{name}={value}" for name, value in part["options"].items())
+            table.add_row(*map(Text, (part["name"], part["says"], options)))
+        show(table)
+
+
+def _origin(fact: TensorFact) -> str:
+    return ORIGINS[fact.origin] + (f" ({fact.source})" if fact.source else "")
+
+
+def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -> None:
+    """A family a row: its class, its form, its recipe; and whether the walk found it equal."""
+    table = table_of(
+        "family", "class", "form", "recipe, or why there is none", *["equal"] * bool(found)
+    )
+    for item in entries:
+        step = found.get(item.model_type, {})
+        told = {True: f"yes ({step.get('max_difference')})", False: "NO", None: "not built"}
+        cells = (item.model_type, item.called, item.form, item.recipe or item.reason or "")
+        checked = (told[step["equal"]].replace("(0.0)", "(to the bit)"),) if step else ()
+        table.add_row(*map(Text, (*cells, *checked)))
+    here = [item for item in entries if item.recipe]
+    show(table, f"{len(here)} of {len(entries)} families are a recipe here.")
+    if found:
+        equal = sum(step["equal"] is True for step in found.values())
+        exact = sum(step["max_difference"] == 0 for step in found.values())
+        show(f"{equal} give the very logits of their class, {exact} of them to the last bit.")
+
+
+def diagnosis(found: Diagnosis) -> None:
+    """A change of the input a paragraph: what the logits do, why, and what to do."""
+    recipe = f" is {found.recipe}" if found.recipe else f": {found.no_recipe}"
+    show(found.verdict, "", f"{found.class_name}{recipe}.".replace("..", "."), *found.notes, "")
+    for item in found.findings:
+        show(Text(f"{item.title}: {effect(item)}.", style="bold" if item.changes else ""))
+        told = (item.why, item.advice, item.error and f"It says: {item.error}")
+        show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
+
+
+def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
+    """Where it lies, what it is, how exact it is, what to know."""
+    head = classifier.head
+    what = f"{classifier.recipe} on {head.model}"
+    kind = "a number" if head.numbers else counted(len(classifier.classes), "class")
+    scores = ""
+    if head.scores:
+        noun = next((one.noun for key, one in SCORES.items() if key == head.scores.metric), "")
+        scores = f", {noun} {accuracy(head.scores)} on held-out rows"
+    divided = head.chosen.get(CALIBRATED)
+    show(
+        f"{what} ({kind}{scores}) is now {_what(found)}",
+        f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
+        *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
+        *found.notes,
+        *(found.files if isinstance(found, Exported) else ()),
+    )
+    if isinstance(found, OnnxReport):
+        Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
+
+
+def _what(found: Exported | OnnxReport) -> str:
+    if isinstance(found, Exported):
+        return f"{found.called}: {found.folder}"
+    return f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
+
+
+def sentences(text: str) -> None:
+    """A text, broken into lines where the terminal ends."""
+    show(text)
+
+
+def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Any rows under their columns."""
+    table = table_of(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    show(table)
+
+
+def table_of(*columns: str) -> Table:
+    """An empty table under these columns, as all of ours look."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(Text(column), overflow="fold", no_wrap=place == 0)
+    return table
+
+
+def show(*items: str | Table | Text | Padding) -> None:
+    """Prints texts and tables, each on lines of its own."""
+    console = Console()
+    for item in items:
+        # A text of a user's is no markup, whatever stands in it.
+        console.print(Text(item) if isinstance(item, str) else item)
+
+
+# --- Runs and leaderboards as tables in a terminal, one of them live.
+
+WIDE = 110  # columns of a terminal that hold every measure
+SHOWN, CLASSES = 10, 20  # lines and classes that are listed
+A_SECOND = 4  # times that the live table is drawn anew
+
+
+def called(cell: Cell) -> str:
+    """A recipe; a baseline in brackets."""
+    return f"({titled(cell)})" if cell.is_baseline else cell.name
+
+
+def scored(cell: Cell) -> str:
+    """The score of a cell and its 95 % interval."""
+    own = cell.measures
+    score = of_metric(own.metric)
+    return f"{score.shown(own.score)} ({between(own, 'to')})"
+
+
+def followed(events: Iterator[Event], metric: Metric = "accuracy") -> Leaderboard:
+    """Shows a run while it works: what it does, and a grid that fills; its leaderboard.
+
+    Args:
+        metric: What its scores are.
+    """
+    told = SCORES[metric].told
+    found: Leaderboard | None = None
+    cells: dict[str, Cell] = {}
+    says, trying = "Starting", ""
+    with Live(console=Console(stderr=True), refresh_per_second=A_SECOND, transient=True) as live:
+        for event in events:
+            if isinstance(event, Progress):
+                says, trying = f"{event.says} ({event.share:.0%})", ""
+            elif isinstance(event, Trying):
+                trying = f"{event.name}: {told(event.point.score)} on development rows"
+            elif isinstance(event, Done):
+                cells[event.cell.name] = event.cell
+                says = f"{event.done} of {event.planned} cells are done"
+            else:
+                found = event
+            live.update(Group(_grid(cells), Text(says), Text(trying)))
+    assert found is not None
+    return found
+
+
+def _grid(cells: Mapping[str, Cell]) -> Table:
+    """Readings down, heads across, the score in each cell."""
+    shown: dict[str, dict[str, str]] = {}
+    for name, cell in cells.items():
+        if not cell.is_baseline:
+            reading, head = split_name(name)
+            own = cell.measures
+            shown.setdefault(reading, {})[head] = SCORES[own.metric].told(own.score)
+    heads = list(dict.fromkeys(head for row in shown.values() for head in row))
+    table = table_of("", *heads)
+    for reading, row in shown.items():
+        table.add_row(reading, *(row.get(head, "") for head in heads))
+    return table
+
+
+def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
+    """The verdict, then a cell a row, the best first; then what else there is to know.
+
+    Args:
+        told: Notes that were printed before, which are not repeated.
+    """
+    show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
+    before = {*told, raced(len(found.stopped))}
+    notes = [one for one in found.notes if one not in before and one not in found.reading]
+    show(*(f"Note: {one}" for one in notes))
+    wide = Console().width >= WIDE
+    known = {one.name: one for one in MEASURES[found.kind]}
+    more = [known[name] for name in BRIEF[found.kind]] if wide else []
+    titles = [*(one.heading for one in more), *(["parameters"] if wide else [])]
+    score = of_metric(found.metric)
+    table = table_of("", score.heading, "95 %", f"against {found.reference}", *titles)
+    for cell in found.cells:
+        values = [(one, one.of(cell)) for one in more]
+        size = [count(cell.parameters) if cell.parameters else ""] if wide else []
+        table.add_row(
+            Text(called(cell), style="bold" * (cell.name == found.best)),
+            score.shown(cell.measures.score),
+            between(cell.measures).replace(" ", ""),
+            difference(cell),
+            *("" if value is None else one.shown(value) for one, value in values),
+            *size,
+        )
+    show(table)
+    if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
+        show("* told apart from it, all comparisons taken together (95 %).")
+    _layers(found)
+    show(*_remarks(found))
+
+
+def _remarks(found: Leaderboard) -> list[str]:
+    """What stands below the table, a sentence or two each."""
+    lines = [found.protocol, *_of_best(found), *_raced(found), found.curve_says]
+    lines += [f"Before training: {one.says}" for one in found.agreements]
+    lines.append(
+        f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
+        f"{found.model} ({found.precision})."
+    )
+    lines.append(found.reading)
+    if found.state != "finished":
+        done = len(found.cells) + len(found.stopped)
+        lines.append(f"The run is {found.state}: {done} of {found.planned} cells.")
+    return [line for line in lines if line]
+
+
+def _raced(found: Leaderboard) -> list[str]:
+    """Whom a race has stopped, the nearest first."""
+    if not found.stopped:
+        return [note for note in found.notes if note == raced(0)]
+    told = [f"{one.recipe}: {behind(one, found.metric)}." for one in found.stopped[:SHOWN]]
+    more = len(found.stopped) - SHOWN
+    return [raced(len(found.stopped)), *told, f"And {more} others." if more > 0 else ""]
+
+
+def _of_best(found: Leaderboard) -> list[str]:
+    """How the best head was learned, how sure it is, and which layers learned mixes read."""
+    lines = [f"{found.best}: {says}"] if found.best and (says := _learned(found)) else []
+    if found.best and (scaled := found.cell(found.best).measures.calibration):
+        gained = abstained_says(scaled.coverage, found.kind)
+        lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
+    for cell in found.cells:
+        shares = [
+            f"{layer_name(layer)} {percent(share, 0)}"
+            for layer, share in enumerate(mix_of(found, cell.name))
+        ]
+        lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
+    return lines
+
+
+def _learned(found: Leaderboard) -> str:
+    """With what settings the best head was learned, the first letter small."""
+    says = chosen_says(found.cell(found.best))
+    return says[:1].lower() + says[1:]
+
+
+def _layers(found: Leaderboard) -> None:
+    """One pooling and head at several layers: a layer a row, and where the best one is."""
+    for one in layered(found):
+        score = of_metric(found.metric)
+        table = table_of("layer", score.heading, "95 %", *ESTIMATES.values())
+        for layer, cell, told in zip(one.layers, one.cells, one.estimates, strict=True):
+            own = cell.measures
+            before = [f"{getattr(told, name):.3f}" if told else "" for name in ESTIMATES]
+            ends = between(own).replace(" ", "")
+            table.add_row(layer, score.shown(own.score), ends, *before)
+        show(f"{one.recipe}, layer by layer:", table, one.says)
+
+
+def difference(cell: Cell) -> str:
+    """How far a cell is from the reference, and whether the two are told apart."""
+    found, name = cell.to_reference, SCORES[cell.measures.metric]
+    if found is None:
+        return ""
+    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
+    return f"{name.signed(found.difference)} ({ends}){'*' if found.differs else ''}"
+
+
+def data(found: Data) -> None:
+    """How a file was read."""
+    corpus, dropped = found.corpus, sum(map(len, found.dropped.values()))
+    show(f"{corpus.name}: {found.rows_in:,} rows, {len(corpus):,} used, {dropped:,} left out.")
+    for reason, lines in found.dropped.items():
+        more = " …" if len(lines) > SHOWN else ""
+        show(f"Left out, {reason}: {found.unit} {', '.join(map(str, lines[:SHOWN]))}{more}")
+    named = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
+    named["group"] = "group"
+    used = [(says, getattr(found.columns, name)) for name, says in named.items()]
+    used += [("label", name) for name in found.columns.labels]
+    how = "guessed" if found.guessed else "as named"
+    show(f"Columns ({how}): " + ", ".join(f"{says} '{name}'" for says, name in used if name))
+    show(f"Labels ({how}): {found.says}")
+    if found.guessed and corpus.kind != "one":
+        show("Change it with --label, --separator none, --labels or --no-number.")
+    _counted(found)
+    show(*found.notes, *(f"Note: {one.says}" for one in found.findings))
+
+
+def _counted(found: Data) -> None:
+    """Rows of each class, or how the numbers spread."""
+    if found.spread:
+        _, quarter, middle, most, _ = (f"{value:.4g}" for value in found.spread)
+        show(f"Half of them lie between {quarter} and {most}, the median is {middle}.")
+        return
+    many = found.corpus.kind == "many"
+    table = table_of("label" if many else "class", "rows")
+    for name, number in list(found.classes.items())[:CLASSES]:
+        table.add_row(Text(name), f"{number:,}")
+    show(table)
+    if len(found.classes) > CLASSES:
+        things = "labels" if many else "classes"
+        show(f"And {len(found.classes) - CLASSES:,} other {things}.")
+
+
+def where(run: RunFolder) -> None:
+    """Where a run lies and what can be done with it."""
+    show(f"The run is {run.id}: {run.path}")
+
+
+def side_by_side(found: Sequence[Leaderboard]) -> None:
+    """A recipe a row, a run a column."""
+    table = table_of("", *(f"{one.data}\n{one.run[-16:]}" for one in found))
+    names = {cell.name: called(cell) for one in found for cell in one.cells}
+    for name in names:
+        row = []
+        for one in found:
+            cells = [cell for cell in one.cells if cell.name == name]
+            row.append(scored(cells[0]) if cells else "")
+        table.add_row(Text(names[name]), *row)
+    for title, value in (("data", "data"), ("base model", "model"), ("best", "best")):
+        table.add_row(Text(title), *(Text(str(getattr(one, value))) for one in found))
+    show(table)
+    if len({(one.data, one.protocol) for one in found}) > 1:
+        show("These runs were not scored alike, so their numbers do not compare directly:")
+        show(*(f"{one.run}: {one.protocol}" for one in found))
+
+
+def listed(runs: Sequence[Mapping[str, Any]]) -> None:
+    """A run a row, the newest first."""
+    if not runs:
+        show("There are no runs yet. Write: heads train data.csv")
+        return
+    wide = Console().width >= WIDE
+    table = table_of("run", "cells", "state", "best", *(("data", "base model", "when") * wide))
+    for one in runs:
+        score = one["score"]
+        told = "" if score is None else f" ({SCORES[one['metric']].told(score)})"
+        best = one["best"] + told
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created"]))
+        row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], best)
+        table.add_row(*map(Text, (*row, *((one["data"], one["model"], when) * wide))))
+    show(table)
+
+
+def reproduced(found: Reproduced) -> None:
+    """The published figures beside those computed here."""
+    table = table_of(found.name, "here", "published")
+    table.add_row("accuracy", repr(found.accuracy), repr(found.published.accuracy))
+    table.add_row("macro-F1", repr(found.f1), repr(found.published.f1))
+    told = "Equal to every digit." if found.equal else "Not equal."
+    show(table, f"{told} Published: {found.published.source}.")

@@ -1,0 +1,1 @@
+"""Results as HTML, charts and tables, for the page and for reports."""

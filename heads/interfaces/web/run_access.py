@@ -1,0 +1,103 @@
+"""Which runs a visitor may see, and how the page names them."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from heads.errors import HeadsError
+from heads.evaluation.metrics import SCORES
+from heads.interfaces.views.comparison import joined
+from heads.runs.folder import RunFolder, all_runs, find
+from heads.settings import limits
+
+MOST = 100
+ALIKE = (
+    "Not all of them were scored alike (other repetitions, other rows held out), so their numbers "
+    "do not compare directly: what stands below each run's verdict says how it was scored."
+)
+
+
+def visible(mine: Any) -> list[RunFolder]:
+    """The runs of this machine; in public mode those alone whose ids the browser knows."""
+    if not limits().public:
+        return all_runs()[:MOST]
+    found = []
+    for name in mine if isinstance(mine, list) else []:
+        with contextlib.suppress(HeadsError):
+            found.append(opened(name))
+    return found[:MOST]
+
+
+def opened(name: Any) -> RunFolder:
+    """The run of a whole id; in public mode nobody can guess one: who has it may see it.
+
+    Raises:
+        DataError: There is none.
+    """
+    return find(name if isinstance(name, str) else "", is_public=True)
+
+
+def choices(mine: Any) -> list[tuple[str, str]]:
+    """What stands in the menu of runs, and the id of each; the newest first."""
+    from heads.runs.leaderboard import facts_of
+
+    found = []
+    for run in visible(mine):
+        with contextlib.suppress(HeadsError):
+            found.append((_title(facts_of(run)), run.id))
+    return found
+
+
+def _title(facts: dict[str, Any]) -> str:
+    when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
+    model = facts["model"].rsplit("/", 1)[-1]
+    score = facts["score"]
+    best = facts["state"] if score is None else f"best {SCORES[facts['metric']].told(score)}"
+    return f"{facts['data']}, {model}, {when}, {best}"
+
+
+def same_data(run: RunFolder, mine: Any) -> Markup:
+    """The runs on the same rows, side by side: model, heads, best, reference."""
+    own = (run.read("run.json") or {}).get("fingerprint")
+    rows, protocols = [], set()
+    for other in visible(mine):
+        with contextlib.suppress(HeadsError):
+            if (other.read("run.json") or {}).get("fingerprint") == own:
+                found = other.read("leaderboard.json") or {}
+                rows.append(_row(other, found, is_this=other.id == run.id))
+                protocols.add(found.get("protocol"))
+    if len(rows) < 2:
+        return Markup('<p class="quiet">{}</p>').format(
+            "There is no other run on the same rows yet: train on another base model to compare."
+        )
+    head = joined(
+        Markup("<th>{}</th>").format(name)
+        for name in ("run", "base model", "cells", "best head", "its score", "reference")
+    )
+    apart = ALIKE if len(protocols - {None}) > 1 else ""
+    return Markup(
+        '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
+        '<tbody>{}</tbody></table></div><p class="quiet">{}</p>'
+    ).format(head, joined(rows), apart)
+
+
+def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
+    from heads.runs.leaderboard import facts_of
+
+    facts = facts_of(run)
+    reference = found.get("reference", "")
+    told = SCORES[facts["metric"]].told
+    scored = [c["score"] for c in found.get("cells", []) if c["recipe"] == reference]
+    cells = [
+        f"{run.id} (this one)" if is_this else run.id,
+        facts["model"],
+        f"{facts['cells']} of {facts['planned']}",
+        facts["best"] or facts["state"],
+        "" if facts["score"] is None else told(facts["score"]),
+        f"{reference} {told(scored[0])}" if scored else "",
+    ]
+    row = joined(Markup("<td>{}</td>").format(cell) for cell in cells)
+    return Markup("<tr>{}</tr>").format(row)

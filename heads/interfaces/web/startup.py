@@ -1,0 +1,157 @@
+"""What the page shows before anybody asks: examples and menus, made behind the first page.
+
+Importing torch and reading the base model takes longer than one should wait for a page. So the
+page is served without them, and a thread loads them right after. Who came before it was done gets
+examples and menus by an event; who comes later finds them in the page itself.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+from markupsafe import Markup
+
+from heads.interfaces.views import comparison
+
+PAUSE = 0.3  # seconds that the first page has for itself
+MOST_WAITING = 32  # visitors in line
+BEAT = 0.1  # seconds between two looks at how far it is
+SAYS = "The base model is being loaded; in a moment an example stands here"
+# Many may wait at once: they only wait.
+WAITS: dict[str, Any] = {"concurrency_id": "opening", "concurrency_limit": 32}
+log = logging.getLogger("heads")
+
+
+@dataclass(kw_only=True, slots=True)
+class Filling:
+    """Components, what makes their values, and the values once they are made."""
+
+    outputs: list[Any]
+    make: Callable[[], list[Any]]
+    is_sent: bool
+    values: list[Any] = field(default_factory=list)
+
+    def fill(self) -> None:
+        """Makes the values and puts them into the page that is served from now on."""
+        try:
+            self.values = self.make()
+            for component, value in zip(self.outputs, self.values, strict=True):
+                _put(component, value)
+        except Exception as error:  # one tab without its example is no reason for none
+            log.error("the page opens without an example", exc_info=error)
+            self.values = [gr.skip()] * len(self.outputs)
+
+    def sent(self) -> list[Any]:
+        """The values for one visitor: Gradio takes changes apart as it sends them."""
+        return [dict(value) if isinstance(value, dict) else value for value in self.values]
+
+
+class Opening:
+    """All that is filled in later.
+
+    Attributes:
+        arrived: Tells in the browser whether the page came with everything in it.
+        status: What stands in the place of an example until then.
+    """
+
+    def __init__(self) -> None:
+        self.arrived = gr.Textbox("", visible=False)
+        self.status: Markup = comparison.busy(SAYS)
+        self._fillings: list[Filling] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._done = threading.Event()
+
+    def fills(
+        self, outputs: list[Any], make: Callable[[], list[Any]], *, is_sent: bool = True
+    ) -> Filling:
+        """Takes note of components whose values are made once the base model can be asked.
+
+        Args:
+            is_sent: Whether they are also sent to who came before; else somebody else does so.
+        """
+        filling = Filling(outputs=outputs, make=make, is_sent=is_sent)
+        self._fillings.append(filling)
+        return filling
+
+    def begin(self, page: gr.Blocks) -> None:
+        """Begins once, as soon as the page is served."""
+        with self._lock:
+            if self._thread is None:
+                # No daemon: one that is ended within torch takes the whole process with it, loudly.
+                self._thread = threading.Thread(target=self._work, args=(page,), name="opening")
+                self._thread.start()
+
+    def waited(self, page: gr.Blocks) -> Iterator[Markup]:
+        """What to show until everything is made, each time that it has changed."""
+        self.begin(page)
+        shown = self.status
+        while not self._done.wait(BEAT):
+            if self.status != shown:
+                shown = self.status
+                yield shown
+
+    def wire(self, page: gr.Blocks) -> None:
+        """Sends what was filled in to those who came before it was."""
+        sent = [filling for filling in self._fillings if filling.is_sent]
+        outputs = [component for filling in sent for component in filling.outputs]
+
+        def send(arrived: str) -> list[Any]:
+            if arrived:
+                return [gr.skip()] * len(outputs)
+            for _ in self.waited(page):
+                pass
+            return [value for filling in sent for value in filling.sent()]
+
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        page.load(send, self.arrived, outputs, **quiet, **WAITS)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody may still look: at its end, the process waits for this to stop."""
+        return threading.main_thread().is_alive()
+
+    def _work(self, page: gr.Blocks) -> None:
+        try:
+            while self.is_wanted and not page.is_running:
+                time.sleep(BEAT)
+            time.sleep(PAUSE)
+            for filling in self._fillings:
+                if not self.is_wanted:
+                    return
+                filling.fill()
+            _put(self.arrived, "yes")
+            page.config = page.get_config_file()
+        except Exception as error:  # visitors get by an event what the page then lacks
+            log.error("the page stays without its examples", exc_info=error)
+        finally:
+            self._done.set()  # nobody waits for ever
+
+
+class Page(gr.Blocks):
+    """The page, which begins to load the base model when it is launched."""
+
+    opening: Opening
+
+    def queue(self, *args: Any, **settings: Any) -> Any:
+        """As in Gradio, which calls it at once; a second call would build the server twice."""
+        return super().queue(*args, **{"max_size": MOST_WAITING, **settings})
+
+    def launch(self, *args: Any, **settings: Any) -> Any:
+        """As in Gradio; what the page lacks yet is made behind it."""
+        self.opening.begin(self)
+        return super().launch(*args, **settings)
+
+
+def _put(component: Any, value: Any) -> None:
+    """Makes a value, or a change, the one that the component begins with."""
+    is_change = isinstance(value, dict) and "__type__" in value
+    change = {k: v for k, v in value.items() if k != "__type__"} if is_change else {"value": value}
+    made = type(component)(**{**component.constructor_args, **change, "render": False})
+    for name in change:
+        setattr(component, name, getattr(made, name))
+    component.constructor_args.update(change)
