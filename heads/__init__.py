@@ -20,7 +20,7 @@ _HOME = {
     "resume": "heads.api",
     "Leaderboard": "heads.runs.leaderboard",
     "Contest": "heads.settings",
-    "Columns": "heads.pipeline.table",
+    "Columns": "heads.data.table",
     "load": "heads.classifier.pretrained",
     "Classifier": "heads.classifier.classifier",
     "calibrated": "heads.exporters.calibrated",

@@ -20,7 +20,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier import pretrained
 from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import OWN, own_head
-from heads.data import columns as guess
+from heads.data.columns import guess
 from heads.data.corpus import Corpus, gate
 from heads.data.dataset import Data, data_of, name_of
 from heads.data.dataset import read as read_file

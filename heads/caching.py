@@ -185,12 +185,15 @@ def own_code(*modules: str) -> str:
     """A digest of code of this package, and the versions that compute with it.
 
     Args:
-        modules: Files of the pipeline that matter besides the parts; all, if none is named.
+        modules: Files that matter besides the parts, such as ``features/store``; all that do not
+            only show results, if none is named.
     """
-    package = Path(__file__).parents[1]
-    pipeline = [package / "pipeline" / f"{name}.py" for name in modules]
+    package = Path(__file__).parent
+    shown = package / "interfaces"
     files = sorted((package / "parts").glob("*.py"))
-    files += pipeline or sorted((package / "pipeline").rglob("*.py"))
+    files += [package / f"{name}.py" for name in modules] or [
+        path for path in sorted(package.rglob("*.py")) if shown not in path.parents
+    ]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
     return digest.hexdigest() + version("torch") + version("transformers")
 

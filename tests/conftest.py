@@ -1,26 +1,107 @@
-"""Every test keeps its trained heads in one temporary folder, never in the user's own."""
+"""What all tests share: places of their own, the bundled model, tiny random ones, few texts."""
 
-import atexit
-import os
+import surroundings  # noqa: F401  before anything of the package or of Transformers
+
+# isort: split
+import random
 import shutil
-import signal
-import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
-from hypothesis import HealthCheck, settings
+import huggingface_hub
+import pytest
+import torch
+from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
-# Before anything of the package or of Transformers is imported.
-os.environ["HEADS_CACHE"] = tempfile.mkdtemp(prefix="heads-test-")
-atexit.register(shutil.rmtree, os.environ["HEADS_CACHE"], ignore_errors=True)
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # whoever names one runs test_device.py on it
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # each of the workers has one core
-for name in ("HEADS_PUBLIC", "SPACE_ID"):
-    os.environ.pop(name, None)
-# Behind `&` a shell has a job ignore Ctrl-C, and all that the job starts inherits that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+from heads.backbone import loading
+from heads.backbone.backbone import Backbone
+from heads.classifier import head_cache
+from heads.data.corpus import Corpus, build
 
-# How long a value takes to draw says something of the machine, which is shared, not of the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared")
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test sees the user's caches, the network or the mode of this machine."""
+    place = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_CACHE", str(place / "heads"))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.delenv("SPACE_ID", raising=False)
+        patch.delenv("HEADS_PUBLIC", raising=False)
+        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
+        head_cache._recent.clear()  # heads that other tests left in memory are not in this place
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small work is quickest on one thread, above all where several runs share the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def backbone() -> Backbone:
+    """The bundled model."""
+    return loading.load(limits=LIMITS)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Folders of tiny models by family and class, each written once; never to be changed."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def folder(family: str = "bert", kind: str = "Model") -> Path:
+        if (family, kind) not in made:
+            place = tmp_path_factory.mktemp("tiny") / f"{family}-{kind}"
+            made[family, kind] = save_tiny(place, family, kind)
+        return made[family, kind]
+
+    return folder
+
+
+@pytest.fixture
+def copied(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """A tiny model's folder to change, with other values in its config.json."""
+
+    def folder(family: str = "bert", kind: str = "Model", **config: Any) -> Path:
+        copy = tmp_path / f"{family}-{kind}"
+        shutil.copytree(tiny(family, kind), copy)
+        rewrite(copy / "config.json", **config)
+        return copy
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small(tiny: Callable[..., Path]) -> Backbone:
+    """A tiny random BERT with a pooler: for what does not depend on quality."""
+    return loading.load(str(tiny()), limits=LIMITS)
+
+
+@pytest.fixture(scope="session")
+def rows() -> Corpus:
+    """Sixty made-up texts of three classes."""
+    dice = random.Random(0)
+    texts = [" ".join(dice.choices(WORDS, k=dice.randint(2, 9))) for _ in range(60)]
+    return build("made up", texts, [("x", "y", "z")[row % 3] for row in range(60)])
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The project's shared research data, which is not part of the package."""
+    folder = Path(__file__).parents[1].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared data does not lie beside the repository")
+    return folder
+
+
+@pytest.fixture
+def seconds() -> Callable[[], float]:
+    """Seconds since the test began."""
+    start = time.perf_counter()
+    return lambda: time.perf_counter() - start

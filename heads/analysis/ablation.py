@@ -42,7 +42,7 @@ from heads.parts.modules import (
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
 from heads.recipe import Recipe
-from heads.runs import spec as question
+from heads.runs import spec
 from heads.runs.cells import said as answered
 from heads.runs.folder import RunFolder
 from heads.runs.preparation import board_of, featured, stated
@@ -247,7 +247,7 @@ def _of_run(
     run: RunFolder, one: Classifier, recipes: Mapping[int, Recipe], names: Mapping[int, str]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
     """Heads of a run: the same rows, the same search and the same seeds as its cells."""
-    asked, limits = question.load(run), limits_here()
+    asked, limits = spec.load(run), limits_here()
     keys = {
         place: (str(run.path), asked.created, names[place], str(recipe))
         for place, recipe in recipes.items()

@@ -23,7 +23,7 @@ from heads.evaluation.statistics import Squash, answers, competing, probabilitie
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
-from heads.runs import spec as question
+from heads.runs import spec
 from heads.runs.folder import RunFolder, find
 from heads.runs.trained_heads import classifier as of_run
 from heads.runs.trained_heads import trained_names
@@ -159,7 +159,7 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> He
 
 def _of_run(asked: Chosen, limits: Limits) -> Heads:
     run = find(asked.run, is_public=limits.public)
-    kept = question.load(run)
+    kept = spec.load(run)
     names = [_name(one, kept.recipes) for one in asked.recipes] or trained_names(run, kept)[:FEW]
     corpus = kept.corpus
     backbone: Backbone | None = None

@@ -1,11 +1,11 @@
 """Writes the bundled model as another family's checkpoint, once, and finds it again.
 
-What is done to the weights stands in `heads/backbone/conversion_rules.py`; here it is carried out. Config and
-tensors must fit the installed Transformers' own class exactly, else nothing is written. Only a
-pooler may be lacking, where AutoModel adds one that the family's classifier never reads (RoBERTa
-and its kin). Their own checkpoints lack it too, so that AutoModel reports `pooler.dense.*` as
-missing here as for roberta-base, and the classifier reports nothing but its head. (The bundled
-model's pooler would be no gain: it has learned nothing.)
+What is done to the weights stands in `heads/backbone/conversion_rules.py`; here it is carried out.
+Config and tensors must fit the installed Transformers' own class exactly, else nothing is written.
+Only a pooler may be lacking, where AutoModel adds one that the family's classifier never reads
+(RoBERTa and its kin). Their own checkpoints lack it too, so that AutoModel reports
+`pooler.dense.*` as missing here as for roberta-base, and the classifier reports nothing but its
+head. (The bundled model's pooler would be no gain: it has learned nothing.)
 """
 
 import contextlib

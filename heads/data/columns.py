@@ -199,7 +199,7 @@ def looks_of(table: Table, names: Sequence[str]) -> dict[str, Look]:
     return {name: look(table, name) for name in names}
 
 
-# --- How well a column would do as the texts, or as the labels: what is in it, then what it is called.
+# --- How well a column would do as the texts, or as the labels: by what is in it, then by its name.
 
 NEVER = -15.0  # for cells that are all the same: a label only where nothing else can be,
 CALLED = 5.0  # or where the column is called one: then it is that which lacks a second class

@@ -292,7 +292,7 @@ def _beyond(values: Tensor, weights: Tensor) -> Tensor:
     return above[place] / len(values)
 
 
-# --- Parts of class-wise scores from which variances are made: of small classes as well as of large.
+# --- Parts of class-wise scores from which variances are made, of small classes as well.
 
 
 def of_recalls(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Tensor:

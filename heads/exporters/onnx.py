@@ -26,7 +26,7 @@ from heads.evaluation.statistics import Squash
 from heads.exporters.model_card import base_name, hub_id
 from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
 
-# --- A classifier as one module, from token numbers to logits, and its way through torch's exporter.
+# --- A classifier as one module, from token numbers to logits, and torch's exporter.
 
 Tokens = dict[str, Tensor]  # input_ids, attention_mask and the like, (n, t) each
 SUFFIXES = "", "_pair"  # of the names of first and second texts

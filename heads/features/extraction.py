@@ -66,8 +66,9 @@ CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is
 FEWEST = 1024
 SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
 CODE = (
-    "backbone", "features", "extraction", "states", "weights",
-    "packed/block", "packed/forward", "packed/names", "packed/products",
+    "backbone/backbone", "backbone/states", "backbone/weights",
+    "backbone/unpadded/bert", "backbone/unpadded/forward", "backbone/unpadded/linear",
+    "features/extraction", "features/featurizer",
 )  # fmt: skip  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
 APART = "Rows that are scored were read in 32 bits, as an exported head reads them."

@@ -91,7 +91,7 @@ def _kept(
     backbone, way = engine.backbone, engine.way
     size = size_of(part.encoded, len(layers) * backbone.width, part.kind)
     told = (backbone.id, backbone.revision, backbone.tokens, way.name, way.precision)
-    code = own_code(*CODE, "token_states", "token_files")
+    code = own_code(*CODE, "features/token_states")
     facts = (*told, code, layers, part.kind.__name__, part.texts, part.pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
     path = home_of("states") / f"{name}{ENDINGS[part.kind]}"

@@ -11,8 +11,6 @@ from torch import nn
 
 from heads.errors import RecipeError, did_you_mean
 from heads.parts import heads as _heads  # noqa: F401  fills the shelf
-from heads.parts import heads as _heads_controls  # noqa: F401  fills the shelf
-from heads.parts import heads as _heads_solved  # noqa: F401  fills the shelf
 from heads.parts import layers as _layers  # noqa: F401  fills the shelf
 from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf

@@ -157,7 +157,7 @@ def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
 
 def _place(asked: Asked, board: Board) -> Path:
     """Where what these rows come to is kept."""
-    code = own_code("measure/baselines", "measure/calibration"), version("scikit-learn")
+    code = own_code("evaluation/baselines", "evaluation/calibration"), version("scikit-learn")
     facts = asked.corpus.fingerprint, asked.contest.class_weights, asked.metric, code
     digest = hashlib.sha256(repr(facts).encode())
     splits = board.splits

@@ -16,7 +16,7 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.transferability import MEASURES, Estimate
 from heads.parts.resolve import resolve
-from heads.runs import spec as question
+from heads.runs import spec
 from heads.runs.cells import Cell, Said, kept, said
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
@@ -85,7 +85,7 @@ def disagreements(
     Raises:
         DataError: The run is broken.
     """
-    asked = question.load(run)
+    asked = spec.load(run)
     heads = [
         (name, once(said(run, number, name), asked.splits))
         for number, name in enumerate(asked.recipes)
@@ -221,7 +221,7 @@ def layer_name(number: int) -> str:
 
 def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
     """True and predicted numbers, each row once, at most 300 rows, evenly taken."""
-    asked = question.load(board.folder)
+    asked = spec.load(board.folder)
     number = asked.names.index(name)
     told = once(said(board.folder, number, name), asked.splits)
     true, given = asked.targets[told.rows], told.given
@@ -313,7 +313,7 @@ def _difference(board: Leaderboard, cells: Sequence[Cell], best: int) -> Differe
         return first.to_reference
     if first.name == board.best and last.to_best:
         return last.to_best
-    asked = question.load(board.folder)
+    asked = spec.load(board.folder)
     answers = [
         said(board.folder, asked.names.index(cell.name), cell.name).answers for cell in cells
     ]

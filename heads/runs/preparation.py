@@ -18,9 +18,9 @@ from heads.runs.racing import stopped_of
 from heads.runs.spec import Asked
 from heads.settings import Limits
 from heads.training.fitters.sgd import Stacked
-from heads.training.fitters.whitening import WIDEST
 from heads.training.scheduler import Board
 from heads.training.trial import Unit
+from heads.training.whitening import WIDEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import Progress, rising, within
 from heads.features.token_states import check_states
-from heads.runs import spec as kept_question
+from heads.runs import spec
 from heads.runs.baselines import Baseline, commonest, is_kept, keep_baseline, words_job
 from heads.runs.cells import Cell, keep, keep_failure, kept
 from heads.runs.duration import Expected, expected
@@ -148,7 +148,7 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     with run.beginning():
-        kept_question.save(run, asked)
+        spec.save(run, asked)
     return run
 
 
@@ -172,7 +172,7 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     Raises:
         HeadsError: The run is broken.
     """
-    asked = kept_question.load(run)
+    asked = spec.load(run)
     backbone = load(asked.model, limits=limits)
     cells = cells_of(asked, backbone, limits)
     return expected(asked, cells, backbone)
@@ -196,7 +196,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
         clock = Clock(run)
         state = "stopped"
         try:
-            asked = kept_question.load(run)
+            asked = spec.load(run)
             yield Progress(says=f"Loading {asked.model}", share=0.0)
             backbone = load(asked.model, limits=limits)
             check_model(run, asked, backbone)
@@ -215,7 +215,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
 
 def _is_whole(run: RunFolder) -> bool:
     """Whether a run has ended with every cell done: there is nothing to go on with."""
-    asked = kept_question.load(run)
+    asked = spec.load(run)
     is_over = (run.read("end.json") or {}).get("state") == "finished"
     return is_over and counted(run, asked) == len(asked.names)
 

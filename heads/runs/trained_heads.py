@@ -22,7 +22,7 @@ from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.rng import Dice
-from heads.runs import spec as question
+from heads.runs import spec
 from heads.runs.cells import kept
 from heads.runs.folder import RunFolder
 from heads.runs.spec import Asked
@@ -129,7 +129,7 @@ def classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
     Raises:
         DataError: The run has no such head, or its base model is not what it was.
     """
-    asked = question.load(run)
+    asked = spec.load(run)
     backbone = load(asked.model, limits=limits)
     check_model(run, asked, backbone)
     return Classifier(backbone=backbone, head=head_of(run, asked, name, backbone, limits))

@@ -9,8 +9,8 @@ from torch import Tensor
 from heads.evaluation.metrics import METRICS, SCORES, Metric, ScoreName
 from heads.features.token_states import TokenStates
 from heads.settings import Contest
-from heads.training.fitters.whitening import Basis, Kept, basis
 from heads.training.objective import Objective, Span
+from heads.training.whitening import Basis, Kept, basis
 
 
 class Stopped(Exception):

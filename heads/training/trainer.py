@@ -27,8 +27,8 @@ from heads.parts.resolved import HINGE, OVR, Order
 from heads.recipe import Recipe
 from heads.rng import Dice
 from heads.settings import Limits, Training
-from heads.training.fitters.whitening import Standard
 from heads.training.objective import Span, check_order, goals_of
+from heads.training.whitening import Standard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

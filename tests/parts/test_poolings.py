@@ -1,7 +1,7 @@
 """Every pooling and every choice of layers on the shelves is under these contracts by being there.
 
 One test compares with the answers kept in golden.json; a part that is not yet in it is skipped by
-that test alone. `python tests/parts/golden.py` adds the missing ones and rewrites none.
+that test alone. `python tests/support/golden.py` adds the missing ones and rewrites none.
 """
 
 import json

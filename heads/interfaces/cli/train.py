@@ -32,7 +32,7 @@ def look(asked: argparse.Namespace) -> None:
 def read(asked: argparse.Namespace, name: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.backbone.loading import load
-    from heads.data import columns as guess
+    from heads.data.columns import guess
     from heads.data.dataset import data_of, name_of
     from heads.data.files import open_table, place_of
     from heads.features.truncation import with_token_findings

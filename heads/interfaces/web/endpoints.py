@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from heads.backbone.models import BUNDLED
-from heads.data import columns as guess
+from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.samples import RECIPES, TEXT
 from heads.data.table import listed

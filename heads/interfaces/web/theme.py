@@ -39,5 +39,5 @@ THEME = Base(
 )
 
 # Leaderboards are drawn alike on the page and in the report.
-SHEETS = (Path(__file__).parent / "page.css", Path(__file__).parents[1] / "board.css")
+SHEETS = (Path(__file__).parent / "page.css", Path(__file__).parents[1] / "views" / "board.css")
 CSS = "\n".join(sheet.read_text("utf-8") for sheet in SHEETS)

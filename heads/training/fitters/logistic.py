@@ -21,9 +21,9 @@ from heads.training.fitters.base import (
     surest,
 )
 from heads.training.fitters.lbfgs import Function, Stage, minimise
-from heads.training.fitters.whitening import Basis
 from heads.training.objective import Objective
 from heads.training.task import Lesson
+from heads.training.whitening import Basis
 
 # --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 

@@ -16,8 +16,8 @@ from heads.training.fitters.adamw import Choice
 from heads.training.fitters.base import First, Found, Learned, Maker, Tried
 from heads.training.fitters.batched import Stack
 from heads.training.fitters.successive_halving import Trial, choice_of, given, searched, steps_after
-from heads.training.fitters.whitening import WIDEST, Basis
 from heads.training.task import Lesson
+from heads.training.whitening import WIDEST, Basis
 
 # What is tried for every head alike, on the same rows. Along principal axes what varies little is
 # learned as fast as what varies much: of trec6's [CLS] that is worth 4 points, of its mean −0.5.

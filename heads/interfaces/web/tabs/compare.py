@@ -252,12 +252,12 @@ def _wire_opening(
     """Shows who comes the first example, or what the link asks."""
     first = opening.fills(outputs.all(), lambda: example(opening), is_sent=False)
 
-    def opened(arrived: str, request: gr.Request) -> Iterator[list[Any]]:
+    def came(arrived: str, request: gr.Request) -> Iterator[list[Any]]:
         yield from opened(page, opening, first, arrived, dict(request.query_params))
 
     restored = [inputs.text, inputs.pair, inputs.model, inputs.recipes, inputs.pairs]
     restored += [inputs.second, inputs.sample, tries, *outputs.all()]
-    return page.load(opened, opening.arrived, restored, **QUIET, **WAITS)
+    return page.load(came, opening.arrived, restored, **QUIET, **WAITS)
 
 
 def _wire(

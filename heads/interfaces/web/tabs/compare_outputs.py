@@ -8,8 +8,7 @@ import gradio as gr
 from gradio.components.plot import PlotData
 
 from heads.data.samples import SAMPLES
-from heads.interfaces.views import comparison as drawings
-from heads.interfaces.views import comparison as figures
+from heads.interfaces.views import comparison as view
 from heads.interfaces.web.guards import sentence, throttled
 from heads.interfaces.web.links import Question
 
@@ -33,21 +32,21 @@ def answered(question: Question) -> Iterator[list[Any]]:
             if isinstance(event, Compared):
                 yield [*same, *shown(event.comparison, question)]
             else:
-                yield [*same, drawings.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
+                yield [*same, view.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
     except Exception as error:
-        yield [*same, drawings.failure(sentence(error)), *BLANK[1:]]
+        yield [*same, view.failure(sentence(error)), *BLANK[1:]]
 
 
 def shown(comparison: "Comparison", question: Question) -> list[Any]:
     """The values of the outputs, in the order of `Outputs.all`."""
     predictions = comparison.predictions[:PLACES]
     spans = (
-        figures.probability_span(),
-        figures.logit_span([prediction.logits for prediction in predictions]),
+        view.probability_span(),
+        view.logit_span([prediction.logits for prediction in predictions]),
     )
     columns, plots = [], []
     filled = [*predictions, *[predictions[0]] * (PLACES - len(predictions))]
-    names = [drawings.chart_name(one.name, is_random=bool(one.new)) for one in filled] * 2
+    names = [view.chart_name(one.name, is_random=bool(one.new)) for one in filled] * 2
     for percent, span in zip((True, False), spans, strict=True):
         for place, prediction in enumerate(filled):
             used = place < len(predictions)
@@ -55,18 +54,18 @@ def shown(comparison: "Comparison", question: Question) -> list[Any]:
             used = used and not (percent and prediction.squash == "none")
             columns.append(gr.update(visible=used))
             classes = _classes(prediction)
-            figure = figures.bars(
+            figure = view.bars(
                 classes,
                 prediction.probabilities if percent else prediction.logits,
                 answer=classes if prediction.squash == "none" else prediction.answer,
-                colour=figures.COLOURS[place],
+                colour=view.COLOURS[place],
                 span=span,
                 percent=percent,
             )
             plots.append(_plot(figure))
     return [
-        drawings.verdict(comparison),
-        drawings.cards(comparison),
+        view.verdict(comparison),
+        view.cards(comparison),
         gr.update(visible=True),
         *_titles(predictions),
         *columns,
@@ -100,7 +99,7 @@ def _classes(prediction: "Prediction") -> tuple[str, ...]:
     return ("number",) if is_number else prediction.classes
 
 
-def _plot(figure: figures.Figure) -> PlotData:
+def _plot(figure: view.Figure) -> PlotData:
     return PlotData(type="plotly", plot=json.dumps(figure | {"config": {"displayModeBar": False}}))
 
 

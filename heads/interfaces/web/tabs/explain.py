@@ -104,16 +104,16 @@ def _details() -> list[Any]:
 
 
 def _drawn(explanation: "Explanation", sentence_against: str, data: str) -> list[Any]:
-    from heads.interfaces.views import explanation as diagrams
+    from heads.interfaces.views import explanation as view
 
     return [
-        diagrams.headline(explanation, SAMPLES[data].title),
-        diagrams.difference(sentence_against) if sentence_against else "",
+        view.headline(explanation, SAMPLES[data].title),
+        view.difference(sentence_against) if sentence_against else "",
         gr.update(visible=True),
-        diagrams.chain(explanation),
-        diagrams.reading(explanation),
-        diagrams.facts(explanation),
-        diagrams.tensors(explanation),
+        view.chain(explanation),
+        view.reading(explanation),
+        view.facts(explanation),
+        view.tensors(explanation),
     ]
 
 

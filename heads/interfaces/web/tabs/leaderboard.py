@@ -34,7 +34,7 @@ WIDTH = 384  # of a base model; whether a head can be divided does not depend on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The components that a run fills, in the order of `offered`; then those of deleting."""
+    """The components that a run fills, in the order of `of_tools`; then those of deleting."""
 
     heads: gr.Dropdown
     pair: gr.Textbox
@@ -123,7 +123,7 @@ def _try(run: gr.Dropdown) -> tuple[gr.Dropdown, gr.Textbox, gr.HTML]:
     return heads, pair, answers
 
 
-def offered(run: RunFolder, board: "Leaderboard") -> list[Any]:
+def of_tools(run: RunFolder, board: "Leaderboard") -> list[Any]:
     """The values of `Tools.all` for a run."""
     from heads.runs.spec import load
 
@@ -357,7 +357,7 @@ def _listed(name: Any, mine: Any) -> Any:
 
 def _shown(name: Any, mine: Any) -> list[Any]:
     """The values of `View.all`."""
-    from heads.interfaces.views import leaderboard as boards
+    from heads.interfaces.views import leaderboard as view
     from heads.runs.leaderboard import leaderboard
 
     empty: list[Any] = [gr.skip()] * (len(fields(View)) - 3 + Tools.count())
@@ -367,7 +367,7 @@ def _shown(name: Any, mine: Any) -> list[Any]:
         run = run_access.opened(name)
         board = leaderboard(run)
         if not board.best:
-            return [boards.verdict(board), gr.update(visible=False), *empty]
+            return [view.verdict(board), gr.update(visible=False), *empty]
         return _drawn(run, board, mine)
     except Exception as error:
         return [comparison.failure(sentence(error)), gr.update(visible=False), *empty]
@@ -375,21 +375,20 @@ def _shown(name: Any, mine: Any) -> list[Any]:
 
 def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
     from heads.interfaces.views import head_details, predictions
-    from heads.interfaces.views import leaderboard as boards
-    from heads.interfaces.views import leaderboard as trends
+    from heads.interfaces.views import leaderboard as view
     from heads.interfaces.views.format import offered
     from heads.runs.drill_down import closeup, disagreements
 
     heads = [cell.name for cell in board.cells if not cell.is_baseline]
-    measures, layers = offered(board.cells), trends.layers(board)
+    measures, layers = offered(board.cells), view.layers(board)
     shown = [(one.label, one.name) for one in measures]
     return [
-        boards.verdict(board),
+        view.verdict(board),
         gr.update(visible=True),
         gr.update(choices=shown, value=measures[0].name),
-        boards.heat_of(board),
-        trends.sizes(board),
-        trends.growth(board) if len(board.curve) > 1 else dataset.remark(NO_CURVE),
+        view.heat_of(board),
+        view.sizes(board),
+        view.growth(board) if len(board.curve) > 1 else dataset.remark(NO_CURVE),
         gr.update(visible=bool(layers)),
         layers,
         _scores(board),
@@ -399,7 +398,7 @@ def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
         predictions.disagreements(disagreements(run, most=MOST_TEXTS), board.kind),
         head_details.estimates(board),
         run_access.same_data(run, mine),
-        *offered(run, board),
+        *of_tools(run, board),
     ]
 
 
@@ -441,10 +440,10 @@ def _labels_as_csv(name: Any, head: str) -> str:
 
 @guarded
 def _measured(name: Any, measure: str) -> Any:
-    from heads.interfaces.views import leaderboard as boards
+    from heads.interfaces.views import leaderboard as view
     from heads.runs.leaderboard import leaderboard
 
-    return boards.heat_of(leaderboard(run_access.opened(name)), measure)
+    return view.heat_of(leaderboard(run_access.opened(name)), measure)
 
 
 @guarded

@@ -309,13 +309,13 @@ def _listed(mine: Any) -> list[str]:
 
 
 def _ended(run: RunFolder) -> list[Any]:
-    from heads.interfaces.views import leaderboard as boards
+    from heads.interfaces.views import leaderboard as view
     from heads.runs.leaderboard import leaderboard
 
     board = leaderboard(run)
-    heat = boards.heat_of(board, "accuracy") if board.best else gr.skip()
+    heat = view.heat_of(board, "accuracy") if board.best else gr.skip()
     is_done = board.state == "finished"
-    verdict = boards.verdict(board)
+    verdict = view.verdict(board)
     return _values(verdict, heat=heat, has_results=bool(board.best), can_go_on=not is_done)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from heads.data import columns as guess
+from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.labels import flag_columns
 from heads.data.samples import SAMPLES

@@ -1,1 +1,0 @@
-"""How data moves: one arrow a file, value in, value out."""

@@ -1,1 +1,0 @@
-"""Many heads at once: the same rows, the same seeds, settings chosen fairly for each."""

@@ -1,1 +1,0 @@
-"""What the answers of heads are worth: measures, paired comparisons and a verdict."""

@@ -1,1 +1,0 @@
-"""Runs: a corpus, a base model and a grid of recipes, kept in a folder each."""

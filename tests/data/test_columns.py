@@ -1,0 +1,500 @@
+"""Columns are found or chosen, other formats read alike, and what spoils a comparison is said."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from heads.api import corpus_named
+from heads.data.columns import guess
+from heads.data.dataset import Data, read
+from heads.data.files import open_table
+from heads.data.table import Columns
+from heads.errors import DataError, HeadsError, LimitError
+from heads.settings import PUBLIC, Limits
+
+LIMITS = Limits()
+WORDS = [
+    "a",
+    "red",
+    "fox",
+    "runs",
+    "over",
+    "the",
+    "old",
+    "stone",
+    "bridge",
+    "in",
+    "the",
+    "cold",
+    "rain",
+    "at",
+    "night",
+    "again",
+]
+
+
+def sentence(row: int) -> str:
+    return f"{WORDS[row % 13]} {WORDS[(row * 7) % 11]} {'x' * (row % 17)} {chr(97 + row % 26)}{row}"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def to(content: str | bytes, name: str = "table.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return path
+
+    return to
+
+
+def kinds(data: Data) -> set[str]:
+    return {finding.kind for finding in data.findings}
+
+
+def says(data: Data, kind: str) -> str:
+    return next(finding.says for finding in data.findings if finding.kind == kind)
+
+
+def rows(count: int, *columns: Callable[[int], object], header: str = "", sign: str = ",") -> str:
+    lines = [sign.join(str(column(row)) for column in columns) for row in range(count)]
+    return "\n".join([header, *lines] if header else lines)
+
+
+# The dialect
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbftext,label\r\na,x\r\nb,y\r\n",
+        b"text,label\ra,x\rb,y\r",
+        b" Text , LABEL \na,x\nb,y",
+        b'"text","label"\n"a","x"\n"b","y"\n',
+        b"text\tlabel\n\n\na\tx\n   \nb\ty\n\n",
+        b"sep=;\r\ntext;label\r\na;x\r\nb;y\r\n",
+        "text|label\na|x\nb|y".encode("utf-16"),
+        "text;label\na;x\nb;y".encode("utf-16-be"),
+        "text;label\na;x\nb;y".encode("utf-32"),
+        b"text,label,\na,x,\nb,y,\n",
+        b"text,label\na,x,,,\nb,y\n",
+        b"text,label,\na,x\nb,y\n",
+    ],
+)
+def test_common_dialects_are_read_alike(write: Callable[..., Path], content: bytes) -> None:
+    corpus = read(write(content), LIMITS).corpus
+    assert (corpus.texts, corpus.classes, corpus.name) == (("a", "b"), ("x", "y"), "table")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"),
+    [
+        ("text,label\na,x\nb\nc,y\n", 3, "has 1 cell where the first has 2"),
+        ("text,label\na,x\nb, and c,y\n", 3, "has 3 cells where the first has 2"),
+        ('text,label\n"a\nb",x\nc\nd,y\n', 4, "has 1 cell where"),
+        ('text,label\na,x\n"b,y\n', 3, "The quote opened on line 3 of table.csv is never closed"),
+        ('text,label\na,x\n"b" c,y\n', 3, "Line 3 of table.csv has a quote in the middle"),
+        (
+            b"text,label\n\xc3\xa9t\xc3\xa9,x\ncaf\xe9,y\n",
+            3,
+            "damaged letters, the first on line 3",
+        ),
+        (b"\xff\xfet\x00,\x00l\x00\n\x00\x00\xd8a\x00", 2, "begins like UTF-16 but is damaged"),
+        ("text,label,text\na,x,b\n", 1, "two columns named 'text'"),
+        ('<?xml version="1.0"?><a/>', 1, "is XML"),
+    ],
+)
+def test_an_error_names_its_line(
+    write: Callable[..., Path], content: str | bytes, line: int, what: str
+) -> None:
+    with pytest.raises(DataError) as refused:
+        read(write(content), LIMITS)
+    assert what in str(refused.value)
+    assert (refused.value.line, bool(refused.value.hint)) == (line, True)
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "gbk", "euc-kr", "big5", "cp1251", "cp1253"])
+def test_other_alphabets_are_never_read_as_western(
+    write: Callable[..., Path], encoding: str
+) -> None:
+    letters = {
+        "shift_jis": "テスト", "gbk": "电影很好", "euc-kr": "영화는 좋다", "big5": "電影很好",
+        "cp1251": "Очень хороший", "cp1253": "Πολύ καλή",
+    }[encoding]  # fmt: skip
+    content = rows(
+        20, lambda row: f"{letters} {row}", lambda row: "xy"[row % 2], header="text,label"
+    )
+    with pytest.raises(DataError, match="Save it as UTF-8"):
+        read(write(content.encode(encoding)), LIMITS)
+
+
+def test_western_letters_are_read_wherever_they_first_come(write: Callable[..., Path]) -> None:
+    head = rows(5000, sentence, lambda row: "xy"[row % 2], header="text,label").encode()
+    data = read(write(head + "\nL’été à Noël « très œuvre » … 5 €,x\n".encode("cp1252")), LIMITS)
+    assert data.corpus.texts[-1] == "L’été à Noël « très œuvre » … 5 €"
+    assert data.findings[0].lines == (5002,)
+
+
+def test_a_header_in_the_middle_is_no_row(write: Callable[..., Path]) -> None:
+    data = read(write("text,label\na,x\ntext,label\nb,y\n"), LIMITS)
+    assert data.corpus.texts == ("a", "b")
+    assert data.dropped == {"names of the columns again": (3,)}
+    assert data.rows_in == 3
+
+
+def test_whether_there_is_a_header_can_be_said(write: Callable[..., Path]) -> None:
+    path = write(rows(20, sentence, lambda row: "xy"[row % 2]))
+    assert len(read(path, LIMITS).corpus) == 20
+    assert "header" in kinds(read(path, LIMITS))
+    told = read(path, LIMITS, header=False)
+    assert (len(told.corpus), kinds(told) & {"header"}) == (20, set())
+    assert read(path, LIMITS, header=True).corpus.texts[0] == sentence(1).strip()
+    named = write("text,label\na,x\nb,y\n")
+    assert len(read(named, LIMITS, header=False).corpus) == 3
+
+
+# The columns
+
+
+def label_of(row: int) -> str:
+    return ("good", "bad", "so so")[row % 3]
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "label"),
+    [
+        ("id,review_text,star_rating", 1, 2),
+        ("Unnamed: 0,clean_txt,kind", 1, 2),
+        ("ID,Utterance,Intent Name", 1, 2),
+        ("date,Comments,final class", 1, 2),
+        ("n,title,y", 1, 2),
+        ("n,was war gut,Wertung", 1, 2),
+    ],
+)
+def test_columns_are_guessed(
+    write: Callable[..., Path], header: str, text: int, label: int
+) -> None:
+    names = header.split(",")
+    table = open_table(write(rows(40, str, sentence, label_of, header=header)), LIMITS)
+    assert guess(table) == Columns(text=names[text], label=names[label])
+
+
+def test_a_date_is_no_text_and_a_split_no_label(write: Callable[..., Path]) -> None:
+    def split(row: int) -> str:
+        return ("train", "Train", "dev", "TEST")[row % 4]
+
+    def date(row: int) -> str:
+        return f"2024/01/{row + 1:02d} 10:00:00"
+
+    content = rows(
+        40, date, split, lambda row: f"ok {row}", label_of, header="When,Split,Why,Again"
+    )
+    data = read(write(content), LIMITS)
+    assert data.columns == Columns(text="Why", label="Again", split="Split")
+    assert data.corpus.parts[:4] == ("train", "train", "validation", "test")
+    assert len(data.corpus.parts) == 40
+
+
+@pytest.mark.parametrize(
+    "pair", ["sentence1,sentence2", "premise,hypothesis", "Question 1,Question 2", "s1,s2"]
+)
+def test_two_texts_are_found_by_their_names(write: Callable[..., Path], pair: str) -> None:
+    content = rows(
+        10, str, sentence, lambda row: f"b {sentence(row)}", label_of, header=f"n,{pair},gold"
+    )
+    data = read(write(content), LIMITS)
+    assert [data.columns.text, data.columns.pair] == pair.split(",")
+    assert data.columns.label == "gold"
+    assert data.corpus.pairs[0] == f"b {sentence(0)}".strip()
+
+
+def test_columns_can_be_chosen(write: Callable[..., Path]) -> None:
+    path = write("a,b,c,part\nu,x,1,train\nv,y,2,test\nw,x|y,1,train\n")
+    data = read(path, LIMITS, Columns(text="a", label="c", pair="b", split="part"))
+    assert (data.corpus.texts, data.corpus.pairs) == (("u", "v", "w"), ("x", "y", "x|y"))
+    assert data.corpus.parts == ("train", "test", "train")
+    assert not data.guessed
+    data = read(path, LIMITS, Columns(text="a", label="b", separator="|"))
+    assert data.corpus.many
+    assert data.classes == {"x": 2, "y": 2}
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (Columns(text="txt", label="label"), "no column 'txt'. Did you mean 'text'?"),
+        (Columns(text="text", label=""), "No column of labels is chosen"),
+        (Columns(text="text", label="text"), "chosen twice"),
+        (Columns(text="text", label="label", split="other"), "says 'b' on line 2"),
+    ],
+)
+def test_a_wrong_choice_is_refused(write: Callable[..., Path], columns: Columns, what: str) -> None:
+    path = write("text,label,other\na,x,b\nc,y,d\n")
+    with pytest.raises(DataError) as refused:
+        read(path, LIMITS, columns)
+    assert what in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["text,split\na,train\n", "sentence1,sentence2\na,b\nc,d\n", "{}"]
+)
+def test_too_few_columns_are_refused(write: Callable[..., Path], content: str) -> None:
+    with pytest.raises(DataError, match="has only the column"):
+        read(write(content, "few.json" if content == "{}" else "few.csv"), LIMITS)
+
+
+# JSON
+
+
+def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> None:
+    with pytest.raises(DataError, match=r"Line 1 of t\.jsonl"):
+        read(write('{"text":1.0,"label":007}', "t.jsonl"), LIMITS)
+    content = (
+        '{"text":1.0,"label":1e999}\n\n{"label":true,"more":[1],"text":"a\\u0000b"}\n{"text":"c"}'
+    )
+    table = open_table(write(content, "t.jsonl"), LIMITS)
+    assert table.columns == ("text", "label", "more")
+    assert table.rows == [["1.0", "1e999", ""], ["a\0b", "true", '["1"]'], ["c", "", ""]]
+    assert table.lines == [1, 3, 4]
+    with pytest.raises(DataError, match=r"'more' holds lists or objects \(line 3\)"):
+        read(write(content, "t.jsonl"), LIMITS, Columns(text="text", label="more"))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('[{"text":"a","label":"x"},\n{"text":"b"', 2),
+        ('[{"text":"a","label":"x"},\n\n5]', 3),
+        ('[{"text":"a","label":"x"}]\n{}', 1),
+        ('{"text":"a","label":"x"} {}\n', 1),
+        ('{"text":"a","label":"x"}\n[1]\n', 2),
+        ('{"text":"a","label":"x"}\n{"text":"a","text":"b"}\n', 2),
+        ('[{"text":"a","label":"x"},]', 1),
+        ('{"a":' * 100_000, 1),
+        ("[" * 100_000, 1),
+    ],
+)
+def test_wrong_json_is_refused_by_line(write: Callable[..., Path], content: str, line: int) -> None:
+    with pytest.raises(DataError) as refused:
+        read(write(content, "t.json"), LIMITS)
+    assert refused.value.line == line
+
+
+def test_json_is_bounded_while_reading(write: Callable[..., Path]) -> None:
+    wide = json.dumps({f"c{at}": 1 for at in range(51)})
+    for content, what in [(wide, "50 columns"), ('{"a":1}\n' * 20_001, "20,000 rows")]:
+        with pytest.raises(LimitError, match=what):
+            open_table(write(content, "t.jsonl"), PUBLIC)
+
+
+# Parquet and folders
+
+
+def parquet(path: Path, columns: dict[str, Sequence], classes: Sequence[str] = ()) -> Path:
+    arrow = pytest.importorskip("pyarrow")
+    about = {"label": {"names": list(classes), "_type": "ClassLabel"}} if classes else {}
+    table = arrow.table(columns)
+    table = table.replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": about}})}
+    )
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    return path
+
+
+def test_parquet_is_read_as_strings(tmp_path: Path) -> None:
+    columns = {
+        "text": ["007", None, "NA", "x"], "label": [1, 0, 0, 1], "real": [1.0, 2.5, None, 0.1],
+        "flag": [True, False, None, True],
+    }  # fmt: skip
+    table = open_table(parquet(tmp_path / "t.parquet", columns), LIMITS)
+    assert table.rows == [
+        ["007", "1", "1.0", "true"], ["", "0", "2.5", "false"], ["NA", "0", "", ""],
+        ["x", "1", "0.1", "true"],
+    ]  # fmt: skip
+    data = read(tmp_path / "t.parquet", LIMITS)
+    assert data.dropped == {"no text": (2,)}
+    assert "row 2" in says(data, "no_text")
+
+
+def test_names_of_classes_are_read_where_they_are_kept(tmp_path: Path) -> None:
+    columns = {"text": ["a", "b", "c"], "label": [1, 0, -1]}
+    data = read(parquet(tmp_path / "t.parquet", columns, ["neg", "pos"]), LIMITS)
+    assert data.corpus.classes == ("neg", "pos")
+    assert data.corpus.targets == ((1,), (0,))
+    assert data.dropped == {"no label": (3,)}
+
+
+def test_parquet_is_bounded_and_lists_are_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", {"text": [["a"], ["b"]], "label": ["x", "y"]})
+    with pytest.raises(DataError, match=r"'text' holds lists or objects \(row 1\)"):
+        read(path, LIMITS)
+    many = {"text": ["a"] * 20_001, "label": ["x"] * 20_001}
+    with pytest.raises(LimitError, match="20,000 rows"):
+        read(parquet(path, many), PUBLIC)
+    with pytest.raises(LimitError, match="60 columns"):
+        read(parquet(path, {f"c{at}": ["a"] for at in range(60)}), PUBLIC)
+    bomb = parquet(path, {"text": ["a" * 1_000_000] * 100, "label": ["x"] * 100})
+    assert bomb.stat().st_size < 1_000_000
+    with pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+        read(bomb, PUBLIC)
+    arrow = pytest.importorskip("pyarrow")
+    once = arrow.DictionaryArray.from_arrays(
+        arrow.array([0] * 20_000), arrow.array(["a" * 45_000_000])
+    )
+    bomb = parquet(path, {"text": once, "label": ["x", "y"] * 10_000})
+    with pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+        read(bomb, PUBLIC)  # 900 GB, were each row given its text
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="damaged"):
+        read(path, LIMITS)
+
+
+def arrow_set(folder: Path, columns: dict[str, Sequence]) -> None:
+    """Writes what Dataset.save_to_disk writes."""
+    arrow = pytest.importorskip("pyarrow")
+    folder.mkdir(parents=True)
+    table = arrow.table(columns)
+    path = str(folder / "data-00000-of-00001.arrow")
+    with arrow.OSFile(path, "wb") as file, arrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    files = [{"filename": "data-00000-of-00001.arrow"}]
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+
+
+def test_a_saved_folder_is_read(tmp_path: Path) -> None:
+    arrow_set(tmp_path / "one", {"text": ["a", "b"], "label": ["x", "y"]})
+    assert read(tmp_path / "one", LIMITS).corpus.texts == ("a", "b")
+    for part, text in (("train", ["a", "b"]), ("test", ["c", "A "])):
+        arrow_set(tmp_path / "both" / part, {"text": text, "label": ["x", "y"]})
+    (tmp_path / "both" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    data = read(tmp_path / "both", LIMITS)
+    assert data.corpus.parts == ("train", "train", "test", "test")
+    assert says(data, "split_overlap").startswith("1 text for validation or testing")
+    assert corpus_named(tmp_path / "both", LIMITS).texts == ("a", "b", "c", "A")
+
+
+def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
+    for part in ("test", "train"):
+        name = tmp_path / f"{part}-00000-of-00001.parquet"
+        parquet(name, {"text": [f"{part} a", f"{part} b"], "label": ["x", "y"]})
+    assert read(tmp_path, LIMITS).corpus.parts == ("test", "test", "train", "train")
+
+
+def test_a_wrong_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no data set"):
+        read(tmp_path, LIMITS)
+    for files in ('{"_data_files": [{"filename": "../x.arrow"}]}', "{", "[]", '{"_data_files": 5}'):
+        (tmp_path / "state.json").write_text(files)
+        with pytest.raises(DataError, match=r"outside its folder|missing or damaged"):
+            read(tmp_path, LIMITS)
+    (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "gone.arrow"}]}')
+    with pytest.raises(DataError):
+        read(tmp_path, LIMITS)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", Path("/dev/null")):
+        with pytest.raises(DataError, match=r"cannot be read|empty"):
+            read(path, LIMITS)
+    with pytest.raises(DataError, match="no sample and no file"):
+        corpus_named("nowhere.csv", LIMITS)
+
+
+# Warnings
+
+
+def test_a_leak_across_the_split_is_named(write: Callable[..., Path]) -> None:
+    data = read(write("text,label,split\na,x,train\nb,y,train\nA ,x,test\nc,y,test\n"), LIMITS)
+    assert says(data, "split_overlap").endswith("line 4. Remove them, or scores are too good.")
+    data = read(write("text,label,split\na,x,train\nb,y,train\n"), LIMITS)
+    assert (data.columns.split, data.corpus.parts) == ("split", ())
+
+
+def test_words_that_are_also_labels_are_no_leak(write: Callable[..., Path]) -> None:
+    def text(row: int) -> str:
+        return f"{sentence(row)} love and joy to a {'x' if row % 3 else 'joy'}"
+
+    content = rows(60, text, lambda row: ("love", "joy", "a")[row % 3], header="text,label")
+    assert "label_in_text" not in kinds(read(write(content), LIMITS))
+    marked = rows(
+        60, lambda row: f"{sentence(row)} #{label_of(row)}", label_of, header="text,label"
+    )
+    assert "in 100 % of the rows" in says(read(write(marked), LIMITS), "label_in_text")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (("pos", "Pos"), "case"),
+        (("scope", "sсоре"), "lookalike"),
+        (("ok", "ｏｋ"), "lookalike"),
+        (("a\u200bb", "cd"), "invisible"),
+        (("red;blue", "red"), "several"),
+    ],
+)
+def test_suspicious_labels_are_named(
+    write: Callable[..., Path], labels: tuple[str, str], kind: str
+) -> None:
+    content = rows(20, sentence, lambda row: labels[row % 2], header="text,label")
+    data = read(write(content), LIMITS)
+    assert kinds(data) == {kind}
+    assert says(data, kind).isprintable()
+
+
+def test_ordinary_labels_are_not_suspicious(write: Callable[..., Path]) -> None:
+    names = ["sci/tech", "Toys & Games, new", "very positive", "été", "да", "👩‍🔬", "C#", "1.5"]
+    content = "\n".join(
+        ["text\tlabel", *(f"{sentence(row)}\t{names[row % 8]}" for row in range(80))]
+    )
+    assert read(write(content), LIMITS).findings == ()
+
+
+def test_labels_that_are_no_classes_are_refused(write: Callable[..., Path]) -> None:
+    own = rows(30, sentence, lambda row: f"label {row}", header="text,label")
+    with pytest.raises(DataError, match="a label of its own"):
+        read(write(own), LIMITS)
+    real = rows(200, sentence, lambda row: f"{row % 50 / 10}", header="text,label")
+    with pytest.raises(DataError, match=r"50 different numbers\), not classes"):
+        read(write(real), LIMITS, Columns(text="text", label="label"))
+    several = rows(30, sentence, lambda row: f"a|{row}", header="text,label")
+    columns = Columns(text="text", label="label", separator="|")
+    with pytest.raises(LimitError, match="has 31 classes; this place allows 30"):
+        read(write(several), Limits(classes=30), columns)
+    stars = rows(200, sentence, lambda row: f"{row % 10 / 2}", header="text,label")
+    assert len(read(write(stars), LIMITS).corpus.classes) == 10
+    cut = rows(20, sentence, lambda row: "L" * 100 + "ab"[row % 2], header="text,label")
+    with pytest.raises(DataError, match="longer than 100 characters"):
+        read(write(cut), LIMITS)
+
+
+def test_all_of_it_can_be_told_as_json(write: Callable[..., Path]) -> None:
+    data = read(write("text,label\na,x\n,y\nb,y\nA,y\n"), LIMITS)
+    told = json.loads(json.dumps(data.as_json()))
+    assert (told["rows_in"], told["rows"], told["guessed"]) == (4, 3, True)
+    assert told["dropped"] == {"no text": {"count": 1, "lines": [3]}}
+    assert told["columns"]["text"] == "text"
+    assert told["classes"] == {"x": 1, "y": 2}
+    assert told["preview"] == {
+        "columns": ["text", "label"], "rows": [["a", "x"], ["", "y"], ["b", "y"], ["A", "y"]],
+    }  # fmt: skip
+    assert {"no_text", "conflict"} <= {warning["kind"] for warning in told["warnings"]}
+
+
+def test_a_hundred_thousand_rows_take_seconds(
+    write: Callable[..., Path], seconds: Callable[[], float]
+) -> None:
+    content = rows(
+        100_000, lambda row: f"{sentence(row)} {row * 7919}", label_of, header="text,label"
+    )
+    path, before = write(content), seconds()
+    assert len(read(path, LIMITS).corpus) == 100_000
+    assert seconds() - before < 10  # 2.5 where nothing else runs
+
+
+def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a\nERROR forged\x1b[31m.csv"
+    path.write_text("text\na\n")
+    with pytest.raises(HeadsError) as refused:
+        read(path, LIMITS)
+    assert str(refused.value).isprintable()

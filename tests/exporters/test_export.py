@@ -1,0 +1,424 @@
+"""What is exported is a checkpoint like any other: Transformers loads it whole, with our logits."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
+
+import heads
+import heads.classifier.native_head
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.catalog.tiny_models import quiet
+from heads.classifier.classifier import Classifier
+from heads.data.corpus import Corpus, build, numbered
+from heads.errors import CheckpointError, DataError, RecipeError
+from heads.exporters.export import export
+from heads.exporters.matching import equivalent
+from heads.parts.resolve import resolve
+from heads.settings import Training
+from heads.training.trainer import Trained, train
+
+TEXTS = (
+    "the cat sat on a mat",
+    "a dog ran home",
+    "late flight cancelled twice",
+    "it was late and late",
+)
+BUNDLED_NATIVE = {
+    "cls+bert": "",
+    "cls+roberta": "cls+roberta is the same function as cls+bert",
+    "cls+xlnet": "cls+xlnet is the same function as cls+bert",
+    "pooler+linear": "pooler+linear is the same function as cls+bert",
+    "pooler+logistic": "pooler+logistic is the same function as cls+bert",
+}
+
+
+@pytest.fixture(scope="module")
+def toy() -> Corpus:
+    labels = ("animal", "animal", "travel", "travel")
+    return build("toy", TEXTS * 4, labels * 4)
+
+
+def trained(recipe: str, backbone: Backbone, corpus: Corpus) -> Classifier:
+    settings = Training(epochs=3)
+    events = train([recipe], corpus, backbone, training=settings, limits=LIMITS)
+    head = next(event.head for event in events if isinstance(event, Trained))
+    return Classifier(backbone=backbone, head=head)
+
+
+def loaded(folder: Path) -> tuple[Any, dict[str, Any]]:
+    with quiet():
+        return transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder, output_loading_info=True
+        )
+
+
+def theirs(folder: Path) -> torch.Tensor:
+    """The logits of each text alone by Transformers' own class and tokenizer."""
+    model, report = loaded(folder)
+    assert not any(report.values())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        return torch.cat([model(**tokenizer(t, return_tensors="pt")).logits for t in TEXTS])
+
+
+def alone(classifier: Classifier) -> torch.Tensor:
+    return torch.cat([classifier.logits([text]) for text in TEXTS])
+
+
+@pytest.mark.parametrize("family", [*FORMS, *OTHERS])
+def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family: str) -> None:
+    backbone = load(str(write_classifier(tmp_path / "base", family)), limits=LIMITS)
+    ours = trained({**FORMS, **OTHERS}[family][1], backbone, toy)
+    found = export(ours, tmp_path / "out")
+    called, _ = loaded(tmp_path / "out")
+    assert (found.native, found.called) == (True, type(called).__name__)
+    assert called.config.id2label == {0: "animal", 1: "travel"}
+    assert called.config.problem_type == "single_label_classification"
+    true = theirs(tmp_path / "out")
+    assert (alone(ours) - true).abs().max() <= 1e-6
+    assert found.difference <= 1e-6
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == found.recipe
+    assert back.classes == ("animal", "travel")
+    assert (alone(back) - true).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize(("recipe", "note"), BUNDLED_NATIVE.items())
+def test_the_same_function_under_another_name_is_the_class(
+    tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str, note: str
+) -> None:
+    found = export(trained(recipe, backbone, toy), tmp_path / "out")
+    assert (found.called, str(found.recipe)) == ("BertForSequenceClassification", "cls+bert")
+    assert any(note in line for line in found.notes) or not note
+    assert found.difference < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "why"),
+    [
+        ("mean+linear", "bert reads cls, and this head another pooling"),
+        ("cls+electra", "bert has other layers than electra"),
+        ("cls+linear", "bert has other layers than linear"),
+        ("cls@cat4+bert", "another pooling"),
+        ("mean+linear?late=true", "another pooling"),
+        ("cls+knn", "other layers"),
+    ],
+)
+def test_what_no_class_computes_says_why_and_what_is_nearest(
+    backbone: Backbone, toy: Corpus, recipe: str, why: str
+) -> None:
+    module = trained(recipe, backbone, toy).head.module
+    with pytest.raises(RecipeError, match=why) as refused:
+        equivalent(module, backbone, 2)
+    assert refused.value.hint == "The nearest that is one: cls+bert."
+
+
+def test_options_of_a_head_go_into_the_config(tmp_path: Path, toy: Corpus) -> None:
+    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
+    recipe = "mean+modernbert?activation=relu&bias=true&dropout=0.3"
+    found = export(trained(recipe, backbone, toy), tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))
+    kept = {"classifier_pooling": "mean", "classifier_activation": "relu"}
+    assert kept.items() <= config.items()
+    assert (config["classifier_bias"], config["classifier_dropout"]) == (True, 0.3)
+    assert str(found.recipe) == recipe
+    # What the base model reads as well stays as it is, so this is no class of Transformers:
+    other = trained("cls+modernbert?norm_bias=true", backbone, toy)
+    with pytest.raises(RecipeError, match="other layers than modernbert"):
+        equivalent(other.head.module, backbone, 2)
+
+
+def test_several_labels_a_text_stay_several(tmp_path: Path, backbone: Backbone) -> None:
+    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    ours = trained("cls+bert", backbone, many)
+    export(ours, tmp_path / "out")
+    model, _ = loaded(tmp_path / "out")
+    assert model.config.problem_type == "multi_label_classification"
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.head.many
+    assert torch.equal(back.probabilities(TEXTS), ours.probabilities(TEXTS))
+
+
+def piped(folder: Path, texts: tuple[str, ...] = TEXTS) -> torch.Tensor:
+    """What Transformers' own pipeline says of each class, in the order of its config."""
+    with quiet():
+        classify = transformers.pipeline("text-classification", str(folder), top_k=None)
+        told = [{one["label"]: one["score"] for one in answer} for answer in classify(list(texts))]
+    names = classify.model.config.id2label
+    return torch.tensor([[row[names[number]] for number in sorted(names)] for row in told])
+
+
+def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
+    tmp_path: Path, small: Backbone, rows: Corpus
+) -> None:
+    ours = trained("cls+bert?loss=ovr", small, rows)
+    found = export(ours, tmp_path / "out")
+    assert (found.called, str(found.recipe)) == (
+        "BertForSequenceClassification",
+        "cls+bert?loss=ovr",
+    )
+    assert any("the answer is the largest" in note for note in found.notes)
+    config = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))
+    assert config["problem_type"] == "multi_label_classification"
+    logits = ours.logits(TEXTS)
+    assert piped(tmp_path / "out").sub(logits.sigmoid()).abs().max() < 1e-6
+    votes = logits.sigmoid() / logits.sigmoid().sum(dim=1, keepdim=True)
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == found.recipe
+    assert torch.allclose(back.probabilities(TEXTS), votes, atol=1e-6)
+    assert back.predict(TEXTS) == ours.predict(TEXTS)
+    assert all(len(answer) == 1 for answer in back.predict(TEXTS))
+    del config["head_to_head"]  # as if others had written it
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
+    heads.classifier.native_head._found.clear()
+    assert heads.load(tmp_path / "out", limits=LIMITS).head.many
+
+
+def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> None:
+    ours = trained("cls+bert", small, numbered("made up", TEXTS * 4, [0.5, 4.0, 2.5, 3.0] * 4))
+    found = export(ours, tmp_path / "out")
+    assert any("applies no function" in note for note in found.notes)
+    config = loaded(tmp_path / "out")[0].config
+    assert (config.problem_type, config.num_labels) == ("regression", 1)
+    assert config.id2label == {0: "number"}
+    assert piped(tmp_path / "out").sub(ours.logits(TEXTS)).abs().max() < 1e-6
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert (back.head.many, back.head.numbers, back.head.squash) == (False, True, "none")
+    assert torch.equal(back.probabilities(TEXTS), ours.logits(TEXTS))
+    again = export(back, tmp_path / "again")  # and what came in goes out the same
+    assert (again.called, again.notes) == (found.called, found.notes)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "It was trained to give a number: number." in card
+    assert "Spearman correlation; 95 % interval" in card
+    assert "texts answered right" not in card
+    assert "luck in training is not in it" in card  # one training
+    assert "heads were scored on these rows" not in card
+
+
+@pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
+def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> None:
+    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    ours = trained(recipe, small, many)
+    middle = ours.logits(TEXTS).mean(dim=0).tolist()
+    tuned = replace(ours.head, thresholds=tuple(middle), temperature=1.75)
+    ours = Classifier(backbone=small, head=tuned)
+    found = export(ours, tmp_path / "out")
+    shares = torch.tensor(middle).sigmoid().tolist()
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert f"| a | {shares[0]:.3f} |" in card
+    assert "with its logits divided by 1.75" in card
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.head.thresholds == pytest.approx(middle, abs=1e-12)
+    assert back.head.temperature == 1.75
+    assert back.predict(TEXTS) == ours.predict(TEXTS)
+    assert ours.predict(TEXTS) != Classifier(
+        backbone=small, head=replace(tuned, thresholds=())
+    ).predict(TEXTS)
+    if found.native:
+        config = loaded(tmp_path / "out")[0].config
+        assert config.thresholds == pytest.approx(dict(zip("ab", shares, strict=True)))
+        assert any("model.config.thresholds" in note for note in found.notes)
+        taken = piped(tmp_path / "out") > torch.tensor([config.thresholds[name] for name in "ab"])
+        assert [tuple(compress("ab", row)) for row in taken.tolist()] == ours.predict(TEXTS)
+
+
+def test_older_marks_of_a_base_model_do_not_go_along(tmp_path: Path, small: Backbone) -> None:
+    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    ours = trained("cls+bert", small, many)
+    tuned = replace(ours.head, thresholds=(0.5, -0.5), temperature=1.75)
+    export(Classifier(backbone=small, head=tuned), tmp_path / "first")
+    base = load(str(tmp_path / "first"), limits=LIMITS)
+    export(trained("cls+bert", base, many), tmp_path / "second")
+    config = json.loads((tmp_path / "second" / "config.json").read_text("utf-8"))
+    assert not {"thresholds", "head_to_head"} & set(config)
+    first = json.loads((tmp_path / "first" / "config.json").read_text("utf-8"))
+    assert {"thresholds", "head_to_head"} <= set(first)
+
+
+def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> None:
+    labels = ("same", "other") * 8
+    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    ours = trained("cls+bert?pair=uv_diff", small, pairs)
+    found = export(ours, tmp_path / "out")
+    assert not found.native
+    assert found.notes[0].startswith("No class of Transformers reads two texts each by itself")
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == ours.recipe
+    assert torch.equal(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
+    with pytest.raises(DataError, match="compares two texts, and there is one"):
+        back.logits(TEXTS)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert 'classify(["a text"], ["a second text"])' in card
+    assert "then h = [u; v; |u − v|]" in card
+
+
+def test_a_head_without_one_of_its_layers_goes_along(
+    tmp_path: Path, small: Backbone, toy: Corpus
+) -> None:
+    ours = trained("mean+mlp?hidden=8&without=hidden", small, toy)
+    found = export(ours, tmp_path / "out")
+    assert not found.native
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert back.recipe == ours.recipe
+    assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "Its layer hidden is left out." in card
+
+
+def test_less_its_dropout_it_is_the_same_class(
+    tmp_path: Path, small: Backbone, toy: Corpus
+) -> None:
+    found = export(trained("cls+bert?without=dropout", small, toy), tmp_path / "out")
+    assert found.called == "BertForSequenceClassification"
+
+
+@pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
+def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
+    tmp_path: Path, small: Backbone, recipe: str
+) -> None:
+    labels = ("same", "other") * 8
+    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    ours = trained(recipe, small, pairs)
+    found = export(ours, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    shown = '"text_pair": "The bridge is shut."' if found.native else '["a second text"]'
+    assert shown in card
+    assert "it needs both" in card
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert torch.allclose(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
+    for one in (ours, back):
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            one.predict(TEXTS)
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            heads.Look(recipes=[one]).attribute("the cat sat")
+    if found.native:
+        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+            heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
+
+
+def test_a_fresh_process_without_us_answers_the_same(
+    tmp_path: Path, backbone: Backbone, toy: Corpus
+) -> None:
+    ours = trained("cls+bert", backbone, toy)
+    export(ours, tmp_path / "out")
+    code = (
+        "import sys, json; sys.modules['heads'] = None\n"
+        "from transformers import pipeline\n"
+        "classify = pipeline('text-classification', sys.argv[1], top_k=None)\n"
+        "print(json.dumps(classify(sys.argv[2:], truncation=True)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "out"), *TEXTS]
+    said = subprocess.run(command, check=True, text=True, capture_output=True).stdout
+    shares = ours.probabilities(TEXTS)
+    for row, answers in zip(shares, json.loads(said), strict=True):
+        told = {answer["label"]: answer["score"] for answer in answers}
+        assert told == pytest.approx(dict(zip(ours.classes, row.tolist(), strict=True)), abs=1e-5)
+
+
+def test_a_long_text_is_cut_where_we_cut_it(
+    tmp_path: Path, backbone: Backbone, toy: Corpus
+) -> None:
+    ours = trained("cls+bert", backbone, toy)
+    export(ours, tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    cut = tokenizer("late " * 2000, truncation=True)["input_ids"]
+    assert cut == ours.backbone.encode(["late " * 2000])[0].inputs["input_ids"]
+
+
+def test_no_template_of_a_foreign_tokenizer_goes_along(tmp_path: Path, toy: Corpus) -> None:
+    folder = write_classifier(tmp_path / "base", "gpt2")
+    (folder / "chat_template.jinja").write_text("{{ 'anything' }}", "utf-8")
+    backbone = load(str(folder), limits=LIMITS)
+    found = export(trained("last+gpt2", backbone, toy), tmp_path / "out")
+    assert not [name for name in found.files if "template" in name]
+    assert "anything" not in (tmp_path / "out" / "tokenizer_config.json").read_text("utf-8")
+    assert any("padding token" in note for note in found.notes)
+    assert loaded(tmp_path / "out")[0].config.pad_token_id is not None
+
+
+@pytest.mark.parametrize("occupied", ["file", "folder"])
+def test_what_is_there_is_never_overwritten(
+    tmp_path: Path, backbone: Backbone, toy: Corpus, occupied: str
+) -> None:
+    place = tmp_path / "out"
+    if occupied == "folder":
+        place.mkdir()
+        (place / "thesis.txt").write_text("years of work", "utf-8")
+    else:
+        place.write_text("years of work", "utf-8")
+    for recipe in ("cls+bert", "mean+linear"):
+        with pytest.raises(heads.HeadsError, match=r"There is something in|holds|is no folder"):
+            export(trained(recipe, backbone, toy), place)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_answers_otherwise_is_not_kept(
+    tmp_path: Path, backbone: Backbone, toy: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heads.exporters import transformers as module
+
+    ours = trained("cls+bert", backbone, toy)
+    whole: Callable[..., Any] = module._state
+
+    def spoilt(*given: Any) -> Any:
+        return {n: t + 0.1 * n.startswith("classifier") for n, t in whole(*given).items()}
+
+    monkeypatch.setattr(module, "_state", spoilt)
+    with pytest.raises(CheckpointError, match="gives logits that differ"):
+        export(ours, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
+)
+def test_a_folder_with_a_loader_comes_back_as_well(
+    tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str
+) -> None:
+    ours = trained(recipe, backbone, toy)
+    found = export(ours, tmp_path / "out")
+    assert (found.native, str(found.recipe)) == (False, recipe)
+    assert "load.py" in found.files
+    back = heads.load(tmp_path / "out", limits=LIMITS)
+    assert (back.recipe, back.classes) == (ours.recipe, ours.classes)
+    assert back.head.scores == ours.head.scores
+    assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
+    (tmp_path / "out" / "head.json").write_text("{}", "utf-8")
+    with pytest.raises(CheckpointError, match="out is not an export that can be read"):
+        heads.load(tmp_path / "out", limits=LIMITS)
+
+
+def test_a_random_head_is_not_exported(tmp_path: Path) -> None:
+    folder = write_classifier(tmp_path / "base", "bert")
+    model = transformers.AutoModel.from_pretrained(folder)
+    model.save_pretrained(folder)
+    backbone = load(str(folder), limits=LIMITS)
+    from heads.classifier.pretrained import own_head
+
+    with pytest.raises(CheckpointError, match="is random"):
+        export(Classifier(backbone=backbone, head=own_head(backbone)), tmp_path / "out")
+
+
+def test_the_decoder_that_is_missing_is_missed(tmp_path: Path, toy: Corpus) -> None:
+    folder = write_classifier(tmp_path / "base", "t5")
+    encoder = transformers.T5EncoderModel.from_pretrained(folder)
+    encoder.save_pretrained(folder)
+    backbone = load(str(folder), limits=LIMITS)
+    assert resolve("mean@decoder+linear")
+    with pytest.raises(RecipeError, match="has no decoder"):
+        trained("eos@decoder+roberta", backbone, toy)
+    module = trained("mean+linear", backbone, toy).head.module
+    with pytest.raises(RecipeError, match="needs the decoder"):
+        equivalent(module, backbone, 2)

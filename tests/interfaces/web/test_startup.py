@@ -1,0 +1,130 @@
+"""The first page: served before anything heavy is imported, and filled in behind it."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from gradio.blocks import postprocess_update_dict
+
+from heads.interfaces.web import startup as opening_module
+from heads.interfaces.web.app import build
+from heads.interfaces.web.startup import SAYS, Opening
+from heads.interfaces.web.tabs import compare, train_settings
+from heads.interfaces.web.tabs.compare_outputs import BLANK
+
+HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
+
+
+def alone(code):
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.check_output(command, text=True, cwd=Path(__file__).parents[3]).strip()
+
+
+def test_the_page_is_built_without_anything_heavy():
+    code = "import sys; from heads.interfaces.web.app import build; build(); "
+    assert alone(f"{code}print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+
+
+def test_gradio_is_imported_without_writing_stubs_and_garbage_is_collected_again():
+    code = "import gc; import heads.interfaces.web.app; from gradio import component_meta as meta; "
+    # Gradio's own function would not find the source of `object`.
+    assert alone(f"{code}print(meta.create_or_modify_pyi(object, '', []), gc.isenabled())") == (
+        "None True"
+    )
+
+
+@pytest.fixture(scope="module")
+def page():
+    page = build()
+    yield page
+    page.close()
+
+
+def values_of(page):
+    return [one["props"].get("value") for one in page.get_config_file()["components"]]
+
+
+def choices_of(page, label):
+    found = (one["props"] for one in page.get_config_file()["components"])
+    return next(props["choices"] for props in found if props.get("label") == label)
+
+
+def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
+    assert any(SAYS in str(value) for value in values_of(page))
+    assert len(choices_of(page, "Recipes, up to four")) == 4
+    page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
+    list(page.opening.waited(page))
+    values = values_of(page)
+    assert not any(SAYS in str(value) for value in values)
+    assert any("heads agree" in str(value) for value in values)
+    assert sum(isinstance(value, dict) and "plot" in value for value in values) == 8
+    assert len(choices_of(page, "Recipes, up to four")) > 100
+    assert len(choices_of(page, "Heads")) == 6
+    assert page.config["components"] == page.get_config_file()["components"]
+
+
+def test_who_came_before_gets_the_example_by_an_event(page):
+    first = next(one for one in page.opening._fillings if not one.is_sent)
+    *_, early = compare.opened(page, page.opening, first, "", {})
+    assert "heads agree" in early[compare.INPUTS]
+    (late,) = compare.opened(page, page.opening, first, "yes", {})
+    assert late == [gr.skip()] * (compare.INPUTS + len(BLANK))
+    *_, asked = compare.opened(page, page.opening, first, "yes", {"text": "So bad."})
+    assert "So bad." in asked[compare.INPUTS]
+    send = next(fn for fn in page.fns.values() if fn.name == "send")
+    assert len(send.fn("")) == len(send.fn("yes")) == len(send.outputs)
+    assert gr.skip() not in send.fn("")
+    assert send.fn("yes") == [gr.skip()] * len(send.outputs)
+
+
+def test_a_tab_without_its_example_leaves_the_others_theirs(caplog):
+    with gr.Blocks() as page:
+        opening, one, other = Opening(), gr.HTML("one"), gr.HTML("other")
+    opening.fills([one], lambda: [1 / 0])
+    opening.fills([other], lambda: ["filled"])
+    page.is_running = True
+    list(opening.waited(page))
+    assert (one.value, other.value) == ("one", "filled")
+    assert "without an example" in caplog.text
+
+
+def test_every_early_visitor_gets_whole_changes():
+    with gr.Blocks() as page:
+        opening, menu, text = Opening(), gr.Radio([]), gr.HTML("")
+        first = opening.fills([menu], lambda: [gr.update(choices=["a"], value="a")], is_sent=False)
+        opening.fills([text, menu], lambda: ["now", gr.update(choices=["b"], value="b")])
+        opening.wire(page)
+    page.is_running = True
+    send = next(fn for fn in page.fns.values() if fn.name == "send").fn
+    for _ in range(2):
+        list(opening.waited(page))
+        (_, sent), (kept,) = send(""), first.sent()
+        for change, value in ((sent, "b"), (kept, "a")):
+            assert postprocess_update_dict(menu, change)["value"] == value
+
+
+@pytest.mark.parametrize("name", ["_put", "get_config_file"])
+def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypatch, name):
+    def fails(*_):
+        raise RuntimeError("no page today")
+
+    with gr.Blocks() as page:
+        opening, text = Opening(), gr.HTML("")
+    opening.fills([text], lambda: ["filled"])
+    page.is_running = True
+    monkeypatch.setattr(*((page, name) if hasattr(page, name) else (opening_module, name)), fails)
+    waiting = threading.Thread(target=lambda: list(opening.waited(page)), daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert "without its examples" in caplog.text
+
+
+def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
+    from heads.training.trial import GRIDS
+
+    assert {name for _, name in train_settings.GRID} <= set(GRIDS)

@@ -1,0 +1,809 @@
+"""Runs on several labels, on numbers and on pairs: finished, resumed, asked again, refused."""
+
+import csv
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+from markupsafe import Markup
+from same_runs import bare, tensors
+from tiny_models import LIMITS
+from torch import Tensor
+from torch.testing import assert_close
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.classifier.module import Assembly
+from heads.data.corpus import in_order
+from heads.data.dataset import Data, read
+from heads.data.samples import SAMPLES
+from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.predictions import BASELINES
+from heads.evaluation.statistics import probabilities, spearman
+from heads.exporters.model_card import model_card
+from heads.features.store import Read
+from heads.interfaces.views import format, report
+from heads.interfaces.views import leaderboard as view
+from heads.parts.registry import head
+from heads.parts.resolve import pairing, resolve
+from heads.runs import learning_curve
+from heads.runs import spec as question
+from heads.runs.cells import kept, said
+from heads.runs.drill_down import disagreements, label_of
+from heads.runs.folder import RunFolder, all_runs
+from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.preparation import Done, featured
+from heads.runs.runner import begin, cells_of, working
+from heads.runs.spec import Question, chosen_recipes, entering
+from heads.runs.trained_heads import classifier
+from heads.settings import Contest
+from heads.training.fitters import successive_halving
+from heads.training.search import Trying
+from heads.training.trial import recipes_of
+
+# Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.
+OF_NUMBERS = (
+    "mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert?out_bias=false", "mean+ridge",
+    "attention+linear", "mean+linear?late=true",
+)  # fmt: skip
+OF_LABELS = ("mean+linear", "mean+roberta", "mean+ridge", "mean+centroid", "attention+linear")
+OF_PAIRS = ("mean+linear", "cls+roberta", "mean+knn", "attention+linear")
+RUNS: dict[str, dict[str, Any]] = {
+    "similarity": {"recipes": OF_NUMBERS, "pairs": ("joint", "uv_diff")},
+    "aspects": {"recipes": OF_LABELS},
+    "pairs": {
+        "recipes": OF_PAIRS, "pairs": ("joint", "siamese"), "losses": ("softmax", "ovr"),
+    },
+}  # fmt: skip
+FEW: dict[str, dict[str, Any]] = {
+    "similarity": {"recipes": ("mean+linear", "mean+ridge?pair=diff", "attention+linear")},
+    "aspects": {"recipes": ("mean+linear", "mean+roberta", "attention+linear")},
+    "pairs": {"recipes": ("cls+linear", "cls+roberta?loss=ovr"), "pairs": ("joint", "siamese")},
+}
+SIAMESE = "pair=uv_diff_prod"
+CELLS = {
+    "similarity": [
+        "mean+linear", "mean+linear?pair=uv_diff", "mean+gpt2", "mean+gpt2?pair=uv_diff",
+        "mean+roberta", "mean+roberta?pair=uv_diff", "mean+modernbert?out_bias=false",
+        "mean+modernbert?out_bias=false&pair=uv_diff", "mean+ridge", "mean+ridge?pair=uv_diff",
+        "attention+linear", "mean+linear?late=true",
+    ],
+    "aspects": list(OF_LABELS),
+    "pairs": [
+        "mean+linear", "mean+linear?loss=ovr", f"mean+linear?{SIAMESE}",
+        f"mean+linear?loss=ovr&{SIAMESE}",
+        "cls+roberta", "cls+roberta?loss=ovr", f"cls+roberta?{SIAMESE}",
+        f"cls+roberta?loss=ovr&{SIAMESE}",
+        "mean+knn", f"mean+knn?{SIAMESE}",
+        "attention+linear", "attention+linear?loss=ovr",
+    ],
+}  # fmt: skip
+METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
+ROWS = 80
+# A tiny model of random weights gives vectors so alike that 16 bits change answers.
+CONTEST = Contest(seeds=2, folds=2, precision="exact")
+every_kind = pytest.mark.parametrize("sample", RUNS)
+every_cell = pytest.mark.parametrize(
+    ("sample", "name"), [(sample, name) for sample, names in CELLS.items() for name in names]
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs of a test are its own, and little is learned: no test here is about quality."""
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(successive_halving, "CAP", 24)
+    monkeypatch.setattr(learning_curve, "FEWEST", 10)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Data]:
+    """The first rows of a sample."""
+    folder = tmp_path_factory.mktemp("data")
+
+    def of(name: str) -> Data:
+        path = folder / f"{name}.csv"
+        if not path.is_file():
+            with SAMPLES[name].path.open(encoding="utf-8", newline="") as file:
+                lines = list(csv.reader(file))[: ROWS + 1]
+            with path.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(lines)
+        return read(path, LIMITS)
+
+    return of
+
+
+@pytest.fixture
+def start(tiny: Callable[..., Path], samples: Callable[[str], Data]) -> Callable[..., RunFolder]:
+    """Begins a run on a tiny base model."""
+
+    def begun(sample: str, **settings: Any) -> RunFolder:
+        given = {"data": samples(sample), "contest": CONTEST, "model": str(tiny())}
+        return begin(Question(**given | settings), limits=LIMITS)
+
+    return begun
+
+
+def finished(run: RunFolder) -> Leaderboard:
+    *_, found = working(run, LIMITS)
+    assert isinstance(found, Leaderboard)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tiny: Callable[..., Path],
+    samples: Callable[[str], Data],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], RunFolder]:
+    """A run of each kind of label, worked without a break; never to be changed."""
+    made: dict[str, RunFolder] = {}
+
+    def run(sample: str) -> RunFolder:
+        if sample not in made:
+            given: dict[str, Any] = {"contest": CONTEST, "model": str(tiny())}
+            asked = Question(data=samples(sample), **given, **RUNS[sample])
+            out = tmp_path_factory.mktemp("whole") / sample
+            made[sample] = begin(asked, limits=LIMITS, out=out)
+            finished(made[sample])
+        return made[sample]
+
+    return run
+
+
+def order_of(run: RunFolder) -> list[str]:
+    return list(question.load(run).recipes)
+
+
+# A whole run
+
+
+@every_kind
+def test_a_run_ends_with_every_cell_measured(whole, sample: str) -> None:
+    found = leaderboard(whole(sample))
+    assert found.state == "finished"
+    assert sorted(cell.name for cell in found.cells) == sorted([*CELLS[sample], *BASELINES])
+    assert not [note for note in found.notes if "could not be trained" in note]
+    assert found.metric == METRICS[sample]
+    values = found.as_json()
+    json.dumps(values, allow_nan=False)
+    lowest = -1 if found.metric == "spearman" else 0
+    for cell in values["cells"]:
+        assert cell["metric"] == found.metric
+        assert lowest <= cell["low"] <= cell["score"] <= cell["high"] <= 1
+        assert cell["score"] == cell[found.metric]
+        assert cell["score"] == pytest.approx(fmean(cell["scores"]))
+        assert cell["baseline"] or cell["latency_ms"] > 0
+    assert all(sentence.endswith(".") for sentence in found.verdict)
+    told = facts_of(whole(sample))
+    assert (told["best"], told["metric"]) == (found.best, found.metric)
+    assert told["score"] == found.cell(found.best).measures.score
+
+
+@every_kind
+def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
+    found = leaderboard(whole(sample))
+    assert len(found.curve) in (2, 3)  # of a quarter of few rows none may be left to choose on
+    rows = [stage["rows"] for stage in found.curve]
+    assert rows == sorted(set(rows))
+    assert "mean+linear" in found.curve[-1]["scores"]
+    for name, one in found.curve[-1]["scores"].items():
+        assert one["score"] == pytest.approx(found.cell(name).measures.score)
+        assert one["low"] <= one["score"] <= one["high"]
+    noun = {"spearman": "Spearman correlation", "micro_f1": "micro-F1", "accuracy": "accuracy"}
+    assert f"The {noun[found.metric]} of `" in found.curve_says
+
+
+@pytest.mark.parametrize(
+    ("sample", "metric"),
+    [
+        ("pairs", "mcc"),
+        ("pairs", "balanced_accuracy"),
+        ("aspects", "macro_f1"),
+        ("aspects", "exact_match"),
+        ("similarity", "neg_mean_absolute_error"),
+        ("similarity", "r2"),
+    ],
+)
+def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
+    start, sample: str, metric: str
+) -> None:
+    recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
+    run = start(sample, recipes=recipes, contest=replace(CONTEST, metric=metric, race=True))
+    found, name = finished(run), SCORES[metric]
+    assert found.metric == metric
+    json.dumps(found.as_json(), allow_nan=False)
+    heads = [cell for cell in found.cells if not cell.is_baseline]
+    assert heads == sorted(heads, key=lambda cell: -cell.measures.score)
+    for cell in found.cells:
+        own = cell.measures
+        assert own.score == own.values[metric] == pytest.approx(fmean(own.scores))
+        assert name.low <= own.low <= own.score <= own.high <= name.high
+    # Settings were judged in the same units, on other rows.
+    spread = max(abs(cell.measures.score) for cell in heads) + 1
+    assert all(abs(point.score) <= 3 * spread for cell in heads for point in cell.tried)
+    assert set(found.curve[-1]["scores"]) == set(recipes)
+    for one in found.curve[-1]["scores"]:
+        last = found.curve[-1]["scores"][one]["score"]
+        assert last == pytest.approx(found.cell(one).measures.score)
+    assert name.noun in found.curve_says
+    assert format.offered(found.cells)[0].name == metric
+    assert format.kind_of(found.cells) == found.kind
+    assert name.told(found.cell(found.best).measures.score) in str(view.heat_of(found))
+    assert str(Markup.escape(name.title)) in report.report(found)
+    head = found.classifier(recipes[0]).head
+    assert (head.scores.metric, head.scores.among) == (metric, 3)
+    card = model_card(found.classifier(recipes[0]), usage="", notes=())
+    assert "3 heads were scored on these rows" in card
+
+
+def test_solved_heads_of_one_seed_are_told_apart_and_learned_ones_are_not(start, samples) -> None:
+    recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
+    contest = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", recipes=recipes, contest=contest, test=samples("pairs"))
+    found = finished(run)
+    random = {
+        name: said(run, number, name).answers.is_random
+        for number, name in enumerate([*recipes, *BASELINES])
+    }
+    assert random == {name: name == "mean+roberta" for name in random}
+    assert not found.cell("mean+roberta").to_reference.differs
+    assert any("trained once" in sentence for sentence in found.verdict)
+
+
+def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> None:
+    data = samples("pairs")
+    corpus = data.corpus
+    some = [n for n, target in enumerate(corpus.targets) if target == corpus.targets[0]]
+    few = [n for n, target in enumerate(corpus.targets) if target != corpus.targets[0]][:8]
+    rows = sorted([*some, *few])
+    names = ("texts", "pairs", "targets", "lines")
+    less = replace(corpus, **{one: tuple(getattr(corpus, one)[n] for n in rows) for one in names})
+    lopsided = replace(data, corpus=less)
+    contest = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=contest)
+    share = len(some) / len(rows)
+    name = corpus.classes[corpus.targets[0][0]]
+    told = f"{share:.0%} of the rows are '{name}', and accuracy".replace("%", " %")
+    assert finished(run).notes[0].startswith(told)
+    other = replace(contest, metric="macro_f1")
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=other)
+    assert not any("accuracy says little" in note for note in finished(run).notes)
+
+
+@every_kind
+def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
+    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, folds=2, curve=False))
+    told = [event.cell for event in working(run, LIMITS) if isinstance(event, Done)]
+    for number, name in enumerate([*order_of(run), *BASELINES]):
+        cell, wanted = kept(run, number), next(cell for cell in told if cell.name == name)
+        assert cell is not None
+        one, other = (cell.as_json() for cell in (cell, wanted))
+        assert {**one, "latency_ms": None} == {**other, "latency_ms": None}
+        assert cell.tried == wanted.tried
+
+
+@pytest.mark.parametrize("sample", FEW)
+def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -> None:
+    ends: tuple[Callable[[Any], bool], ...] = (
+        lambda event: getattr(event, "says", "").startswith("Estimating"),
+        lambda event: isinstance(event, Trying),
+        lambda event: isinstance(event, Done) and event.done == 3,
+        lambda event: getattr(event, "says", "").startswith("Training the leaders"),
+    )
+    unbroken, run = start(sample, **FEW[sample]), start(sample, **FEW[sample])
+    wanted = bare(finished(unbroken).as_json())
+    for end in ends:  # stopped again and again
+        stream = working(run, LIMITS)
+        assert isinstance(stream, Generator)
+        next(event for event in stream if end(event))
+        stream.close()
+        assert leaderboard(run).state == "stopped"
+        repr(leaderboard(run))
+    assert bare(finished(run).as_json()) == wanted
+    assert tensors(run) == tensors(unbroken)
+
+
+@pytest.mark.parametrize("repetitions", [1, 2])
+def test_labels_of_each_fold_are_given_from_its_own_thresholds(start, repetitions: int) -> None:
+    contest = replace(CONTEST, curve=False, repetitions=repetitions)
+    run = start("aspects", recipes=["mean+linear"], contest=contest)
+    found, targets = finished(run).cell("mean+linear").measures, question.load(run).targets
+    answers = said(run, 0, "mean+linear").answers
+    assert len(answers.rows) == 2 * repetitions
+    wrong = [
+        float((torch.cat(answers.given[at : at + 2]) != targets[rows].bool()).double().mean())
+        for at in range(0, 2 * repetitions, 2)
+        if len(rows := torch.cat(answers.rows[at : at + 2])) == len(targets)
+    ]
+    assert len(found.scores) == len(wrong) == repetitions
+    assert found.values["hamming_loss"] == pytest.approx(fmean(wrong))
+
+
+# A head of it, asked again
+
+
+@every_cell
+def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, name: str) -> None:
+    run = whole(sample)
+    corpus = question.load(run).corpus
+    told = said(run, order_of(run).index(name), name)
+    rows, given = told.answers.rows[0].tolist(), told.answers.given[0]
+    found = classifier(run, name, LIMITS)
+    texts = [corpus.texts[row] for row in rows]
+    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
+    logits = found.logits(texts, pairs)
+    cell = leaderboard(run).cell(name)
+    assert found.head.scores is not None
+    assert (found.head.scores.metric, found.head.scores.accuracy) == (
+        METRICS[sample],
+        cell.measures.score,
+    )
+    if sample == "similarity":
+        # The one number, in the units of the labels.
+        assert_close(logits[:, 0], given, rtol=1e-3, atol=5e-3)
+        assert found.head.numbers
+        assert 0 < float(given.mean()) < 5
+    elif sample == "aspects":
+        assert len(found.head.thresholds) == len(corpus.classes)
+        near = (logits - torch.tensor(found.head.thresholds)).abs() < 5e-3
+        assert (((logits > torch.tensor(found.head.thresholds)) == given) | near).all()
+        assert cell.measures.calibration is not None
+        assert found.head.temperature == cell.measures.calibration.temperature
+    else:
+        shares = probabilities(logits, found.head.squash)
+        assert found.head.squash == ("votes" if "loss=ovr" in name else "softmax")
+        assert_close(shares.amax(dim=1), told.confidence[0], rtol=0, atol=5e-3)
+        sure = (shares[:, 0] - 0.5).abs() > 5e-3
+        assert torch.equal(shares.argmax(dim=1)[sure], given[sure])
+
+
+@pytest.mark.parametrize("name", CELLS["aspects"])
+def test_labels_are_predicted_with_the_thresholds_that_were_found(whole, name: str) -> None:
+    run = whole("aspects")
+    found, corpus = classifier(run, name, LIMITS), question.load(run).corpus
+    texts = corpus.texts[:20]
+    logits, bars = found.logits(texts), torch.tensor(found.head.thresholds)
+    wanted = [
+        tuple(label for label, yes in zip(corpus.classes, row, strict=True) if yes)
+        for row in (logits > bars).tolist()
+    ]
+    assert found.predict(texts) == wanted
+    # It is not what the usual threshold would give.
+    assert bars.any()
+
+
+def test_a_siamese_head_of_a_run_needs_two_texts(whole) -> None:
+    found = classifier(whole("pairs"), f"mean+linear?{SIAMESE}", LIMITS)
+    with pytest.raises(DataError, match="compares two texts, and there is one"):
+        found.logits(["a cat"])
+    assert found.logits(["a cat", "a dog"], ["a mat", "home"]).shape == (2, 2)
+    assert found.logits([], []).shape == (0, 2)
+
+
+# The texts on which heads part
+
+
+def test_numbers_that_scatter_most_come_first(whole) -> None:
+    run = whole("similarity")
+    corpus = question.load(run).corpus
+    found = disagreements(run, most=100)
+    given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
+    rows = torch.cat(given[0].rows).tolist()
+    assert len(found) == len(rows)
+    shares = [one.share for one in found]
+    assert shares == sorted(shares, reverse=True)
+    spread = torch.stack([torch.cat(one.given) for one in given]).std(dim=0)
+    assert shares[0] == pytest.approx(float(spread.max()))
+    for one in found:
+        row = next(row for row in rows if corpus.lines[row] == one.line)
+        assert (one.text, one.pair) == (corpus.texts[row], corpus.pairs[row])
+        assert float(one.label) == pytest.approx(corpus.numbers[row], abs=0.01)
+        place = rows.index(row)
+        for (name, answer, sure), own in zip(one.answers, given, strict=True):
+            assert name == own.name
+            assert float(answer) == pytest.approx(
+                float(torch.cat(own.given)[place]), rel=0.01, abs=0.01
+            )
+            assert sure is None
+
+
+def test_label_sets_that_differ_are_told_whole(whole) -> None:
+    run = whole("aspects")
+    corpus = question.load(run).corpus
+    given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
+    rows = torch.cat(given[0].rows).tolist()
+    found = disagreements(run, most=100)
+    sets = [[tuple(row) for row in torch.cat(one.given).tolist()] for one in given]
+    parted = [place for place in range(len(rows)) if len({each[place] for each in sets}) > 1]
+    assert len(found) == len(parted) > 0
+    for one in found:
+        row = next(row for row in rows if corpus.lines[row] == one.line)
+        assert one.label == label_of(corpus, row)
+        for _, answer, sure in one.answers:
+            names = [] if answer == "(none)" else answer.split(", ")
+            assert set(names) <= set(corpus.classes)
+            assert sure is None
+        answers = [answer for _, answer, _ in one.answers]
+        assert one.share == pytest.approx(1 - max(map(answers.count, answers)) / len(answers))
+
+
+# Two texts a row, each read by itself
+
+
+@pytest.fixture
+def pair_read(start, small: Backbone) -> tuple[question.Asked, Read, list[str]]:
+    """What the base model made of pairs under a joint and under siamese readings."""
+    readings = [f"mean+linear?pair={name}" for name in pairing] + ["cls+linear", "mean+linear"]
+    run = start("pairs", recipes=readings)
+    asked = question.load(run)
+    backbone = load(asked.model, limits=LIMITS)
+    events = featured(run, asked, cells_of(asked, backbone, LIMITS), backbone)
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            return asked, end.value, readings
+
+
+def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> None:
+    asked, found, _ = pair_read
+    backbone = load(asked.model, limits=LIMITS)
+    corpus, some = asked.corpus, list(range(0, len(asked.corpus), 7))
+    first, second = (
+        backbone.states(backbone.encode([side[row] for row in some]))
+        for side in (corpus.texts, corpus.pairs)
+    )
+    for name in pairing:
+        order = resolve(f"mean+linear?pair={name}")
+        vectors, index = found.vectors(order.reading)
+        module = Assembly(order, backbone, 2)
+        assert vectors.shape[1] == module.width
+        assert len(index) == len(corpus)
+        with torch.no_grad():
+            wanted = module.vectors(first, second)
+        assert_close(vectors[index[some]], wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_texts_that_stand_on_both_sides_are_read_once(
+    start, samples: Callable[[str], Data]
+) -> None:
+    data = samples("pairs")
+    texts = data.corpus.texts
+    turned = (*texts[1:], texts[0])  # every first text is the second of another row
+    corpus = replace(data.corpus, pairs=turned, fingerprint="turned")
+    run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+linear?pair=uv"])
+    asked = question.load(run)
+    backbone = load(asked.model, limits=LIMITS)
+    events = featured(run, asked, cells_of(asked, backbone, LIMITS), backbone)
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            found = end.value
+            break
+    assert found.joint is None
+    assert found.alone is not None
+    assert len(found.alone.tokens) == len(set(texts))
+    vectors, index = found.vectors("mean?pair=uv")
+    width = vectors.shape[1] // 2
+    rows = vectors[index]
+    assert torch.equal(rows[1:, :width], rows[:-1, width:])
+
+
+def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
+    asked, found, _ = pair_read
+    assert found.joint is not None
+    tokens, whole, unknown = found.counts()
+    assert tokens.shape == whole.shape == unknown.shape == (len(asked.corpus),)
+    alone = replace(found, joint=None)
+    apart, _, _ = alone.counts()
+    # Two texts by themselves have a special token more than as one sequence.
+    uncut = whole == tokens
+    assert torch.equal(apart[uncut], tokens[uncut] + 1)
+
+
+# Which cells a question comes to
+
+
+def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
+    return chosen_recipes(Question(data=data, **settings), backbone, LIMITS)[0]
+
+
+def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:
+    data = samples("pairs")
+    found = chosen(small, data, recipes=["mean+linear"], pairs=("features",))
+    assert found == [f"mean+linear?pair={name}" for name in pairing]
+    assert len(found) == 7
+    both = chosen(small, data, recipes=["mean+linear"], pairs=("joint", "siamese", "features"))
+    assert both == [
+        "mean+linear",
+        f"mean+linear?{SIAMESE}",
+        *(f for f in found if SIAMESE not in f),
+    ]
+    named = chosen(small, data, recipes=["mean+linear"], pairs=("uv", "joint", "uv"))
+    assert named == ["mean+linear?pair=uv", "mean+linear"]
+
+
+def test_a_recipe_that_says_it_itself_keeps_it(small: Backbone, samples) -> None:
+    recipes = ["mean+linear?pair=uv", "mean+linear?loss=ovr", "mean+ridge"]
+    found = chosen(
+        small, samples("pairs"), recipes=recipes, pairs=("joint", "prod"), losses=("softmax", "ovr")
+    )
+    assert found == [
+        "mean+linear?pair=uv",
+        "mean+linear?loss=ovr&pair=uv",
+        "mean+linear?loss=ovr",
+        "mean+linear?loss=ovr&pair=prod",
+        "mean+ridge",
+        "mean+ridge?pair=prod",
+    ]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_without_a_word_a_question_comes_to_its_grid(small: Backbone, samples, sample: str) -> None:
+    data = samples(sample)
+    assert chosen(small, data) == recipes_of("small", small)
+    assert chosen(small, data, pairs=(), losses=()) == recipes_of("small", small)
+    assert chosen(small, data, recipes=["mean+linear", "Mean+Linear"]) == ["mean+linear"]
+
+
+def test_every_layer_is_a_cell(small: Backbone, backbone: Backbone) -> None:
+    assert recipes_of("layers", small) == ["mean@0+linear", "mean@1+linear", "mean+linear"]
+    assert recipes_of("layers:cls", small) == ["cls@0+linear", "cls@1+linear", "cls+linear"]
+    found = recipes_of("layers", backbone)
+    assert len(found) == backbone.layers + 1
+    for grid in ("layers:nothing", "heads:nothing", "poolings:nothing", "layer", "small:cls", ""):
+        with pytest.raises(RecipeError, match="There is no"):
+            recipes_of(grid, small)
+
+
+def test_every_head_that_suits_the_labels_is_a_cell(small: Backbone, samples) -> None:
+    for sample, absent in (
+        ("sentiment", {"proportional_odds"}),  # its classes have no order
+        ("aspects", {"proportional_odds", "cosine_margin", "cosine", "knn"}),
+        ("similarity", {name for name, top in head.items() if top.single_label} | {"lda"}),
+    ):
+        found = {resolve(one).head.name for one in chosen(small, samples(sample), grid="heads")}
+        assert not found & absent
+        assert {"linear", "roberta", "dense_linear", "norm_linear", "residual"} <= found
+    found = chosen(small, samples("sentiment"), grid="heads:cls@cat4")
+    assert "cls@cat4+lda" in found
+    assert len(found) == len(head) - 1
+    assert all(one.startswith("cls@cat4+") for one in found)
+
+
+def test_every_pooling_that_suits_the_base_model_is_a_cell(small: Backbone, samples) -> None:
+    found = chosen(small, samples("sentiment"), grid="poolings:mlp")
+    assert {"mean+mlp", "gem+mlp", "cls_mean+mlp", "std+mlp"} <= set(found)
+    assert not any(resolve(one).needs_states for one in found)
+    pairs = chosen(small, samples("pairs"), grid="poolings", pairs=("joint", "diff"))
+    assert {"mean+linear", "mean+linear?pair=diff"} <= set(pairs)
+
+
+def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
+    question = Question(data=samples("sentiment"), grid="heads:cls")
+    _, (says,) = chosen_recipes(question, small, LIMITS)
+    assert says.startswith("Left out of the grid heads:cls: cls+proportional_odds. ")
+    run = start("similarity", grid="heads", contest=Contest(folds=2))
+    told = run.read("run.json")["account"]["between"]
+    assert any("Left out of the grid heads" in one and "mean+knn" in one for one in told)
+    assert chosen_recipes(replace(question, grid="small"), small, LIMITS)[1] == []
+
+
+def test_layers_are_trained_as_any_other_cells(start) -> None:
+    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(folds=2))
+    found = finished(run)
+    heads = {cell.name for cell in found.cells if not cell.is_baseline}
+    assert heads == {
+        f"mean{layer}+linear{way}" for layer in ("@0", "@1", "") for way in ("", "?pair=diff")
+    }
+    assert found.agreements  # joint and siamese readings under one head are compared
+
+
+@pytest.mark.parametrize(
+    ("recipe", "way", "wanted"),
+    [
+        ("mean+linear", "joint", "mean+linear"),
+        ("mean+linear", "siamese", f"mean+linear?{SIAMESE}"),
+        ("mean+linear", "uv", "mean+linear?pair=uv"),
+        ("mean+linear?pair=diff", "uv", "mean+linear?pair=diff"),
+        ("mean+linear?loss=ovr", "uv", "mean+linear?loss=ovr&pair=uv"),
+        ("attention+linear", "uv", "attention+linear"),
+    ],
+)
+def test_one_way_in_for_a_comparison(recipe: str, way: str, wanted: str) -> None:
+    assert str(entering(recipe, way)) == wanted
+
+
+@pytest.mark.parametrize("way", ["features", "uv_dif", ""])
+def test_a_comparison_has_one_way_in_that_there_is(way: str) -> None:
+    with pytest.raises(RecipeError, match="There is no pairing called"):
+        entering("attention+linear", way)
+
+
+# What cannot be
+
+
+ORDERED = {"losses": ("softmax", "ordinal")}
+
+
+@pytest.mark.parametrize(
+    ("sample", "settings", "wrong", "sentence"),
+    [
+        ("sentiment", {"pairs": ("siamese",)}, DataError, "one text a row, and a siamese way in"),
+        ("sentiment", {"pairs": ("joint", "uv")}, DataError, "one text a row"),
+        ("sentiment", {"recipes": ["mean+linear?pair=uv"]}, DataError, "compares two texts, and"),
+        ("pairs", {"grid": "layers:pooler", "recipes": []}, RecipeError, "reads no layer"),
+        ("pairs", {"pairs": ("siamse",)}, RecipeError, "no pairing called 'siamse'"),
+        (
+            "pairs",
+            {"recipes": ["attention+linear"], "pairs": ("siamese",)},
+            RecipeError,
+            "attention is learned from the states of all tokens",
+        ),
+        ("pairs", {"recipes": ["attention+linear?pair=uv"]}, RecipeError, "attention is learned"),
+        (
+            "sentiment",
+            {"losses": ("softmax", "nonsense")},
+            RecipeError,
+            "no loss called 'nonsense'",
+        ),
+        ("sentiment", ORDERED, DataError, "have no order, which loss=ordinal needs"),
+        ("sentiment", {"recipes": ["mean+linear?loss=ordinal"]}, DataError, "have no order"),
+        ("aspects", {"losses": ("ovr",)}, RecipeError, "are learned one by one"),
+        ("aspects", {"recipes": ["mean+linear?loss=ovr"]}, RecipeError, "loss=ovr has no meaning"),
+        ("aspects", {"losses": ("ordinal",)}, DataError, "have no order"),
+        ("aspects", {"recipes": ["mean+knn"]}, RecipeError, "knn gives one label a text"),
+        ("similarity", {"losses": ("ovr",)}, RecipeError, "loss=ovr has no meaning here.*numbers"),
+        ("similarity", {"recipes": ["mean+knn"]}, RecipeError, "knn answers with classes"),
+        (
+            "similarity",
+            {"recipes": ["mean+logistic"]},
+            RecipeError,
+            "logistic answers with classes",
+        ),
+        ("similarity", {"contest": Contest(metric="mcc")}, DataError, "mcc is not for labels that"),
+        ("similarity", {"contest": Contest(per_class=8)}, DataError, "per_class is for classes"),
+        ("similarity", {"contest": Contest(focal=1.0)}, DataError, "focal is for classes"),
+        ("similarity", {"contest": Contest(smoothing=0.1)}, DataError, "smoothing is for classes"),
+        (
+            "similarity",
+            {"contest": Contest(class_weights=True)},
+            DataError,
+            "class_weights is for classes",
+        ),
+    ],
+    ids=str,
+)
+def test_a_question_that_does_not_fit_is_a_sentence_and_leaves_no_run(
+    start, sample: str, settings: dict[str, Any], wrong: type[HeadsError], sentence: str
+) -> None:
+    with pytest.raises(wrong, match=sentence) as refused:
+        start(sample, **{"recipes": ["mean+linear"]} | settings)
+    assert str(refused.value).endswith((".", "?"))
+    assert "\n" not in str(refused.value)
+    assert all_runs() == []
+
+
+def test_a_test_of_another_kind_is_refused(start, samples) -> None:
+    labels = {name: samples(name) for name in SAMPLES}
+    plain = labels["sentiment"]
+    texts = replace(labels["aspects"].corpus, classes=plain.corpus.classes)
+    for data, test in (
+        (labels["similarity"], labels["pairs"]),
+        (labels["pairs"], labels["similarity"]),
+        (plain, replace(labels["aspects"], corpus=texts)),
+    ):
+        with pytest.raises(DataError, match="are not of one kind"):
+            start("pairs", data=data, test=test, recipes=["mean+linear"])
+    with pytest.raises(DataError, match="has second texts"):
+        start("pairs", test=plain, recipes=["mean+linear"])
+
+
+@pytest.mark.parametrize("sample", ["similarity", "aspects"])
+def test_a_test_file_of_the_same_kind_is_scored(start, samples, sample: str) -> None:
+    data = samples(sample)
+    corpus = data.corpus
+
+    def some(rows: Sequence[int], name: str) -> Data:
+        def of(values: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(values[row] for row in rows) if values else ()
+
+        fields = ("texts", "pairs", "targets", "numbers", "lines")
+        changed = {field: of(getattr(corpus, field)) for field in fields}
+        return replace(data, corpus=replace(corpus, name=name, fingerprint=name, **changed))
+
+    train, test = some(range(60), "train"), some(range(60, ROWS), "test")
+    contest = Contest(seeds=1, folds=2, curve=False)
+    found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], contest=contest))
+    assert found.cell("mean+linear").measures.rows == ROWS - 60
+    assert "the 20 rows of the test set" in found.protocol
+
+
+def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
+    start, samples, tmp_path: Path
+) -> None:
+    corpus = samples("aspects").corpus
+    rows = [["text", *corpus.classes]]
+    for text, targets in zip(corpus.texts, corpus.targets, strict=True):
+        rows.append([text, *(str(int(n in targets)) for n in range(len(corpus.classes)))])
+    with (tmp_path / "wide.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    wide = read(tmp_path / "wide.csv", LIMITS)
+    assert wide.corpus.kind == "many"
+    assert wide.columns.labels == corpus.classes
+    contest = Contest(seeds=1, folds=2, curve=False)
+    one, other = (
+        finished(start("aspects", data=data, recipes=["mean+ridge"], contest=contest))
+        for data in (samples("aspects"), wide)
+    )
+    assert bare([cell.as_json() for cell in one.cells]) == bare(
+        [cell.as_json() for cell in other.cells]
+    )
+
+
+def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
+    data = samples("sentiment")
+    ordered = in_order(data.corpus, ["negative", "neutral", "positive"])
+    run = start(
+        "sentiment", data=replace(data, corpus=ordered), recipes=["mean+linear", "mean+roberta"],
+        losses=("softmax", "ordinal"), contest=Contest(seeds=1, folds=2, curve=False),
+    )  # fmt: skip
+    found = finished(run)
+    assert {cell.name for cell in found.cells if not cell.is_baseline} == {
+        "mean+linear", "mean+linear?loss=ordinal", "mean+roberta", "mean+roberta?loss=ordinal",
+    }  # fmt: skip
+    assert "mean_absolute_error" in found.cell("mean+linear").measures.values
+    assert classifier(run, "mean+linear?loss=ordinal", LIMITS).head.squash == "softmax"
+
+
+def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
+    def strange(width: int, classes: int) -> torch.nn.Sequential:
+        """A layer that no stack knows."""
+        layers = torch.nn.Sequential()
+        layers.add_module("norm", torch.nn.BatchNorm1d(width))
+        layers.add_module("classifier", torch.nn.Linear(width, classes))
+        return layers
+
+    head(strange)
+    try:
+        with pytest.raises(RecipeError, match="learned from one sequence of tokens"):
+            start("pairs", recipes=["mean+strange?pair=uv"])
+        found = finished(
+            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, folds=2, curve=False))
+        )
+        assert len(found.cells) == 3
+    finally:
+        head._parts.pop("strange")
+
+
+def test_settings_for_classes_are_refused_by_the_objective_too() -> None:
+    from heads.training.objective import Objective
+
+    with pytest.raises(LimitError):
+        Objective(kind="number", outputs=1, focal=1.0)
+
+
+def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:
+    """Of labels that are the number of words, a head on the average says how many, roughly."""
+    data = samples("pairs")
+    lengths = tuple(float(len(text)) for text in data.corpus.texts)
+    corpus = replace(
+        data.corpus, pairs=(), targets=((),) * ROWS, numbers=lengths, classes=("length",),
+        fingerprint="lengths",
+    )  # fmt: skip
+    run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+ridge", "mean+linear"])
+    found = finished(run)
+    for name in ("mean+ridge", "mean+linear"):
+        told = said(run, order_of(run).index(name), name).answers
+        true: Tensor = torch.tensor([lengths[row] for row in torch.cat(told.rows).tolist()])
+        given = torch.cat(told.given)
+        assert spearman(given, true) == pytest.approx(found.cell(name).measures.scores[0], abs=1e-4)
+        assert float((given - true).abs().mean()) < float((true - true.mean()).abs().mean()) * 1.2

@@ -1,0 +1,769 @@
+"""Heads learned many at once are the heads that each would be alone, and are chosen fairly."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, played
+from tiny_models import LIMITS
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.errors import LimitError, RecipeError
+from heads.parts.registry import head
+from heads.recipe import Value
+from heads.rng import Dice
+from heads.settings import Contest, Limits
+from heads.training.fitters import adamw, successive_halving
+from heads.training.fitters import logistic as convex
+from heads.training.fitters.base import Chosen, Found, Tried, best, surest
+from heads.training.fitters.batched import Drop, Stack, can_stack
+from heads.training.fitters.closed_form import TRIED
+from heads.training.objective import Objective
+from heads.training.search import Played, teaching
+from heads.training.task import class_weights
+from heads.training.trial import recipes_of, units
+from heads.training.whitening import basis
+
+CLASSES = 3
+OF_EVERY_KIND = (
+    "mean+linear", "mean+gpt2", "mean+logistic", "mean+roberta", "mean+modernbert",
+    "mean+multi_sample_dropout", "mean+ridge", "mean+centroid", "mean+cosine", "mean+knn",
+)  # fmt: skip
+STACKED = [name for name in head if name != "knn"]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps, for what does not depend on how much is learned."""
+    monkeypatch.setattr(successive_halving, "CAP", 24)
+
+
+def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Sequential:
+    """A head whose every number is drawn, its biases and norms too."""
+    with Dice(seed).rolling():
+        chain = head[name].make(width, CLASSES, **options)
+        for tensor in chain.state_dict().values():
+            tensor.add_(torch.randn_like(tensor) * 0.1)
+    return chain
+
+
+def found_of(chosen: Chosen) -> Found:
+    """As if a search had come to that, and a head had still to be learned."""
+    return Found(chosen=chosen, point=Tried(settings=chosen, step=0, score=0.0, loss=0.0))
+
+
+# Several copies as one
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
+    chains = [made(name, seed) for seed in range(3)]
+    assert can_stack(chains[0])
+    stack = Stack(chains, [0, 1, 2])
+    values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        found = stack.logits(values, training=False)
+        for number, chain in enumerate(chains):
+            wanted = chain.eval()(values[number])
+            assert torch.allclose(found[number], wanted, atol=1e-5), name
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
+    chains = [made(name, seed) for seed in range(2)]
+    stack = Stack(chains, [0, 1])
+    for number, chain in enumerate(chains):
+        state = stack.state(number)
+        assert list(state) == list(chain.state_dict())
+        for key, tensor in chain.state_dict().items():
+            assert torch.equal(state[key], tensor)
+            assert state[key].is_contiguous()
+    state = stack.state(0)
+    for tensor in state.values():
+        tensor.zero_()  # what came out is no view of what is learned
+    assert any(tensor.any() for tensor in stack.state(0).values())
+
+
+def test_what_a_stack_cannot_compute_is_known() -> None:
+    across = (nn.Softmax(dim=1), nn.Softmin(dim=1), nn.Softmax2d(), nn.LogSoftmax(dim=1), nn.GLU())
+    learned = (nn.BatchNorm1d(WIDTH), nn.PReLU(), nn.Conv1d(1, 1, 1), nn.Bilinear(2, 2, 2))
+    others = (nn.RReLU(), nn.LayerNorm(WIDTH, elementwise_affine=False))
+    for layer in (*across, *learned, *others):
+        assert not can_stack(nn.Sequential(nn.Linear(WIDTH, WIDTH), layer)), layer
+    assert not can_stack(head["knn"].make(WIDTH, CLASSES))
+    assert can_stack(nn.Sequential(nn.Linear(WIDTH, 4), nn.SiLU(), nn.Sequential(nn.Dropout(0.5))))
+
+
+def without_dropout(name: str) -> dict[str, float]:
+    return {option: 0.0 for option in head[name].options if "dropout" in option}
+
+
+@pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
+@pytest.mark.parametrize("parts", [adamw.PARTS, 1])
+def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
+    """Each with its own rows, order, step size and decay; in double precision, without dropout."""
+    vectors, targets = blobs(90, CLASSES, seed=3)
+    lesson = lesson_of(vectors.double(), targets, CLASSES)
+    rows = [torch.arange(0, 60), torch.arange(20, 80), torch.arange(30, 90)]
+    choices = [
+        adamw.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
+        for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
+    ]
+    seeds, batch, steps = [5, 6, 7], 16, 33
+    chains = [made(name, seed, WIDTH, **without_dropout(name)).double() for seed in seeds]
+    pupils = [
+        adamw.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
+        for number, own in enumerate(rows)
+    ]
+    stack = Stack(chains, seeds, torch.float64)
+    course = adamw.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+    for until in (7, steps):  # however often it is looked at
+        course.learn(until)
+    for number, chain in enumerate(chains):
+        values = vectors.double()[rows[number]] * (1 + number)
+        order = _order(len(rows[number]), batch, steps, seeds[number])
+        passed = _alone(chain, values, targets[rows[number]], choices[number], order)
+        assert torch.allclose(
+            torch.cat([tensor.flatten() for tensor in stack.state(number).values()]),
+            passed[-1],
+            atol=1e-5,
+        )
+        wanted = _averaged(passed, parts)
+        found = torch.cat([tensor.flatten() for tensor in course.state(number).values()])
+        assert torch.allclose(found, wanted, atol=1e-5), name
+
+
+def _order(rows: int, batch: int, steps: int, seed: int) -> list[Tensor]:
+    """All rows in random order and again, so many at a time."""
+    dice = torch.Generator().manual_seed(seed)
+    passes = -(-steps * batch // rows)
+    places = torch.cat([torch.randperm(rows, generator=dice) for _ in range(passes)])
+    return list(places[: steps * batch].split(batch))
+
+
+def _alone(
+    chain: nn.Sequential,
+    values: Tensor,
+    targets: Tensor,
+    choice: adamw.Choice,
+    batches: list[Tensor],
+) -> list[Tensor]:
+    """The same training with nothing but torch; all numbers after every step."""
+    optimizer = torch.optim.AdamW(
+        chain.train().parameters(),
+        lr=choice.learning_rate,
+        weight_decay=choice.weight_decay,
+        betas=(0.9, 0.99),
+    )
+    passed = []
+    for done, batch in enumerate(batches, 1):
+        # Constant after twenty steps of warm-up.
+        optimizer.param_groups[0]["lr"] = choice.learning_rate * min(done / 20, 1.0)
+        optimizer.zero_grad()
+        logits = chain(values[batch])
+        logits = logits if logits.dim() == 2 else logits.mean(dim=0)
+        cross_entropy(logits, targets[batch]).backward()
+        optimizer.step()
+        passed.append(torch.cat([tensor.flatten() for tensor in chain.state_dict().values()]))
+    return passed
+
+
+def _averaged(passed: list[Tensor], parts: int) -> Tensor:
+    """Of one part the mean of all; of more, step n in proportion to the falling power of n.
+
+    (n - 1)(n - 2)…, one factor less than parts: n to that power, where n is large.
+    """
+    weights = torch.tensor(
+        [
+            math.prod(range(step - parts + 1, step)) if step >= parts else 0.0
+            for step in range(1, len(passed) + 1)
+        ],
+        dtype=torch.float64,
+    )
+    return (weights / weights.sum()) @ torch.stack(passed)
+
+
+def test_weights_of_rows_count_in_the_gradient() -> None:
+    vectors, targets = blobs(60, CLASSES)
+    weights = torch.rand(60, generator=torch.Generator().manual_seed(2)) + 0.1
+    lesson = lesson_of(vectors, targets, CLASSES, weights)
+    chain = made("linear", 0, dropout=0.0)
+    stack = Stack([chain, chain], [0, 1])
+    batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
+    stack.learn(adamw.gradient(stack.logits(lesson.of(batch), training=True), lesson, batch))
+    for number, copy in enumerate(stack.copies):
+        chain.zero_grad()
+        own = batch[number]
+        losses = cross_entropy(chain(vectors[own]), targets[own], reduction="none")
+        ((losses * weights[own]).sum() / weights[own].sum()).backward()
+        for parameter, alone in zip(copy, chain.parameters(), strict=True):
+            assert parameter.grad is not None
+            assert alone.grad is not None
+            assert torch.allclose(parameter.grad, alone.grad, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
+    def drawn(seed: int) -> torch.Tensor:
+        drop = Drop(share, [torch.Generator().manual_seed(seed)])
+        ones = torch.ones(1, 50, 40)
+        return torch.stack([drop.forward(ones, training=True) for _ in range(200)])
+
+    found = drawn(3)
+    assert float((found == 0).float().mean()) == pytest.approx(share, abs=0.02)
+    assert float(found.mean()) == pytest.approx(1.0, abs=0.02)
+    kept = found[found > 0]
+    assert torch.allclose(kept, torch.full_like(kept, 1 / (1 - share)))
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(drawn(3), found)
+    assert not torch.equal(drawn(4), found)
+
+
+def test_several_samples_of_dropout_are_one_head_in_use() -> None:
+    chains = [made("multi_sample_dropout", seed) for seed in range(2)]
+    stack = Stack(chains, [0, 1])
+    values = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(1))
+    learning, using = (stack.logits(values, training=now) for now in (True, False))
+    assert learning.shape == (2, 5 * 6, CLASSES)  # one sample below the other
+    assert using.shape == (2, 6, CLASSES)
+    assert not torch.allclose(learning[:, :6], learning[:, 6:12])
+    linear = [head["linear"].make(WIDTH, CLASSES) for _ in chains]
+    for one, chain in zip(linear, chains, strict=True):
+        one.load_state_dict(chain.state_dict())
+    assert torch.allclose(using, Stack(linear, [0, 1]).logits(values, training=False), atol=1e-6)
+
+
+# The convex ones
+
+
+def settled(
+    vectors: Tensor, targets: Tensor, strength: float, weights: Tensor | None = None
+) -> LogisticRegression:
+    counts = None if weights is None else weights.numpy()
+    model = LogisticRegression(C=strength, max_iter=10_000, tol=1e-10)
+    return model.fit(vectors.numpy(), targets.numpy(), sample_weight=counts)
+
+
+def problems_of(
+    vectors: Tensor, targets: Tensor, strengths: list[float], weights: Tensor | None = None
+) -> convex.Problems:
+    classes = int(targets.max()) + 1
+    # Two logits of two classes share what one has in scikit-learn.
+    twice = 0.5 if classes == 2 else 1.0
+    counts = torch.ones(len(targets)) if weights is None else weights
+    return convex.Problems(
+        vectors=vectors,
+        targets=targets,
+        weights=counts,
+        strength=torch.tensor(strengths) * twice,
+        bias=True,
+        objective=Objective(kind="one", outputs=classes),
+    )
+
+
+def loss_of(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
+    losses = cross_entropy(logits.double(), targets, reduction="none")
+    return float(losses.mean() if weights is None else (losses * weights).sum() / weights.sum())
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("standardised", [True, False])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_optimum_is_that_of_scikit_learn(
+    classes: int, standardised: bool, balanced: bool
+) -> None:
+    raw, targets = blobs(300, classes, apart=0.4, width=12, seed=classes)
+    if balanced:  # a rare class
+        kept = (targets != 0) | (torch.arange(300) % 5 == 0)
+        raw, targets = raw[kept], targets[kept]
+    rows = torch.arange(len(targets))
+    weights = class_weights(targets, rows, classes) if balanced else None
+    vectors = basis(raw, standardise=True, centred=True).seen(raw, raw.dtype)
+    if not standardised:
+        vectors = raw / raw.std()
+    strengths = [0.03, 1.0]
+    found = convex.solve(
+        problems_of(vectors, targets, strengths, weights),
+        iterations=2_000,
+        near=convex.NEAR,
+        check=lambda: None,
+    )
+    for strength, weight, bias in zip(strengths, *found, strict=True):
+        model = settled(vectors, targets, strength, weights)
+        shares = torch.from_numpy(model.predict_log_proba(vectors.numpy()))
+        logits = vectors @ weight.T + bias
+        assert logits.log_softmax(dim=1).exp().numpy() == pytest.approx(
+            shares.exp().numpy(), abs=0.01
+        )
+        sure = shares.exp().topk(2, dim=1).values
+        clear = sure[:, 0] - sure[:, 1] > 0.02
+        assert torch.equal(logits.argmax(dim=1)[clear], shares.argmax(dim=1)[clear])
+        assert _objective(weight, bias, vectors, targets, strength, weights) == pytest.approx(
+            _objective_of(model, vectors, targets, strength, weights), rel=1e-4
+        )
+
+
+def _objective(
+    weight: Tensor,
+    bias: Tensor,
+    vectors: Tensor,
+    targets: Tensor,
+    strength: float,
+    weights: Tensor | None,
+) -> float:
+    total = len(targets) if weights is None else float(weights.sum())
+    twice = 0.5 if len(weight) == 2 else 1.0
+    penalty = float(weight.double().square().sum()) / 2 / (strength * twice * total)
+    return loss_of(vectors @ weight.T + bias, targets, weights) + penalty
+
+
+def _objective_of(
+    model: LogisticRegression,
+    vectors: Tensor,
+    targets: Tensor,
+    strength: float,
+    weights: Tensor | None,
+) -> float:
+    """The same objective at scikit-learn's answer; its one logit of two classes becomes two."""
+    coefficients, intercept = model.coef_, model.intercept_
+    if len(coefficients) == 1:
+        coefficients = np.concatenate([-coefficients, coefficients]) / 2
+        intercept = np.concatenate([-intercept, intercept]) / 2
+    weight, bias = (torch.from_numpy(part).float() for part in (coefficients, intercept))
+    return _objective(weight, bias, vectors, targets, strength, weights)
+
+
+def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
+    vectors, targets = blobs(200, 4, apart=0.3, width=10)
+    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    strengths = [0.01, 0.1, 1.0]
+    together = problems_of(vectors, targets, strengths)
+    weight, bias = convex.solve(together, iterations=2_000, near=convex.NEAR, check=lambda: None)
+    for number in range(3):
+        alone = problems_of(vectors, targets, strengths[number : number + 1])
+        w, b = convex.solve(alone, iterations=2_000, near=convex.NEAR, check=lambda: None)
+        logits, wanted = vectors @ weight[number].T + bias[number], vectors @ w[0].T + b[0]
+        assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
+
+
+def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
+    vectors, targets = blobs(200, 4, apart=0.3, width=10)
+    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    problems = problems_of(vectors, targets, [0.1])
+    steps: list[int] = []
+    cold = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0))
+    once = len(steps)
+    warm = convex.solve(
+        problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0), start=cold
+    )
+    assert len(steps) - once < once / 2
+    for one, other in zip(cold, warm, strict=True):
+        assert torch.allclose(one, other, atol=1e-3)
+
+
+def test_no_bias_means_none() -> None:
+    vectors, targets = blobs(150, 3, width=8)
+    problems = replace(problems_of(vectors / vectors.std(), targets, [0.1]), bias=False)
+    weight, bias = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: None)
+    assert not bias.any()
+    model = LogisticRegression(C=0.1, max_iter=10_000, tol=1e-10, fit_intercept=False)
+    model.fit((vectors / vectors.std()).numpy(), targets.numpy())
+    logits = vectors / vectors.std() @ weight[0].T
+    wanted = torch.from_numpy(model.predict_proba((vectors / vectors.std()).numpy()))
+    assert torch.allclose(logits.softmax(dim=1).double(), wanted.double(), atol=0.01)
+
+
+def test_solving_can_be_ended_at_any_step() -> None:
+    vectors, targets = blobs(100)
+    steps = []
+
+    def check() -> None:
+        steps.append(0)
+        if len(steps) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        convex.solve(
+            problems_of(vectors, targets, [1.0]), iterations=99, near=convex.NEAR, check=check
+        )
+
+
+# What a cell of the grid is
+
+
+@pytest.fixture(scope="module")
+def poolerless(tiny: Callable[..., Path]) -> Backbone:
+    """A base model from whose checkpoint no head begins."""
+    return load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
+    small: Backbone, recipe: str, weighted: bool
+) -> None:
+    vectors, targets = blobs(160, seed=4)
+    contest = Contest(folds=2, class_weights=weighted)
+    board = board_of(vectors, targets, contest)
+    (one,) = played([recipe], small, board).values()
+    seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
+    for chosen, learned, rows in seeds:
+        options = {n: v for n, v in chosen.items() if n in one.unit.order.head.options}
+        chain = one.unit.order.head.make(WIDTH, CLASSES, **options).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            logits = chain(vectors[rows])
+        assert torch.allclose(logits, learned.logits, rtol=1e-3, atol=2e-3)
+        assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("axes", [True, False])
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert"])
+def test_a_change_of_the_input_is_folded_into_the_head(
+    small: Backbone, recipe: str, standardise: bool, axes: bool
+) -> None:
+    vectors, targets = blobs(120, seed=13)
+    board = board_of(vectors, targets, Contest(folds=2))
+    (unit,) = cells([recipe], small, board)
+    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
+    if "roberta" in recipe or "modernbert" in recipe:
+        chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
+        chosen |= {"epochs": 4.0, "principal_axes": axes}
+    lesson = board.lesson("mean", threading.Event())
+    splits, begin = board.splits, [found_of(chosen)] * 2
+    found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+    if "C" not in chosen:  # and once more, from there
+        begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
+        found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+    for learned, rows in zip(found, splits.test, strict=True):
+        chain = unit.order.head.make(WIDTH, CLASSES).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("top", ["linear", "gpt2"])
+def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
+    small: Backbone, classes: int, standardise: bool, top: str
+) -> None:
+    vectors, targets = blobs(200, classes, apart=0.3, seed=14)
+    rows = torch.arange(200)
+    lesson = lesson_of(vectors, targets, classes)
+    (unit,) = cells([f"mean+{top}"], small, board_of(vectors, targets, Contest(folds=2)))
+    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
+    (learned,) = unit.learner.learn(lesson, [found_of(chosen)], [rows], [rows], [0])
+    spread = vectors.std(dim=0, correction=0)
+    centre = vectors.mean(dim=0) if top == "linear" else 0  # without a bias nothing is centred
+    scaled = (vectors - centre) / (spread if standardise else spread.mean())
+    model = LogisticRegression(C=0.05, max_iter=10_000, tol=1e-8, fit_intercept=top == "linear")
+    wanted = model.fit(scaled.numpy(), targets.numpy()).predict_proba(scaled.numpy())
+    assert learned.logits.softmax(dim=1).numpy() == pytest.approx(wanted, abs=0.02)
+
+
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
+    board = board_of(*blobs(120, apart=3.0, seed=5), Contest(folds=2))
+    (one,) = played([recipe], small, board).values()
+    least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
+    assert accuracy(one, board) >= least
+    assert one.tried
+    assert one.rows == len(board.splits.train[0])
+    assert one.seconds > 0
+
+
+def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone) -> None:
+    """Of vectors that tell the true labels apart without a fault."""
+    vectors, targets = blobs(400, 4, apart=3.0, seed=6)
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
+    board = board_of(vectors, targets[order], Contest(folds=2))
+    spread = math.sqrt(0.25 * 0.75 / 400)
+    for one in played(OF_EVERY_KIND, small, board).values():
+        assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.unit.name
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: str) -> None:
+    vectors, targets = blobs(160, apart=0.5, seed=7)
+    parts = ["train"] * 90 + ["validation"] * 30 + ["test"] * 40
+    contest = Contest(seeds=2, class_weights=True)
+    turned = targets.clone()
+    turned[120:] = (turned[120:] + 1) % CLASSES
+    (one,) = played([recipe], small, board_of(vectors, targets, contest, parts=parts)).values()
+    (other,) = played([recipe], small, board_of(vectors, turned, contest, parts=parts)).values()
+    assert one.chosen == other.chosen
+    assert one.tried == other.tried
+    for mine, theirs in zip(one.learned, other.learned, strict=True):
+        assert torch.equal(mine.logits, theirs.logits)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
+    board = board_of(*blobs(200, apart=0.3, seed=8), Contest(folds=2))
+    for one in played(OF_EVERY_KIND, small, board).values():
+        for number, settings in enumerate(one.chosen):
+            ended = lowest([point for point in one.tried if point.seed == number])
+            chosen = next(point for point in ended if _plain(point.settings) == _plain(settings))
+            best = max(ended, key=lambda point: (point.score, -point.loss))
+            rows = len(board.splits.development[number])
+            assert best.score - chosen.score <= 1 / rows**0.5, one.unit.name
+            assert chosen.loss <= best.loss or chosen.score == best.score, one.unit.name
+        scores = [
+            next(point.score for point in one.tried
+                 if point.seed == number and _plain(point.settings) == _plain(settings))
+            for number, settings in enumerate(one.chosen)
+        ]  # fmt: skip
+        assert one.development_score == pytest.approx(sum(scores) / len(scores))
+
+
+def _plain(settings: Chosen) -> Chosen:
+    return {name: value for name, value in settings.items() if name != "converged"}
+
+
+def lowest(tried: list[Tried]) -> list[Tried]:
+    """Of what is looked at again and again the look of lowest loss, the last of equals."""
+    found: dict[frozenset[tuple[str, Value]], Tried] = {}
+    for point in tried:
+        values = {name: value for name, value in point.settings.items() if name != "epochs"}
+        key = frozenset(values.items())
+        if key not in found or point.loss <= found[key].loss:
+            found[key] = point
+    return list(found.values())
+
+
+def test_on_few_rows_the_loss_tells_settings_apart() -> None:
+    lesson = lesson_of(*blobs(30), 3)
+    right = torch.ones(20)
+
+    def point(wrong: slice, loss: float) -> Tried:
+        parts = right.clone()
+        parts[wrong] = 0
+        settings = {"C": loss}
+        return Tried(settings=settings, step=0, score=float(parts.mean()), loss=loss, parts=parts)
+
+    luck, sure = point(slice(4), 0.9), point(slice(10, 15), 0.4)
+    bad, none = point(slice(5, 17), 0.1), point(slice(10, 15), float("nan"))
+    assert best([luck, sure, bad, none], lesson) is luck
+    assert surest([none, luck, sure, bad], lesson) is sure
+    assert surest([luck], lesson) is luck
+    numbers = replace(lesson, objective=Objective(kind="number", outputs=1))
+    assert best([none, luck, bad], numbers) is bad
+
+
+def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
+    board = board_of(*blobs(160), Contest(folds=2))
+    recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
+    logistic, ridge, knn = played(recipes, small, board).values()
+    assert {point.settings["C"] for point in logistic.tried} == {0.5}
+    assert len(ridge.tried) == len(knn.tried) == 2  # one a seed
+    assert all("alpha" not in chosen for chosen in ridge.chosen)
+    assert all("k" not in chosen for chosen in knn.chosen)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("mean+bert", "mean+xlnet"),
+        ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
+        ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
+        ("mean+xlnet?activation=gelu", "mean+deberta"),
+        ("mean+eurobert", "mean+deberta?dropout=0.0"),
+        ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
+    ],
+)
+def test_the_same_layers_under_two_names_have_the_same_numbers(
+    poolerless: Backbone, one: str, other: str
+) -> None:
+    board = board_of(*blobs(120, apart=0.5, seed=9), Contest(folds=2))
+    mine, theirs = played([one, other], poolerless, board).values()
+    assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
+    for a, b in zip(mine.learned, theirs.learned, strict=True):
+        assert torch.equal(a.logits, b.logits)
+
+
+def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
+    vectors, targets = blobs(900, 2, apart=0.22, seed=10)
+    kept = (targets == 0) | (torch.arange(900) % 8 == 0)
+    vectors, targets = vectors[kept], targets[kept]
+    recalls = {}
+    for weighted in (False, True):
+        board = board_of(vectors, targets, Contest(folds=3, class_weights=weighted))
+        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+            rare = [
+                (learned.logits.argmax(dim=1) == 1)[targets[rows] == 1].float().mean()
+                for learned, rows in zip(one.learned, board.splits.test, strict=True)
+            ]
+            recalls[name, weighted] = float(torch.stack(rare).mean())
+    for name in ("mean+linear", "mean+roberta"):
+        assert recalls[name, True] > recalls[name, False] + 0.15
+
+
+def same(one: Played, other: Played) -> None:
+    assert one.unit.name == other.unit.name
+    assert (one.chosen, one.tried) == (other.chosen, other.tried)
+    for mine, theirs in zip(one.learned, other.learned, strict=True):
+        assert torch.equal(mine.logits, theirs.logits)
+        assert all(torch.equal(mine.state[key], theirs.state[key]) for key in mine.state)
+
+
+@pytest.mark.usefixtures("quick")
+def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
+    vectors, targets = blobs(160, apart=0.5, seed=11)
+    board = board_of(vectors, targets, Contest(folds=2), readings=("mean", "cls"))
+    recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
+    once = played(recipes, small, board)
+    for workers, order in ((2, recipes), (1, recipes[::-1])):
+        torch.manual_seed(workers)
+        again = played(order, small, board, workers)
+        assert set(again) == set(once)
+        for name in once:
+            same(once[name], again[name])
+    alone = played(["mean+roberta"], small, board)
+    same(once["mean+roberta"], alone["mean+roberta"])
+    other = board_of(vectors, targets, Contest(folds=2, seed=1), readings=("mean", "cls"))
+    changed = played(["mean+roberta"], small, other)["mean+roberta"]
+    assert not torch.equal(changed.learned[0].state["out_proj.weight"],
+                           once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
+    vectors, targets = blobs(150, apart=0.4, seed=12)
+    parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40
+    board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
+    found = played(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
+    for name, same_numbers in (
+        ("mean+linear", True),
+        ("mean+ridge", True),
+        ("mean+roberta", False),
+    ):
+        first, second = (learned.logits for learned in found[name].learned)
+        assert torch.equal(first, second) is same_numbers
+        assert found[name].outcome.is_random is not same_numbers
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_EVERY_KIND)
+def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
+    small: Backbone, recipe: str
+) -> None:
+    vectors, targets = blobs(150, apart=0.4, seed=12)
+    board = board_of(vectors, targets, Contest(folds=2))
+    (unit,), lesson = cells([recipe], small, board), board.lesson("mean", threading.Event())
+    taught = teaching(unit, lesson, board.splits, board.contest)
+    found = ended(taught.search(board.splits, [0, 1]))
+    few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
+    alone = taught.learn(found[1:], [few], [asked], [0])[0]
+    after = taught.learn(found, [others, few], [asked, asked], [0, 0])[1]
+    assert torch.allclose(alone.logits, after.logits, atol=1e-4)
+
+
+# Which cells there are
+
+
+def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
+    small, full = (recipes_of(name, backbone) for name in ("small", "full"))
+    for recipes, poolings, tops in ((small, 4, 4), (full, 8, 8)):
+        assert len(set(recipes)) == len(recipes)
+        assert len({recipe.split("+")[0] for recipe in recipes}) >= poolings
+        assert len({recipe.split("+")[1] for recipe in recipes}) >= tops
+        assert len(units(recipes, backbone, 5, LIMITS)) == len(recipes)
+    assert "mean@3+linear" in full
+    with pytest.raises(RecipeError, match="There is no grid called 'tiny'"):
+        recipes_of("tiny", backbone)
+
+
+def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
+    found = units(["mean+linear", "cls+linear", "mean+linear?dropout=0.1"], small, 3, LIMITS)
+    assert [unit.name for unit in found] == ["mean+linear", "cls+linear"]
+
+
+def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
+    found = units(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
+    assert [unit.order.reading for unit in found] == ["mean", "mean", "cls", "cls"]
+    assert found[0].parameters == WIDTH * 3 + 3
+
+
+def test_what_takes_long_costs_more(small: Backbone) -> None:
+    recipes = ["attention+linear", "mean+roberta", "mean+ridge"]
+    costs = [unit.cost(1_000, 3) for unit in units(recipes, small, 3, LIMITS)]
+    assert costs == sorted(costs, reverse=True)
+    (unit,) = units(["mean+roberta"], small, 3, LIMITS)
+    assert unit.cost(100, 1) < unit.cost(1_000, 1) < unit.cost(1_000, 3)
+
+
+def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
+    with pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"):
+        units(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))
+    with pytest.raises(RecipeError, match="No recipe is chosen"):
+        units([], small, 3, LIMITS)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
+    recipes = recipes_of("small", small)
+    readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
+    board = board_of(*blobs(90, apart=2.0), Contest(folds=2), readings=readings)
+    assert len(cells(recipes, small, board)) == 16
+    assert len(played(recipes, small, board)) == 16
+
+
+# Grids that grow
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_grid_grows_to_where_the_best_is_and_ends(name: str) -> None:
+    scale = TRIED[name]
+    for wanted in (scale.least, scale.most, scale.first[1], *scale.besides):
+        tried = [*scale.besides, *scale.first]
+        while True:
+            top = min(tried, key=lambda value: abs(math.log((value + 1e-9) / (wanted + 1e-9))))
+            further = scale.beyond(tried, top)
+            if further is None:
+                break
+            assert scale.least <= further <= scale.most
+            assert further not in tried
+            tried.append(further)
+        assert top == pytest.approx(wanted)
+        assert len(tried) < 20
+
+
+def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows(
+    small: Backbone,
+) -> None:
+    dice = torch.Generator().manual_seed(0)
+    targets = torch.arange(600) % 2
+    vectors = torch.randn(600, WIDTH, generator=dice) + 0.5 * targets[:, None] / WIDTH**0.5
+    board = board_of(vectors, targets, Contest(curve=False))
+    (found,) = played(["mean+knn"], small, board).values()
+    tried = {point.settings["k"] for point in found.tried}
+    assert {3, 10, 30} <= tried
+    few = board_of(vectors[:24], targets[:24], Contest(curve=False))
+    (found,) = played(["mean+knn"], small, few).values()
+    assert max(point.settings["k"] for point in found.tried) <= 24
+
+
+@pytest.mark.parametrize("standardise", ["true", "false"])
+@pytest.mark.parametrize("top", ["linear", "roberta", "mlp"])
+@pytest.mark.usefixtures("quick")
+def test_a_recipe_that_says_whether_to_standardise_is_searched_so_alone(
+    small: Backbone, top: str, standardise: str
+) -> None:
+    board = board_of(*blobs(90), Contest(curve=False))
+    (found,) = played([f"mean+{top}?standardise={standardise}"], small, board).values()
+    assert {point.settings["standardise"] for point in found.tried} == {standardise == "true"}

@@ -1,0 +1,411 @@
+"""A unit is taught what suits it: its own loss, numbers in their own units, rows kept apart."""
+
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+import pytest
+import torch
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, played
+from torch import Tensor
+from torch.nn.functional import logsigmoid, one_hot
+from torch.testing import assert_close
+
+from heads.backbone.backbone import Backbone
+from heads.classifier.module import Assembly
+from heads.data import splits
+from heads.data.corpus import Kind
+from heads.data.splits import Splits
+from heads.evaluation.calibration import thresholds
+from heads.evaluation.statistics import spearman
+from heads.parts.modules import last_linear
+from heads.parts.resolve import resolve
+from heads.settings import Contest
+from heads.training import trial
+from heads.training.fitters import adamw, successive_halving
+from heads.training.fitters.base import Found, Learned, Learner, Tried, judged
+from heads.training.objective import balance_of
+from heads.training.scheduler import Board
+from heads.training.search import Played, Searched, Teaching, learn_job, seeds_of, teaching
+from heads.training.task import Lesson
+
+# Convex with and without a bias, descent with and without one in its last layer, solved at once.
+OF_NUMBERS = (
+    "mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert?out_bias=false",
+    "mean+multi_sample_dropout", "mean+ridge",
+)  # fmt: skip
+OF_MANY = ("mean+linear", "mean+gpt2", "mean+roberta", "mean+ridge", "mean+centroid")
+LABELS = 3
+
+
+def numbers_of(rows: int, *, centre: float, spread: float) -> tuple[Tensor, Tensor]:
+    """Vectors, and numbers around a centre that the vectors tell, but for some noise."""
+    vectors, _ = blobs(rows, apart=0.0, seed=7)
+    dice = torch.Generator().manual_seed(8)
+    plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    told = plain @ torch.randn(WIDTH, generator=dice) / WIDTH**0.5
+    return vectors, centre + spread * (told + 0.2 * torch.randn(rows, generator=dice))
+
+
+def labels_of(rows: int) -> tuple[Tensor, Tensor]:
+    """Vectors, and any number of labels that they tell, the last of them rare."""
+    vectors, _ = blobs(rows, apart=0.0, seed=9)
+    plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    dice = torch.Generator().manual_seed(10)
+    told = plain @ torch.randn(WIDTH, LABELS, generator=dice) / WIDTH**0.5
+    told = told + 0.3 * torch.randn(rows, LABELS, generator=dice)
+    return vectors, (told > torch.tensor([0.0, 0.4, 1.0])).float()
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("recipe", OF_NUMBERS)
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-0.003, 1e-3)])
+def test_numbers_are_answered_in_their_own_units(
+    small: Backbone, recipe: str, centre: float, spread: float
+) -> None:
+    vectors, targets = numbers_of(240, centre=centre, spread=spread)
+    board = board_of(vectors, targets, Contest(folds=4), kind="number")
+    (one,) = played([recipe], small, board).values()
+    # Without a bias the numbers are not centred, so less of them is learned.
+    biased, told = one.unit.biased, list[float]()
+    for learned, rows in zip(one.learned, board.splits.test, strict=True):
+        true, given = targets[rows], learned.logits[:, 0]
+        told.append(spearman(given, true))
+        assert told[-1] > 0.8 or not biased
+        if biased:
+            assert float((given - true).square().mean().sqrt()) < 0.75 * spread
+        assert abs(float(given.mean() - true.mean())) < max(0.5 * spread, 0.1 * abs(centre))
+    assert fmean(told) > 0.25
+    assert one.outcome.thresholds is None
+    assert one.outcome.held is None
+    for learned, logits in zip(one.learned, one.outcome.logits, strict=True):
+        assert torch.equal(learned.logits, logits)
+
+
+@pytest.mark.parametrize("recipe", OF_NUMBERS)
+def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) -> None:
+    vectors, targets = numbers_of(160, centre=40.0, spread=3.0)
+    board = board_of(vectors, targets, Contest(folds=2), kind="number")
+    (one,) = played([recipe], small, board).values()
+    seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
+    for chosen, learned, rows in seeds:
+        order = one.unit.order
+        given = {n: v for n, v in chosen.items() if n in order.head.options}
+        chain = order.head.make(WIDTH, 1, **{**order.head_options, **given}).eval()
+        chain.load_state_dict(learned.state)
+        with torch.no_grad():
+            assert_close(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=5e-3)
+
+
+def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
+    vectors, targets = numbers_of(160, centre=5.0, spread=2.0)
+    parts = ["train"] * 70 + ["validation"] * 30 + ["test"] * 60
+    changed = targets.clone()
+    changed[100:] = 1e4 - changed[100:]
+    boards = [
+        board_of(vectors, own, Contest(seeds=1), parts=parts, kind="number")
+        for own in (targets, changed)
+    ]
+    for recipe in ("mean+linear", "mean+roberta", "mean+ridge"):
+        one, other = (played([recipe], small, board)[recipe] for board in boards)
+        assert torch.equal(one.learned[0].logits, other.learned[0].logits)
+        assert one.tried == other.tried
+
+
+# Any number of labels
+
+
+@dataclass
+class Spying:
+    """A learner that notes what it is asked, and asks another."""
+
+    learner: Learner
+    rows: list[Tensor] = field(default_factory=list)
+    asked: list[Tensor] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    found: list[Learned] = field(default_factory=list)
+
+    @property
+    def is_random(self) -> bool:
+        return self.learner.is_random
+
+    def search(
+        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[Tried, None, list[Found]]:
+        return (yield from self.learner.search(lesson, splits, seeds))
+
+    def learn(
+        self,
+        lesson: Lesson,
+        found: Sequence[Found],
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[Learned]:
+        self.rows, self.asked, self.seeds = list(rows), list(asked), list(seeds)
+        self.found = self.learner.learn(lesson, found, rows, asked, seeds)
+        return self.found
+
+
+def taught_by(
+    board: Board, recipe: str, backbone: Backbone
+) -> tuple[Teaching, Spying, list[Found]]:
+    (unit,) = cells([recipe], backbone, board)
+    spy = Spying(unit.learner)
+    lesson = board.lesson(unit.reading, threading.Event())
+    taught = teaching(replace(unit, learner=spy), lesson, board.splits, board.contest)
+    return taught, spy, ended(taught.search(board.splits, seeds_of(board)))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps, for what does not depend on how much is learned."""
+    monkeypatch.setattr(successive_halving, "CAP", 24)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", OF_MANY)
+@pytest.mark.parametrize(
+    "parts", [(), ("train",) * 120 + ("validation",) * 40 + ("test",) * 40], ids=["folds", "given"]
+)
+def test_thresholds_come_from_what_a_search_answered_on_development_rows(
+    small: Backbone, recipe: str, parts: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "PACES", {Spying: 1.0})
+    vectors, targets = labels_of(200)
+    board = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts, kind="many")
+    splits = board.splits
+    taught, spy, found = taught_by(board, recipe, small)
+    searched = Searched(name=recipe, found=tuple(found), tried=(), seconds=0.0)
+    lesson = board.lesson(taught.unit.reading, threading.Event())
+    done = learn_job(taught.unit, board, searched).work(lesson, lambda event: None)
+    assert isinstance(done, Played)
+    outcome = done.outcome
+    # The heads that are scored learn from all of their rows.
+    assert spy.seeds == seeds_of(board)
+    for rows, train in zip(spy.rows, splits.train, strict=True):
+        assert torch.equal(rows, train)
+    for one, own in zip(done.learned, spy.found, strict=True):
+        assert torch.equal(one.logits, own.logits)
+    # The development rows are answered by those that the search ended in.
+    held = [one.held for one in found if one.held is not None]
+    assert len(held) == 2
+    assert outcome.held is not None
+    logits, rows = outcome.held
+    assert torch.equal(logits, torch.cat(held))
+    assert torch.equal(rows, torch.cat(splits.development))
+    # Every seed has thresholds of its own.
+    assert outcome.thresholds is not None
+    assert outcome.thresholds.shape == (2, LABELS)
+    for own, answered, chosen in zip(outcome.thresholds, held, splits.development, strict=True):
+        assert torch.equal(own, thresholds(answered, targets[chosen]))
+    assert outcome.repetition == splits.repetition
+
+
+def test_thresholds_find_a_rare_label(small: Backbone) -> None:
+    vectors, targets = labels_of(900)
+    board = board_of(vectors, targets, Contest(folds=3), kind="many")
+    (one,) = played(["mean+linear"], small, board).values()
+    assert one.outcome.thresholds is not None
+    found = {}
+    for name, bar in (("tuned", one.outcome.thresholds[0]), ("half", torch.zeros(LABELS))):
+        given = one.outcome.logits[0] > bar
+        true = targets[board.splits.test[0]].bool()
+        found[name] = float(2 * (given & true).sum() / (given.sum() + true.sum()))
+    assert found["tuned"] > found["half"] - 0.02
+    assert found["tuned"] > 0.7
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+roberta"])
+def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
+    small: Backbone, recipe: str
+) -> None:
+    vectors, targets = labels_of(200)
+    board = board_of(vectors, targets, Contest(folds=2), kind="many")
+    _, _, found = taught_by(board, recipe, small)
+    for number, one in enumerate(found):
+        rows = board.splits.development[number]
+        assert one.held is not None
+        given = one.held > thresholds(one.held, targets[rows])
+        true = targets[rows].bool()
+        wanted = 2 * (given & true).sum() / (given.sum() + true.sum())
+        assert one.point.score == pytest.approx(float(wanted), abs=1e-5)
+    (one,) = played([recipe], small, board).values()
+    assert all(0 <= point.score <= 1 for point in one.tried)
+    for number, each in enumerate(found):
+        own = [point for point in one.tried if point.seed == number]
+        best = max(own, key=lambda point: (point.score, -point.loss))
+        # Of those that only chance may have put behind the best it takes the one of lowest loss.
+        assert each.point.loss <= best.loss
+        assert each.point.score > best.score - 0.1
+
+
+# From how many rows heads learn that a race or a curve compares
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", ["one", "many", "number"])
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge"])
+def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_rows(
+    small: Backbone, recipe: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "MOST_SEARCH", 30)  # rows on which settings are tried
+    vectors, targets = blobs(200) if kind == "one" else labels_of(200)
+    if kind == "number":
+        vectors, targets = numbers_of(200, centre=5.0, spread=2.0)
+    board = board_of(vectors, targets, Contest(seeds=2, folds=2), kind=kind)
+    taught, spy, found = taught_by(board, recipe, small)
+    assert max(map(len, board.splits.search)) < 40
+    for number, one in enumerate(found):
+        rows, asked = board.splits.fitted(number), board.splits.development[number]
+        assert len(rows) > 60
+        assert one.held is not None
+        seeds = seeds_of(board)[number : number + 1]
+        (own,) = spy.learner.learn(taught.lesson, [one], [rows], [asked], seeds)
+        assert_close(one.held, own.logits, rtol=0, atol=2e-2)
+        wanted = judged(one.chosen, 0, one.held, taught.lesson, asked)
+        assert one.point.score == wanted.score
+        assert one.point.parts is not None
+        assert float(one.point.parts.mean()) == pytest.approx(wanted.score)
+
+
+# One versus the rest
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("top", ["linear", "logistic", "roberta"])
+def test_the_vote_of_one_versus_the_rest_is_handed_on(small: Backbone, top: str) -> None:
+    board = board_of(*blobs(160, apart=1.0, seed=4), Contest(folds=2))
+    softmax, rest = played([f"mean+{top}", f"mean+{top}?loss=ovr"], small, board).values()
+    for one in (softmax, rest):
+        assert accuracy(one, board) > 0.8
+        assert one.outcome.held is not None
+        assert torch.equal(one.outcome.held[1], torch.cat(board.splits.development))
+    for learned, logits in zip(rest.learned, rest.outcome.logits, strict=True):
+        assert torch.equal(logits, logsigmoid(learned.logits))
+        shares = learned.logits.sigmoid() / learned.logits.sigmoid().sum(dim=1, keepdim=True)
+        assert_close(logits.softmax(dim=1), shares)
+        assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
+    for learned, logits in zip(softmax.learned, softmax.outcome.logits, strict=True):
+        assert torch.equal(logits, learned.logits)
+
+
+# Where a question of its own begins
+
+STILL = {"standardise": False, "learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1.0}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("kind", "options"), [("many", ""), ("one", "?loss=ovr"), ("one", ""), ("many", "balanced")]
+)
+def test_questions_of_their_own_begin_at_how_often_they_hold(
+    small: Backbone, kind: Kind, options: str
+) -> None:
+    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
+    weighed = options == "balanced"
+    board = board_of(vectors, targets, Contest(folds=2, class_weights=weighed), kind=kind)
+    taught, _, found = taught_by(board, f"mean+roberta{'' if weighed else options}", small)
+    rows = board.splits.train[0]
+    begin = Found(chosen=STILL, point=found[0].point)
+    (learned,) = taught.learn([begin], [rows], [rows], [0])
+    bias = learned.state["out_proj.bias"]
+    goals = targets if kind == "many" else one_hot(targets, 3).float()
+    rates = (goals[rows].sum(dim=0) + 0.5) / (len(rows) + 1)
+    begins = torch.allclose(bias.sigmoid(), rates, atol=1e-6)
+    assert begins == (not weighed and (kind == "many" or bool(options)))
+
+
+def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
+    vectors, targets = labels_of(120)
+    board = board_of(vectors, targets, Contest(folds=2), kind="many")
+    taught, _, _ = taught_by(board, "mean+linear", small)
+    whole = Assembly(resolve("attention+mlp"), small, LABELS)
+    before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
+    adamw.at_base_rates(whole, taught.lesson, torch.arange(120))
+    changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
+    assert changed == [f"head.{last_linear(whole.head)}.bias"]
+    no_bias = Assembly(resolve("attention+gpt2"), small, LABELS)
+    adamw.at_base_rates(no_bias, taught.lesson, torch.arange(120))  # nothing to set
+
+
+# Settings of the contest
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe"), [("many", "mean+linear"), ("one", "mean+linear?loss=ovr")]
+)
+def test_weights_of_classes_balance_every_question_by_itself(
+    small: Backbone, kind: Kind, recipe: str
+) -> None:
+    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
+    board = board_of(vectors, targets, Contest(folds=2, class_weights=True), kind=kind)
+    taught, _, _ = taught_by(board, recipe, small)
+    assert torch.equal(taught.lesson.weights, torch.ones(120))
+    assert taught.lesson.objective.balance is not None
+    wanted = balance_of(targets[board.splits.learned], LABELS)
+    assert torch.equal(taught.lesson.objective.balance, wanted)
+
+
+def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) -> None:
+    vectors, targets = blobs(240)
+    kept = (targets != 0) | (torch.arange(240) % 3 == 0)  # a rare class
+    vectors, targets = vectors[kept], targets[kept]
+    board = board_of(vectors, targets, Contest(folds=2, class_weights=True))
+    taught, _, _ = taught_by(board, "mean+linear", small)
+    assert taught.lesson.objective.balance is None
+    weights = taught.lesson.weights
+    assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
+
+
+def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
+    vectors, targets = blobs(240, classes=3)
+    board = board_of(vectors, targets, Contest(folds=2, class_weights=True))
+    for fold in (0, 1):  # all rows of the class c are scored in this fold, none is learned from
+        own = targets == 2
+        train = tuple(
+            rows[~own[rows]] if number == fold else rows
+            for number, rows in enumerate(board.splits.train)
+        )
+        lesson = replace(board, splits=replace(board.splits, train=train)).lesson(
+            "mean", threading.Event()
+        )
+        assert 0.5 < float(lesson.weights[own].mean()) < 2
+        assert 0.5 < float(lesson.weights[~own].mean()) < 2
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.parametrize(
+    "settings", [{"focal": 2.0}, {"smoothing": 0.1}, {"focal": 1.0, "smoothing": 0.05}], ids=str
+)
+def test_every_head_learns_under_focal_loss_and_smoothing(
+    small: Backbone, kind: Kind, settings: dict[str, float]
+) -> None:
+    vectors, targets = labels_of(160) if kind == "many" else blobs(160, apart=2.0)
+    board = board_of(vectors, targets, replace(Contest(folds=2), **settings), kind=kind)
+    plain = board_of(vectors, targets, Contest(folds=2), kind=kind)
+    recipes = OF_MANY if kind == "many" else (*OF_MANY, "mean+knn", "mean+cosine")
+    found, without_any = (played(recipes, small, own) for own in (board, plain))
+    for name, one in found.items():
+        assert one.outcome.logits[0].isfinite().all(), name
+        if kind == "one":
+            assert accuracy(one, board) > 0.8, name
+    # It moves what is learned by its loss; heads with a solver of their own have none.
+    for name in ("mean+linear", "mean+roberta"):
+        assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
+
+
+def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
+    vectors, targets = blobs(300, apart=2.0)
+    sure = {}
+    for share in (0.0, 0.3):
+        board = board_of(vectors, targets, Contest(folds=2, smoothing=share))
+        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+            sure[name, share] = float(one.outcome.logits[0].softmax(dim=1).amax(dim=1).mean())
+    for name in ("mean+linear", "mean+roberta"):
+        assert sure[name, 0.3] < sure[name, 0.0]
+        assert sure[name, 0.3] == pytest.approx(0.8, abs=0.12)  # 0.7 + 0.3 / 3
