@@ -258,9 +258,9 @@ def peer(train: Any, test: Any) -> float | None:
         "scoring": "accuracy",
         "use_legacy_attributes": False,
     }
-    learner = LogisticRegressionCV(**settings)
-    learner.fit(encoded(train), targets[0])
-    accuracy = learner.score(encoded(test), targets[1])
+    fitter = LogisticRegressionCV(**settings)
+    fitter.fit(encoded(train), targets[0])
+    accuracy = fitter.score(encoded(test), targets[1])
     seconds = time.perf_counter() - begun
     name = "sentence-transformers + LogisticRegression, C searched"
     print(f"    {name}: {accuracy:.4f}, {seconds:.0f} s")

@@ -136,9 +136,9 @@ def by_classes(lines: Sequence[tuple[str, str]], sizes: Sizes, place: Path) -> P
     """A linear head where labels are drawn by lot: features are kept, so it is training only."""
 
     def at(classes: int) -> Answer:
-        dice, texts = random.Random(classes), [text for text, _ in lines[: sizes.class_rows]]
+        rng, texts = random.Random(classes), [text for text, _ in lines[: sizes.class_rows]]
         labels = [f"class {number % classes}" for number in range(len(texts))]
-        dice.shuffle(labels)
+        rng.shuffle(labels)
         path = write(place / f"{classes}.csv", list(zip(texts, labels, strict=True)))
         found = train(path, ["mean+linear"], seeds=1, cache=place / "cache")
         seconds = next(c["train_seconds"] for c in found["cells"] if not c["baseline"])

@@ -30,8 +30,8 @@ from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli.app import main as heads
 from heads.runs.runner import begin
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 
 RECIPES = (
     "mean+linear", "cls+logistic", "mean+roberta", "max+modernbert", "mean+ridge", "mean+knn",
@@ -60,7 +60,7 @@ class Worked:
 def begun(folder: Path, sample: str, seeds: int) -> Path:
     """A new run with a cache of its own."""
     data, out = read(SAMPLES[sample].path, limits()), folder / "run"
-    question = Question(data=data, recipes=RECIPES, contest=Contest(seeds=seeds))
+    question = RunRequest(data=data, recipes=RECIPES, config=ExperimentConfig(seeds=seeds))
     begin(question, limits=limits(), out=out)
     return out
 
@@ -151,7 +151,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)  # OpenMP's threads do not outlive a fork, and whoever waits hangs
     load(limits=limits())
-    dice, stages = random.Random(asked.seed), Counter[str]()
+    rng, stages = random.Random(asked.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "unbroken"
         folder.mkdir()
@@ -168,8 +168,8 @@ def main() -> None:
             run = begun(folder, asked.sample, asked.seeds)
             before: dict[str, bytes] = {}
             while True:
-                early = dice.random() < 0.1  # some before it has said a word
-                moment = dice.uniform(0, 0.2 if early else whole.seconds / 2)
+                early = rng.random() < 0.1  # some before it has said a word
+                moment = rng.uniform(0, 0.2 if early else whole.seconds / 2)
                 more = moment if kills < asked.kills else None
                 found = worked(run, kill_after=more, from_start=early)
                 after = done(run)

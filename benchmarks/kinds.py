@@ -25,7 +25,7 @@ from benchmarks.stored import Cell, Table, figure, gap, score
 from heads.backbone.loading import load
 from heads.evaluation.metrics import SCORES
 from heads.features.extraction import extract
-from heads.features.store import Features
+from heads.features.store import FeatureMatrices
 from heads.parts.resolve import pairing, resolve
 from heads.runs import spec as question
 from heads.runs.cells import Cell as BoardCell
@@ -67,7 +67,7 @@ def _run(
         folder / "train.csv",
         test=folder / "test.csv",
         recipes=list(recipes),
-        contest=heads.Contest(seeds=seeds, curve=False),
+        config=heads.ExperimentConfig(seeds=seeds, curve=False),
         losses=losses,
     )
     print(f"{folder.name}: {time.perf_counter() - begun:.0f} s, {board.run}", file=sys.stderr)
@@ -116,7 +116,7 @@ def _peer(board: Leaderboard) -> Iterator[list[Cell]]:
     splits, targets = asked.splits, asked.targets.numpy().astype(int)
     orders, texts = [resolve("mean+linear")], asked.corpus.texts
     *_, found = extract(orders, texts, (), load(asked.model, limits=limits()))
-    assert isinstance(found, Features)
+    assert isinstance(found, FeatureMatrices)
     vectors = found.matrix("mean")[found.index].numpy()
     train, test = splits.train[0].numpy(), splits.test[0].numpy()
     held = splits.development[0].numpy()

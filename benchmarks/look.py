@@ -21,8 +21,8 @@ import torch
 
 from heads.analysis.attribution import attributions
 from heads.analysis.attribution_methods import ENOUGH
-from heads.analysis.selection import Chosen, Heads, choosing
-from heads.api import Look
+from heads.analysis.selection import SelectedHeads, Selection, choosing
+from heads.api import Inspector
 from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
@@ -63,8 +63,8 @@ def classifiers(names: Sequence[str]) -> list[Classifier]:
     found = []
     for name in names:
         try:
-            events = choosing(Chosen(recipes=[name], sample="sentiment"), "", limits())
-            heads = [event for event in events if isinstance(event, Heads)]
+            events = choosing(Selection(recipes=[name], sample="sentiment"), "", limits())
+            heads = [event for event in events if isinstance(event, SelectedHeads)]
             found += heads[0].classifiers
         except HeadsError as error:
             print(f"{name:<34} {error}")
@@ -105,7 +105,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     texts = sentences(asked.data, asked.rows)
-    Look(recipes=["mean+linear"]).attribute(texts[0])  # the first call also loads captum
+    Inspector(recipes=["mean+linear"]).attribute(texts[0])  # the first call also loads captum
     names = asked.recipe or recipes()
     results = [measured(one, texts) for one in classifiers(names)]
     print(

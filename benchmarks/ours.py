@@ -24,7 +24,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.evaluation.transferability import estimate
 from heads.features.extraction import extract
-from heads.features.store import Features
+from heads.features.store import FeatureMatrices
 from heads.parts.resolve import resolve
 from heads.settings import limits
 
@@ -54,7 +54,7 @@ def head(question: Question, clock: Clock, backbone: Backbone) -> Found:
             question["train"],
             test=question["test"],
             recipes=[question["recipe"]],
-            contest=heads.Contest(seeds=1, curve=False, precision=question["precision"]),
+            config=heads.ExperimentConfig(seeds=1, curve=False, precision=question["precision"]),
             out=Path(place) / "run",
         )
     cell = board.cell(question["recipe"])
@@ -69,7 +69,7 @@ def layers(question: Question, clock: Clock, backbone: Backbone) -> Found:
             question["train"],
             test=question["test"],
             grid="layers",
-            contest=heads.Contest(seeds=1, curve=False, precision="exact"),
+            config=heads.ExperimentConfig(seeds=1, curve=False, precision="exact"),
             out=Path(place) / "run",
         )
     scores = [board.cell(f"{name}+linear").measures.score for name in _readings()]
@@ -88,7 +88,7 @@ def rank(question: Question, clock: Clock, backbone: Backbone) -> Found:
     orders = [resolve(f"{name}+linear") for name in _readings()]
     with clock.running():
         *_, given = extract(orders, corpus.texts, (), backbone, question["precision"])
-    assert isinstance(given, Features)
+    assert isinstance(given, FeatureMatrices)
     reading, targets = clock.seconds, torch.tensor([target[0] for target in corpus.targets])
     with clock.running():
         for name in _readings():
@@ -105,7 +105,7 @@ def read(question: Question, clock: Clock, backbone: Backbone) -> Found:
     *_, _ = extract(orders, texts[-1:], (), backbone, precision)  # what is slow only once
     with clock.running():
         *_, given = extract(orders, texts[:-1], (), backbone, precision)
-    assert isinstance(given, Features)
+    assert isinstance(given, FeatureMatrices)
     return {"precision": given.precision}
 
 

@@ -30,19 +30,19 @@ from heads.api import read
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.evaluation.predictions import parts as of_rows
-from heads.features.store import Read
+from heads.features.store import FeatureStore
 from heads.runs import spec as question
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
 from heads.runs.preparation import featured
 from heads.runs.runner import begin, cells_of
-from heads.runs.spec import Asked, Question
-from heads.settings import Contest, limits
-from heads.training.racing import beaten
-from heads.training.scheduler import Board, Job, Tell, play
-from heads.training.search import Played, Searched, learn_job, search_job
-from heads.training.task import Lesson
-from heads.training.trial import Unit
+from heads.runs.spec import RunRequest, RunSpec
+from heads.settings import ExperimentConfig, limits
+from heads.training.racing import eliminated
+from heads.training.scheduler import Job, Tell, TrainingData, run_trials
+from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
+from heads.training.task import TrainingTask
+from heads.training.trial import Trial
 
 COLUMNS = (
     "data", "development rows", "races", "winner stopped", "mean regret, points", "at most",
@@ -143,12 +143,12 @@ def told(whole: Whole, replays: int) -> list[list[Cell]]:
         f"learning {whole.learn.sum():.0f} s"
     )
     rows = [[whole.data, *summed("as it went", [ended(whole, whole.parts, whole.texts)])]]
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     for name, draw in (("development rows drawn again", again), ("tested rows", from_tested)):
-        races = [ended(whole, *draw(whole, dice)) for _ in range(replays)]
+        races = [ended(whole, *draw(whole, rng)) for _ in range(replays)]
         rows.append([whole.data, *summed(name, races)])
     for equal in EQUAL:
-        out = [len(nobody_better(whole, equal, dice)) / equal for _ in range(max(1, replays // 5))]
+        out = [len(nobody_better(whole, equal, rng)) / equal for _ in range(max(1, replays // 5))]
         share = sum(out) / len(out)
         print(f"  {equal} equally good cells: each is stopped in {share:.2%} of {len(out)} races")
     return rows
@@ -177,7 +177,7 @@ def summed(name: str, races: list[Ended]) -> list[Cell]:
 
 def ended(whole: Whole, parts: Tensor, texts: Tensor) -> Ended:
     """Replays the race on these development rows."""
-    out = beaten(whole.names, parts, texts, always=[reference_of(whole.names)])
+    out = eliminated(whole.names, parts, texts, always=[reference_of(whole.names)])
     stopped = {one.recipe for one in out}
     on = torch.tensor([name not in stopped for name in whole.names])
     scores = whole.scores
@@ -190,51 +190,51 @@ def ended(whole: Whole, parts: Tensor, texts: Tensor) -> Ended:
     )
 
 
-def again(whole: Whole, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+def again(whole: Whole, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """The development rows, drawn with replacement; a row drawn twice is two pieces of evidence."""
     rows = len(whole.parts)
-    return whole.parts[torch.randint(rows, (rows,), generator=dice)], torch.arange(rows)
+    return whole.parts[torch.randint(rows, (rows,), generator=rng)], torch.arange(rows)
 
 
-def from_tested(whole: Whole, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+def from_tested(whole: Whole, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """As many rows drawn from the tested ones, as the heads of one seed answered them."""
     (seeds, tested, _), rows = whole.tested.shape, len(whole.parts)
-    seed = int(torch.randint(seeds, (1,), generator=dice))
-    drawn = torch.randint(tested, (rows,), generator=dice)
+    seed = int(torch.randint(seeds, (1,), generator=rng))
+    drawn = torch.randint(tested, (rows,), generator=rng)
     return whole.tested[seed][drawn], torch.arange(rows)
 
 
-def nobody_better(whole: Whole, cells: int, dice: torch.Generator) -> tuple[str, ...]:
+def nobody_better(whole: Whole, cells: int, rng: torch.Generator) -> tuple[str, ...]:
     """Who is stopped of cells that are right on a row with the same chance: that of the row."""
     chance = whole.parts.float().mean(dim=1, keepdim=True).clamp(0, 1).expand(-1, cells)
-    parts = torch.bernoulli(chance, generator=dice)
+    parts = torch.bernoulli(chance, generator=rng)
     names = [str(number) for number in range(cells)]
-    return tuple(one.recipe for one in beaten(names, parts, torch.arange(len(parts))))
+    return tuple(one.recipe for one in eliminated(names, parts, torch.arange(len(parts))))
 
 
 def gathered(folder: Path, grid: str, seeds: int) -> Whole:
     """Trains a whole grid and gathers what its cells came to."""
     data, test = read(folder / "train.csv"), read(folder / "test.csv")
-    contest = Contest(seeds=seeds, precision="exact")
-    asked_for = Question(data=data, test=test, grid=grid, contest=contest)
+    config = ExperimentConfig(seeds=seeds, precision="exact")
+    asked_for = RunRequest(data=data, test=test, grid=grid, config=config)
     with TemporaryDirectory() as place:
         run = begin(asked_for, limits=limits(), out=Path(place) / "run")
         asked, backbone = question.load(run), load(limits=limits())
-        units = cells_of(asked, backbone, limits())
-        features = _read(run, asked, units, backbone)
-    board = Board(read=features, task=asked.task, splits=asked.splits, contest=asked.contest)
+        trials = cells_of(asked, backbone, limits())
+        features = _read(run, asked, trials, backbone)
+    board = TrainingData(read=features, task=asked.task, splits=asked.splits, config=asked.config)
     workers, found = max(1, torch.get_num_threads()), dict[str, _Both]()
-    for event in play([_both(unit, board) for unit in units], board, workers):
+    for event in run_trials([_both(trial, board) for trial in trials], board, workers):
         if isinstance(event, _Both):
-            found[event.played.unit.name] = event
-            print(f"\r{folder.name}: {len(found)} of {len(units)}", end="", flush=True)
+            found[event.result.trial.name] = event
+            print(f"\r{folder.name}: {len(found)} of {len(trials)}", end="", flush=True)
     cells = [found[name] for name in asked.recipes if name in found]
     return Whole(
         data=folder.name,
-        names=[one.played.unit.name for one in cells],
+        names=[one.result.trial.name for one in cells],
         parts=torch.stack([one.searched.parts for one in cells], dim=1),
         texts=board.task.groups[torch.cat(board.splits.development)],
-        tested=torch.stack([_tested(one.played, board) for one in cells], dim=2),
+        tested=torch.stack([_tested(one.result, board) for one in cells], dim=2),
         search=torch.tensor([one.seconds[0] for one in cells]),
         learn=torch.tensor([one.seconds[1] for one in cells]),
     )
@@ -244,33 +244,33 @@ def gathered(folder: Path, grid: str, seeds: int) -> Whole:
 class _Both:
     """A cell that was searched and learned, and the thread's own seconds of each."""
 
-    searched: Searched
-    played: Played
+    searched: SearchFinished
+    result: TrialResult
     seconds: tuple[float, float]
 
 
-def _both(unit: Unit, board: Board) -> Job:
-    first = search_job(unit, board)
+def _both(trial: Trial, board: TrainingData) -> Job:
+    first = search_job(trial, board)
 
-    def work(lesson: Lesson, tell: Tell) -> _Both:
+    def work(lesson: TrainingTask, tell: Tell) -> _Both:
         times = [time.thread_time()]  # the machine may be shared
         searched = first.work(lesson, lambda event: None)
-        assert isinstance(searched, Searched)
+        assert isinstance(searched, SearchFinished)
         times.append(time.thread_time())
-        played = learn_job(unit, board, searched).work(lesson, tell)
-        assert isinstance(played, Played)
+        result = fit_job(trial, board, searched).work(lesson, tell)
+        assert isinstance(result, TrialResult)
         times.append(time.thread_time())
         return _Both(
             searched=searched,
-            played=played,
+            result=result,
             seconds=(times[1] - times[0], times[2] - times[1]),
         )
 
     return Job(name=first.name, reading=first.reading, work=work, cost=first.cost)
 
 
-def _read(run: RunFolder, asked: Asked, units: list[Unit], backbone: Backbone) -> Read:
-    reading = featured(run, asked, units, backbone)
+def _read(run: RunFolder, asked: RunSpec, trials: list[Trial], backbone: Backbone) -> FeatureStore:
+    reading = featured(run, asked, trials, backbone)
     while True:
         try:
             next(reading)
@@ -278,9 +278,9 @@ def _read(run: RunFolder, asked: Asked, units: list[Unit], backbone: Backbone) -
             return end.value
 
 
-def _tested(played: Played, board: Board) -> Tensor:
+def _tested(result: TrialResult, board: TrainingData) -> Tensor:
     """(s, n), each tested row's part of the score in each seed."""
-    return torch.stack([part.float() for part in of_rows(played.outcome, board.task)])
+    return torch.stack([part.float() for part in of_rows(result.outcome, board.task)])
 
 
 if __name__ == "__main__":

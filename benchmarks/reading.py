@@ -21,7 +21,7 @@ from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
-from heads.backbone.engine import Engine, Way, agreement
+from heads.backbone.engine import Backend, InferenceEngine, agreement
 from heads.backbone.loading import load
 from heads.backbone.precision import gain
 from heads.backbone.unpadded.linear import product
@@ -153,8 +153,8 @@ def agreeing(texts: Sequence[str], backbone: Backbone) -> list[Row]:
     sample = backbone.encode(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE])
     rows = []
     for precision, dtype in (("exact", torch.float32), ("fast", torch.bfloat16)):
-        way = Way(device=fastest(), dtype=dtype, is_packed=True)
-        found = agreement(Engine(backbone=backbone, way=way), sample)
+        way = Backend(device=fastest(), dtype=dtype, is_packed=True)
+        found = agreement(InferenceEngine(backbone=backbone, way=way), sample)
         what = f"Difference from Transformers, {precision}"
         note = f"of the largest number, on {found.texts} texts; cosine at least {found.cosine:.5f}"
         if precision == "fast":

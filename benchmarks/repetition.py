@@ -32,24 +32,31 @@ from heads.backbone.models import BUNDLED
 from heads.backbone.precision import products
 from heads.data.splits import split
 from heads.evaluation.details import score_interval
-from heads.evaluation.predictions import Outcome, Task
+from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.features.extraction import extract
-from heads.features.store import Features, Read
+from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
-from heads.settings import Contest, limits
+from heads.settings import ExperimentConfig, limits
 from heads.training.fitters import successive_halving
-from heads.training.fitters.base import Found
-from heads.training.scheduler import Board, Job, play
-from heads.training.search import Played, Searched, search_job, seeds_of, teaching, unit_job
-from heads.training.trial import Unit, recipes_of, units
+from heads.training.fitters.base import SearchResult
+from heads.training.scheduler import Job, TrainingData, run_trials
+from heads.training.search import (
+    SearchFinished,
+    TrialResult,
+    on_task,
+    search_job,
+    seeds_of,
+    trial_job,
+)
+from heads.training.trial import Trial, recipes_of, trials
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
 TESTED = 500  # rows that are scored in each draw
 TIMES = 4  # as long
 
-AllFound = Mapping[str, Sequence[Found]]  # by the name of the cell: what each seed has found
-Longer = Callable[[Sequence[Unit], Board, AllFound], AllFound]
+AllFound = Mapping[str, Sequence[SearchResult]]  # by the name of the cell: what each seed has found
+Longer = Callable[[Sequence[Trial], TrainingData, AllFound], AllFound]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +72,7 @@ class Data:
     """
 
     name: str
-    features: Features
+    features: FeatureMatrices
     targets: Tensor
     classes: tuple[str, ...]
     learned: int
@@ -102,7 +109,7 @@ def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
     targets += [number[scored.classes[one]] for (one,) in scored.targets]
     orders = list({order.reading: order for order in map(resolve, recipes)}.values())
     events = extract(orders, (*learned.texts, *scored.texts), (), backbone, "auto")
-    features = next(event for event in events if isinstance(event, Features))
+    features = next(event for event in events if isinstance(event, FeatureMatrices))
     return Data(
         name=folder.name,
         features=features,
@@ -112,16 +119,16 @@ def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
     )
 
 
-def _board(data: Data, rows: Tensor, learned: int, contest: Contest) -> Board:
+def _board(data: Data, rows: Tensor, learned: int, config: ExperimentConfig) -> TrainingData:
     """Some rows of the data, the first of which are to be learned from."""
     features = replace(data.features, index=data.features.index[rows])
     targets, groups = data.targets[rows], features.index.unique(return_inverse=True)[1]
     parts = ["train"] * learned + ["test"] * (len(rows) - learned)
-    return Board(
-        read=Read(joint=features, alone=None, siamese={}),
-        task=Task(targets=targets, classes=data.classes, groups=groups),
-        splits=split(targets, groups, parts, contest),
-        contest=contest,
+    return TrainingData(
+        read=FeatureStore(joint=features, alone=None, siamese={}),
+        task=EvaluationTask(targets=targets, classes=data.classes, groups=groups),
+        splits=split(targets, groups, parts, config),
+        config=config,
         products=products("auto"),
     )
 
@@ -129,12 +136,12 @@ def _board(data: Data, rows: Tensor, learned: int, contest: Contest) -> Board:
 def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> str:
     """How often copies of one recipe are told apart, and how often an interval holds its mean."""
     begun, false, found = time.perf_counter(), [0, 0], list[tuple[float, float, float]]()
-    cells = units(COPIES, backbone, len(data.classes), limits())
+    cells = trials(COPIES, backbone, len(data.classes), limits())
     for draw in range(draws):
-        dice = torch.Generator().manual_seed(draw)
-        drawn = torch.randperm(len(data.targets), generator=dice)[: rows + TESTED]
-        board = _board(data, drawn, rows, Contest(seeds=seeds, seed=1_000 * draw))
-        outcomes = [one.outcome for one in _played([unit_job(c, board) for c in cells], board)]
+        rng = torch.Generator().manual_seed(draw)
+        drawn = torch.randperm(len(data.targets), generator=rng)[: rows + TESTED]
+        board = _board(data, drawn, rows, ExperimentConfig(seeds=seeds, seed=1_000 * draw))
+        outcomes = [one.outcome for one in _played([trial_job(c, board) for c in cells], board)]
         outcomes.sort(key=lambda one: one.name)
         compared = compare(outcomes, board.task, reference=outcomes[0].name, seed=draw)
         for place, family in enumerate((compared.to_reference, compared.to_best)):
@@ -149,12 +156,12 @@ def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> s
     return f"| {data.name} | {rows:,} | {draws} | {shares} | {100 * held:.1f} % |"
 
 
-def _played(jobs: Sequence[Job], board: Board) -> Iterator[Played]:
+def _played(jobs: Sequence[Job], board: TrainingData) -> Iterator[TrialResult]:
     workers = max(1, torch.get_num_threads())
-    return (event for event in play(jobs, board, workers) if isinstance(event, Played))
+    return (event for event in run_trials(jobs, board, workers) if isinstance(event, TrialResult))
 
 
-def _score(outcome: Outcome, task: Task) -> float:
+def _score(outcome: CellPredictions, task: EvaluationTask) -> float:
     pairs = zip(outcome.logits, outcome.rows, strict=True)
     return fmean(
         float((logits.argmax(dim=1) == task.targets[rows]).double().mean())
@@ -167,8 +174,8 @@ def steps(
 ) -> Iterator[str]:
     """What learning longer changes: a row a recipe, in points of accuracy with a standard error."""
     rows = torch.arange(len(data.targets))
-    board = _board(data, rows, data.learned, Contest(seeds=seeds))
-    cells = units(recipes, backbone, len(data.classes), limits())
+    board = _board(data, rows, data.learned, ExperimentConfig(seeds=seeds))
+    cells = trials(recipes, backbone, len(data.classes), limits())
     found = _searched(cells, board)
     more = longer(cells, board, found)
     for cell in cells:
@@ -180,14 +187,14 @@ def steps(
         yield f"| {data.name} | `{cell.name}` | {scores} | {gained} |"
 
 
-def _searched(cells: Sequence[Unit], board: Board) -> AllFound:
+def _searched(cells: Sequence[Trial], board: TrainingData) -> AllFound:
     jobs = [search_job(cell, board) for cell in cells]
     workers = max(1, torch.get_num_threads())
-    events = play(jobs, board, workers)
-    return {one.name: list(one.found) for one in events if isinstance(one, Searched)}
+    events = run_trials(jobs, board, workers)
+    return {one.name: list(one.found) for one in events if isinstance(one, SearchFinished)}
 
 
-def _patient(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
+def _patient(cells: Sequence[Trial], board: TrainingData, found: AllFound) -> AllFound:
     """The whole search again, which waits `TIMES` as long."""
     names = ("PATIENCE", "CAP", "CAP_PASSES")
     before = {name: getattr(successive_halving, name) for name in names}
@@ -200,20 +207,20 @@ def _patient(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
             setattr(successive_halving, name, value)
 
 
-def _forced(cells: Sequence[Unit], board: Board, found: AllFound) -> AllFound:
+def _forced(cells: Sequence[Trial], board: TrainingData, found: AllFound) -> AllFound:
     """The same settings from the beginning, for `TIMES` as many steps."""
     return {name: [_with_more_steps(one) for one in own] for name, own in found.items()}
 
 
-def _with_more_steps(found: Found) -> Found:
+def _with_more_steps(found: SearchResult) -> SearchResult:
     epochs = TIMES * float(found.chosen["epochs"])
     return replace(found, chosen={**found.chosen, "epochs": epochs}, state=None)
 
 
-def _right(cell: Unit, board: Board, found: Sequence[Found]) -> Tensor:
+def _right(cell: Trial, board: TrainingData, found: Sequence[SearchResult]) -> Tensor:
     """(n,), how often the heads of all seeds are right about each tested row, from 0 to 1."""
     lesson = board.lesson(cell.reading, threading.Event())
-    taught = teaching(cell, lesson, board.splits, board.contest)
+    taught = on_task(cell, lesson, board.splits, board.config)
     learned = taught.learn(found, board.splits.train, board.splits.test, seeds_of(board))
     right = [
         (one.logits.argmax(dim=1) == board.task.targets[rows]).double()

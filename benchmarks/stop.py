@@ -22,16 +22,16 @@ from pathlib import Path
 from heads.data.dataset import Data, read
 from heads.interfaces.web import training_process
 from heads.runs.runner import begin
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 
-CONTEST = Contest(seeds=3)
+CONTEST = ExperimentConfig(seeds=3)
 CELL = re.compile(r"heads: \d+/\d+ ")  # what is said of a cell that is done
 
 
 def pressed(data: Data, place: Path, moment: float) -> tuple[float, int, int]:
     """Stops the page's worker; seconds, cells that were heard of, cells that are kept."""
-    run = begin(Question(data=data, contest=CONTEST), limits=limits(), out=place / "run")
+    run = begin(RunRequest(data=data, config=CONTEST), limits=limits(), out=place / "run")
     stop, heard, begun = threading.Event(), 0, time.monotonic()
     pressed_at = 0.0
     for events in training_process.worked(run, stop):
@@ -77,10 +77,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job behind & would ignore it
-    dice, data, took, lost = random.Random(asked.seed), read(asked.data, limits()), [], 0
+    rng, data, took, lost = random.Random(asked.seed), read(asked.data, limits()), [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["HEADS_CACHE"] = f"{home}/whole"
-        whole = begin(Question(data=data, contest=CONTEST), limits=limits(), out=Path(home) / "run")
+        whole = begin(
+            RunRequest(data=data, config=CONTEST), limits=limits(), out=Path(home) / "run"
+        )
         begun = time.monotonic()
         list(training_process.worked(whole, threading.Event()))
         seconds = time.monotonic() - begun
@@ -89,7 +91,7 @@ def main() -> None:
             place = Path(home) / str(number)
             place.mkdir()
             os.environ["HEADS_CACHE"] = str(place / "cache")
-            moment, on_page = dice.uniform(0.2, seconds), number % 2 == 0
+            moment, on_page = rng.uniform(0.2, seconds), number % 2 == 0
             one = (
                 pressed(data, place, moment) if on_page else interrupted(asked.data, place, moment)
             )

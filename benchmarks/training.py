@@ -32,16 +32,16 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.precision import products
 from heads.features.extraction import extract
-from heads.features.store import Features, Read
+from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.runs import spec as question
 from heads.runs.racing import behind
 from heads.runs.runner import begin
-from heads.runs.spec import Asked, Question
-from heads.settings import Contest, limits
-from heads.training.scheduler import Board, Job, play
-from heads.training.search import Played, Searched, learn_job, search_job
-from heads.training.trial import recipes_of, units
+from heads.runs.spec import RunRequest, RunSpec
+from heads.settings import ExperimentConfig, limits
+from heads.training.scheduler import Job, TrainingData, run_trials
+from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
+from heads.training.trial import recipes_of, trials
 
 SEEDS, FEW_SEEDS = 5, 3
 # Of commit bf68a0a, exact, 3 seeds: the best cell, mean+linear, the mean of all 64 cells.
@@ -103,7 +103,7 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
     for number in range(rounds):
         naive.append(naive_seconds(asked.corpus.texts, asked.corpus.pairs, backbone))
         exact.append(features(asked, backbone, "exact").seconds)
-        found = features(asked, backbone, asked.contest.precision)
+        found = features(asked, backbone, asked.config.precision)
         reading.append(found.seconds)
         trained.append(train(asked, found, backbone))
         told = f"naive {naive[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
@@ -114,7 +114,7 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
     both = [one + other.seconds for one, other in zip(reading, trained, strict=True)]
     rows, cells = len(asked.corpus), len(trained[0].scores)
     what = f"{cells * SEEDS} heads on {folder.name}"
-    kind = str(products(asked.contest.precision)).removeprefix("torch.")
+    kind = str(products(asked.config.precision)).removeprefix("torch.")
     note = f"{rows:,} rows; {torch.get_num_threads()} cores, products in {kind}"
     cpu = [one.cpu_seconds for one in trained]
     parts = {
@@ -180,7 +180,7 @@ def one_by_one(
 def scored(folder: Path, backbone: Backbone) -> list[Row]:
     """What the grid comes to on a data set, in points, beside what it came to before."""
     asked = asked_of(folder, FEW_SEEDS)
-    found = train(asked, features(asked, backbone, asked.contest.precision), backbone).scores
+    found = train(asked, features(asked, backbone, asked.config.precision), backbone).scores
     best = max(found, key=lambda name: found[name])
     whats = f"best cell ({best})", "mean+linear", f"mean of {len(found)} cells"
     ours = found[best], found["mean+linear"], fmean(found.values())
@@ -191,22 +191,22 @@ def scored(folder: Path, backbone: Backbone) -> list[Row]:
     ]  # fmt: skip
 
 
-def asked_of(folder: Path, seeds: int) -> Asked:
+def asked_of(folder: Path, seeds: int) -> RunSpec:
     """The full grid on a data set with a test set, as a run would ask it."""
     data, test = read(folder / "train.csv"), read(folder / "test.csv")
-    whole = Question(data=data, test=test, grid="full", contest=Contest(seeds=seeds))
+    whole = RunRequest(data=data, test=test, grid="full", config=ExperimentConfig(seeds=seeds))
     with TemporaryDirectory() as place:
         return question.load(begin(whole, limits=limits(), out=Path(place) / "run"))
 
 
-def features(asked: Asked, backbone: Backbone, precision: str) -> Features:
+def features(asked: RunSpec, backbone: Backbone, precision: str) -> FeatureMatrices:
     """All readings of the grid in one pass over all rows, none of them known from before."""
     recipes = [resolve(name) for name in recipes_of("full", backbone)]
     orders = list({order.reading: order for order in recipes}.values())
     corpus = asked.corpus
     with fresh_cache():
         *_, found = extract(orders, corpus.texts, corpus.pairs, backbone, precision)
-        assert isinstance(found, Features)
+        assert isinstance(found, FeatureMatrices)
         kept = {name: ({"vectors": found.matrix(name)},) for name in found.parts}
     return replace(found, parts=kept)
 
@@ -224,33 +224,33 @@ def fresh_cache() -> Iterator[None]:
             os.environ.update({"HEADS_CACHE": before} if before else {})
 
 
-def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
+def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained:
     """Every cell of the grid, as a run trains it without a race."""
-    board = Board(
-        read=Read(joint=found, alone=None, siamese={}),
+    board = TrainingData(
+        read=FeatureStore(joint=found, alone=None, siamese={}),
         task=asked.task,
         splits=asked.splits,
-        contest=asked.contest,
-        products=products(asked.contest.precision),
+        config=asked.config,
+        products=products(asked.config.precision),
     )
-    cells = units(asked.recipes, backbone, len(asked.corpus.classes), limits())
-    searched, scores, times = dict[str, Searched](), dict[str, float](), list[float]()
+    cells = trials(asked.recipes, backbone, len(asked.corpus.classes), limits())
+    searched, scores, times = dict[str, SearchFinished](), dict[str, float](), list[float]()
     used = time.process_time()
 
     def done(jobs: list[Job]) -> None:
         begun = time.perf_counter()
-        for event in play(jobs, board, torch.get_num_threads()):
-            if isinstance(event, Searched):
+        for event in run_trials(jobs, board, torch.get_num_threads()):
+            if isinstance(event, SearchFinished):
                 searched[event.name] = event
-            elif isinstance(event, Played):
-                scores[event.unit.name] = accuracy(event, board)
+            elif isinstance(event, TrialResult):
+                scores[event.trial.name] = accuracy(event, board)
         times.append(time.perf_counter() - begun)
 
-    done([search_job(unit, board) for unit in cells])
+    done([search_job(trial, board) for trial in cells])
     out = {one.recipe for one in behind(searched, board)}
     for is_out in (False, True):
-        part = [unit for unit in cells if (unit.name in out) is is_out]
-        done([learn_job(unit, board, searched[unit.name]) for unit in part])
+        part = [trial for trial in cells if (trial.name in out) is is_out]
+        done([fit_job(trial, board, searched[trial.name]) for trial in part])
     search, left, others = times
     return Trained(
         search=search,
@@ -261,8 +261,8 @@ def train(asked: Asked, found: Features, backbone: Backbone) -> Trained:
     )
 
 
-def accuracy(played: Played, board: Board) -> float:
+def accuracy(result: TrialResult, board: TrainingData) -> float:
     """The mean over seeds of the share of tested rows that are answered right."""
-    pairs = zip(played.learned, board.splits.test, strict=True)
+    pairs = zip(result.learned, board.splits.test, strict=True)
     right = [one.logits.argmax(dim=1) == board.task.targets[rows] for one, rows in pairs]
     return fmean(float(one.float().mean()) for one in right)

@@ -28,8 +28,8 @@ from benchmarks.simulated import (
     simulated,
 )
 from heads.evaluation.details import score_interval
-from heads.evaluation.metrics import SCORES, Metric
-from heads.evaluation.predictions import Answers, Task
+from heads.evaluation.metrics import SCORES, MetricName
+from heads.evaluation.predictions import Answers, EvaluationTask
 from heads.evaluation.significance import compare
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
@@ -48,13 +48,13 @@ MIXES = {
     "14 quiet, 2 noisy": (QUIET,) * (CELLS - 2) + (NOISY,) * 2,
     "mixed": tuple(QUIET * 2 ** (number % 4 - 1) for number in range(CELLS)),
 }
-BY_CLASSES: tuple[Metric, ...] = ("macro_f1", "mcc", "balanced_accuracy")
+BY_CLASSES: tuple[MetricName, ...] = ("macro_f1", "mcc", "balanced_accuracy")
 OF_FEW = (
     Design(rows=SMALL * EACH, seeds=1),
     Design(rows=SMALL * EACH, seeds=3),
     Design(rows=SMALL * EACH, seeds=5, repetitions=1),
 )
-OF_SMALL: tuple[Metric, ...] = ("balanced_accuracy", "macro_f1")
+OF_SMALL: tuple[MetricName, ...] = ("balanced_accuracy", "macro_f1")
 HEAD = (
     "| heads | rows tested | false against the reference | against the best | intervals that hold "
     "| two points found |",
@@ -79,7 +79,9 @@ class Rates:
     found: float
 
 
-def wrong(heads: Sequence[Answers], task: Task, truth: float, seed: int) -> tuple[bool, bool, bool]:
+def wrong(
+    heads: Sequence[Answers], task: EvaluationTask, truth: float, seed: int
+) -> tuple[bool, bool, bool]:
     """Whether a head is told apart from the first, or from the best, and the interval holds."""
     found = compare(heads, task, reference=heads[0].name, seed=seed)
     low, high = score_interval(heads[0], task)
@@ -106,7 +108,7 @@ def rates(design: Design, luck: Sequence[float], runs: int) -> Rates:
     )
 
 
-def rates_by(metric: Metric, design: Design, runs: int) -> Rates:
+def rates_by(metric: MetricName, design: Design, runs: int) -> Rates:
     """The same of four classes of unlike size, by a metric that is no mean of rows."""
     told = []
     for run in range(runs):
@@ -116,7 +118,7 @@ def rates_by(metric: Metric, design: Design, runs: int) -> Rates:
     return Rates(to_reference=shares[0], to_best=shares[1], held=shares[2], found=math.nan)
 
 
-def rates_of_small(metric: Metric, design: Design, runs: int, *, even: bool) -> Rates:
+def rates_of_small(metric: MetricName, design: Design, runs: int, *, even: bool) -> Rates:
     """The same of a hundred classes of three rows, by a metric to which all count alike.
 
     What macro-F1 comes to on so few rows hangs on their number: whether intervals hold is asked

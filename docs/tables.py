@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heads.backbone.conversion_rules import TWINS, twin_id
+from heads.backbone.conversion_rules import TWINS, converted_id
 from heads.backbone.models import MODELS
-from heads.catalog.catalog import Entry, catalogue
+from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.parts.resolve import parts
@@ -33,7 +33,7 @@ def tables() -> dict[str, str]:
         ),
         "twins": _table(
             ("model", "what was done to the bundled model"),
-            ((f"`{twin_id(name)}`", twin.says) for name, twin in TWINS.items()),
+            ((f"`{converted_id(name)}`", twin.says) for name, twin in TWINS.items()),
         ),
         "forms": _table(
             ("form", "what its head does", "recipe", "families"),
@@ -69,7 +69,7 @@ def _form(name: str) -> tuple[str, ...]:
     return name, first.says, told, f"{len(families)}: {', '.join(families)}"
 
 
-def _family(entry: Entry) -> tuple[str, ...]:
+def _family(entry: CatalogEntry) -> tuple[str, ...]:
     told = f"`{entry.recipe}`" if entry.recipe else f"none: {entry.reason}"
     tensors = ", ".join(f"`{name}`" for name in entry.tensors)
     return f"`{entry.model_type}`", entry.called, entry.form, told, tensors

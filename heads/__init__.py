@@ -19,7 +19,7 @@ _HOME = {
     "train_grid": "heads.api",
     "resume": "heads.api",
     "Leaderboard": "heads.runs.leaderboard",
-    "Contest": "heads.settings",
+    "ExperimentConfig": "heads.settings",
     "Columns": "heads.data.table",
     "load": "heads.classifier.pretrained",
     "Classifier": "heads.classifier.classifier",
@@ -28,7 +28,7 @@ _HOME = {
     "export_onnx": "heads.exporters.export",
     "catalogue": "heads.catalog.catalog",
     "examine": "heads.analysis.padding.report",
-    "Look": "heads.api",
+    "Inspector": "heads.api",
     "pooling": "heads.parts.resolve",
     "head": "heads.parts.resolve",
     "Pooled": "heads.parts.poolings",
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison, compare
     from heads.analysis.explanation import Explanation
     from heads.analysis.padding.report import examine
-    from heads.api import Look, difference, explain, read, resume, train, train_grid
+    from heads.api import Inspector, difference, explain, read, resume, train, train_grid
     from heads.catalog.catalog import catalogue
     from heads.classifier.classifier import Classifier
     from heads.classifier.pretrained import load
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from heads.parts.resolve import head, pooling
     from heads.recipe import Recipe
     from heads.runs.leaderboard import Leaderboard
-    from heads.settings import Contest, Limits
+    from heads.settings import ExperimentConfig, Limits
 
 
 def __getattr__(name: str) -> Any:

@@ -11,10 +11,18 @@ from heads.analysis import differences, explanation
 from heads.analysis.ablation import Ablation, Retrained, compared, effect, layers_named, retraining
 from heads.analysis.attribution import attributions, encoded
 from heads.analysis.attribution_methods import OTHERS, Attribution
-from heads.analysis.counterfactuals import Flips, flipped
+from heads.analysis.counterfactuals import Counterfactuals, flipped
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood, neighbourhood, vectors_of
-from heads.analysis.selection import Chosen, Heads, Reading, Said, choosing, reading, said
+from heads.analysis.selection import (
+    HeadOutput,
+    Reading,
+    SelectedHeads,
+    Selection,
+    choosing,
+    head_output,
+    reading,
+)
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.classifier import pretrained
@@ -36,8 +44,8 @@ from heads.recipe import Recipe
 from heads.runs.folder import find
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.runner import Event, begin, working
-from heads.runs.spec import Question
-from heads.settings import Contest, Limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
 from heads.training.sampled import corpus_of, sample_for, trained
 
@@ -86,7 +94,7 @@ def train_grid(
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
     model: str = BUNDLED,
-    contest: Contest | None = None,
+    config: ExperimentConfig | None = None,
     out: str | Path | None = None,
 ) -> Leaderboard:
     """Trains every recipe of a grid on the same rows and compares them.
@@ -102,7 +110,7 @@ def train_grid(
         losses: Where a row has one class: "softmax", "ovr" (one versus the rest), "ordinal".
         test: Rows that are scored; without them some of the data are held out, several times.
         model: The bundled base model, a Hub id, or a folder.
-        contest: Seeds, splits and the like; see `heads.Contest`.
+        config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
 
     Returns:
@@ -116,7 +124,7 @@ def train_grid(
         what = "The rows are read already, without a column of groups."
         raise DataError(what, f"Write heads.read(…, group={group!r}).")
     rows = data if isinstance(data, Data) else read(data, group=group, model=model)
-    question = Question(
+    request = RunRequest(
         data=rows,
         test=_scored(test, rows, limits),
         recipes=recipes,
@@ -124,10 +132,10 @@ def train_grid(
         pairs=pairs,
         losses=losses,
         model=model,
-        contest=contest or Contest(),
+        config=config or ExperimentConfig(),
     )
     return _leaderboard(
-        working(begin(question, limits=limits, out=Path(out) if out else None), limits)
+        working(begin(request, limits=limits, out=Path(out) if out else None), limits)
     )
 
 
@@ -340,8 +348,8 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look(Chosen):
-    """Looks inside trained heads: `heads.Look(recipes=["cls+linear"]).attribute("Not bad.")`.
+class Inspector(Selection):
+    """Looks inside trained heads: `heads.Inspector(recipes=["cls+linear"]).attribute("Not bad.")`.
 
     What is found is a tuple with one entry a head, except for `flips`.
 
@@ -384,7 +392,9 @@ class Look(Chosen):
         """
         return _result(searching(self._found(pair), text, pair, most))
 
-    def flips(self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = "") -> Flips:
+    def flips(
+        self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = ""
+    ) -> Counterfactuals:
         """Asks heads about edits of a sentence, and says which head flips on what.
 
         Args:
@@ -420,21 +430,23 @@ class Look(Chosen):
         found = answered(self._found(pair).classifiers, text, pair)
         return tuple(reading(one, temperature) for one in found)
 
-    def _found(self, pair: str) -> Heads:
+    def _found(self, pair: str) -> SelectedHeads:
         for event in choosing(self, pair, limits_here()):
-            if isinstance(event, Heads):
+            if isinstance(event, SelectedHeads):
                 return event
         raise AssertionError("a choice ends in its heads")
 
 
-def answered(classifiers: Sequence[Classifier], text: str, pair: str = "") -> tuple[Said, ...]:
+def answered(
+    classifiers: Sequence[Classifier], text: str, pair: str = ""
+) -> tuple[HeadOutput, ...]:
     """What each head says of a text."""
     texts = _gated(text, pair)
-    return tuple(said(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
+    return tuple(head_output(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
 
 
 def searching(
-    heads: Heads, text: str, pair: str = "", most: int = NEIGHBOURS
+    heads: SelectedHeads, text: str, pair: str = "", most: int = NEIGHBOURS
 ) -> Generator[Progress, None, tuple[Neighbourhood, ...]]:
     """The nearest training examples of each head: progress while texts are read, then they.
 
@@ -450,7 +462,7 @@ def searching(
 
 
 def ablating(
-    heads: Heads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
+    heads: SelectedHeads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
 ) -> Generator[Progress, None, tuple[Ablation, ...]]:
     """What each head says without a layer: progress while rows are read, then that.
 
@@ -485,12 +497,12 @@ def ablating(
 def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
     """A head with a layer taken out, and the one that was trained without it."""
     bare = other.classifier
-    says = said(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
+    says = head_output(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
     return one.beside(other, says)
 
 
 def _taken_out(
-    heads: Heads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
+    heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
 ) -> Generator[Progress, None, list[Ablation]]:
     own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 _lock = threading.RLock()  # one piece of work may begin another within it
 
 
-class Dice:
+class IsolatedRng:
     """A seeded sequence of random numbers.
 
     The global state is borrowed for a stretch of work under a lock and given back, so that two

@@ -33,7 +33,7 @@ METRICS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class TrainingConfig:
     """How a head is trained: the same for every recipe, so that only the recipe differs.
 
     (One thing is not: a learned reading takes its rows in batches of like length.)
@@ -48,7 +48,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class ExperimentConfig:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 
     seeds: int = _setting(

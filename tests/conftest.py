@@ -86,8 +86,8 @@ def small(tiny: Callable[..., Path]) -> Backbone:
 @pytest.fixture(scope="session")
 def rows() -> Corpus:
     """Sixty made-up texts of three classes."""
-    dice = random.Random(0)
-    texts = [" ".join(dice.choices(WORDS, k=dice.randint(2, 9))) for _ in range(60)]
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for _ in range(60)]
     return build("made up", texts, [("x", "y", "z")[row % 3] for row in range(60)])
 
 

@@ -43,10 +43,10 @@ def train(
         first.train()
         first.predict(first.train_dataset)
         with clock.phase("train"):
-            learner = trainer(model, tokenizer, learned, place)
-            learner.train()
+            fitter = trainer(model, tokenizer, learned, place)
+            fitter.train()
         with clock.phase("answer"):
-            logits = learner.predict(Rows(tokenizer, *tested)).predictions
+            logits = fitter.predict(Rows(tokenizer, *tested)).predictions
     return clock, share(logits.argmax(-1).tolist(), tested[1])
 
 

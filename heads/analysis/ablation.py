@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from heads.analysis.neighbors import vectors_of
-from heads.analysis.selection import Heads, Said, said
+from heads.analysis.selection import HeadOutput, SelectedHeads, head_output
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, groups_of, split
 from heads.errors import HeadsError, RecipeError, did_you_mean
 from heads.evaluation.details import measure
-from heads.evaluation.metrics import METRICS, SCORES, Metric
-from heads.evaluation.predictions import Answers, Outcome, Task, answers_of, parts
+from heads.evaluation.metrics import METRICS, SCORES, MetricName
+from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import answers
 from heads.events import Progress
@@ -43,16 +43,16 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
 from heads.recipe import Recipe
 from heads.runs import spec
-from heads.runs.cells import said as answered
+from heads.runs.cells import answers_of_cell as answered
 from heads.runs.folder import RunFolder
 from heads.runs.preparation import board_of, featured, stated
 from heads.runs.trained_heads import trained_head
 from heads.settings import limits as limits_here
-from heads.training.objective import goals_of
+from heads.training.objective import targets_of
 from heads.training.sampled import trained
-from heads.training.scheduler import Failed, play
-from heads.training.search import Played, unit_job
-from heads.training.trial import units
+from heads.training.scheduler import TrialFailed, run_trials
+from heads.training.search import TrialResult, trial_job
+from heads.training.trial import trials
 
 # --- What a layer is worth: a head beside the one that was trained without it, on the same rows.
 
@@ -72,7 +72,7 @@ class Worth:
         high: Its upper end.
     """
 
-    metric: Metric
+    metric: MetricName
     rows: int
     seeds: int
     whole: float
@@ -96,7 +96,9 @@ class Worth:
         )
 
 
-def worth_of(whole: Outcome | Answers, bare: Outcome | Answers, task: Task) -> Worth:
+def worth_of(
+    whole: CellPredictions | Answers, bare: CellPredictions | Answers, task: EvaluationTask
+) -> Worth:
     """Compares what a head answered with what the one without a layer did, row by row."""
     found = compare([bare, whole], task, reference=bare.name).to_reference[0]
     scores = [
@@ -146,7 +148,7 @@ def without(recipe: Recipe, layer: str) -> Recipe:
 
 
 def retraining(
-    heads: Heads, wanted: Sequence[tuple[int, str]]
+    heads: SelectedHeads, wanted: Sequence[tuple[int, str]]
 ) -> Generator[Progress, None, list[Retrained]]:
     """Trains recipes anew, each without a layer: progress, then the heads.
 
@@ -174,7 +176,7 @@ def retraining(
     return [found[place] for place in range(len(wanted))]
 
 
-def _unknown(heads: Heads, classifier: Classifier) -> str:
+def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
     """Why nobody here knows what a head was trained on, or how; nothing where that is known."""
     if classifier.head.is_own:
         return f"{classifier.recipe} came with its checkpoint, and its training is not known here."
@@ -190,7 +192,7 @@ def _unknown(heads: Heads, classifier: Classifier) -> str:
 
 
 def _of_sample(
-    heads: Heads, recipes: Mapping[int, Recipe], whole: Mapping[int, int]
+    heads: SelectedHeads, recipes: Mapping[int, Recipe], whole: Mapping[int, int]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
     """Heads of a sample: the same rows, settings and dice; one training each."""
     corpus, found = heads.corpus, dict[int, Retrained]()
@@ -215,7 +217,7 @@ def _of_sample(
 @torch.no_grad()
 def _outcome(
     classifier: Classifier, corpus: Corpus, rows: Tensor
-) -> Generator[Progress, None, Outcome]:
+) -> Generator[Progress, None, CellPredictions]:
     """What a head says of some rows."""
     if classifier.head.module.reader.order.late:
         texts = [corpus.texts[row] for row in rows.tolist()]
@@ -224,14 +226,14 @@ def _outcome(
     else:
         vectors = yield from vectors_of(classifier, corpus, rows)
         logits = classifier.head.module.head(vectors)
-    return Outcome(name=str(classifier.recipe), rows=(rows,), logits=(logits,))
+    return CellPredictions(name=str(classifier.recipe), rows=(rows,), logits=(logits,))
 
 
-def _task(corpus: Corpus) -> Task:
-    goals = goals_of(corpus, range(len(corpus)))
-    one = goals[:, 0] if corpus.kind == "number" else goals.argmax(dim=1)
-    return Task(
-        targets=goals if corpus.many else one,
+def _task(corpus: Corpus) -> EvaluationTask:
+    target_matrix = targets_of(corpus, range(len(corpus)))
+    one = target_matrix[:, 0] if corpus.kind == "number" else target_matrix.argmax(dim=1)
+    return EvaluationTask(
+        targets=target_matrix if corpus.many else one,
         classes=corpus.classes,
         groups=groups_of(corpus).tensor,
         kind=corpus.kind,
@@ -258,18 +260,18 @@ def _of_run(
     if not missing:
         return found
     corpus, backbone = asked.corpus, one.backbone
-    cells = units(list(missing.values()), backbone, len(corpus.classes), limits, corpus.kind)
+    cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.kind)
     read = yield from featured(run, asked, cells, backbone)
     states = yield from stated(run, asked, cells, read, backbone, limits)
     board = board_of(run, asked, read, states)
     places = {str(recipe): place for place, recipe in missing.items()}
-    jobs = [unit_job(cell, board) for cell in cells]
+    jobs = [trial_job(cell, board) for cell in cells]
     done = 0
-    for event in play(jobs, board, max(1, torch.get_num_threads())):
-        if isinstance(event, Failed):
+    for event in run_trials(jobs, board, max(1, torch.get_num_threads())):
+        if isinstance(event, TrialFailed):
             found[places[event.name]] = Retrained(why_not=event.says)
-        elif isinstance(event, Played):
-            place = places[event.unit.name]
+        elif isinstance(event, TrialResult):
+            place = places[event.trial.name]
             measures = measure(event.outcome, asked.task)
             head = trained_head(run, event, asked, measures, backbone)
             whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
@@ -277,7 +279,7 @@ def _of_run(
             bare = Classifier(backbone=backbone, head=head)
             found[place] = Retrained(classifier=bare, worth=worth)
             _remember(keys[place], found[place])
-        done += isinstance(event, Failed | Played)
+        done += isinstance(event, TrialFailed | TrialResult)
         says = f"Training without a layer: {done} of {len(jobs)} heads done"
         yield Progress(says=says, share=0.5 + done / len(jobs) / 2)
     return found
@@ -328,11 +330,11 @@ class Ablation:
     name: str
     layer: str
     does: str
-    before: Said
-    after: Said | None
+    before: HeadOutput
+    after: HeadOutput | None
     effect: Effect | None = None
     why_not: str = ""
-    retrained: Said | None = None
+    retrained: HeadOutput | None = None
     worth: Worth | None = None
     why_not_retrained: str = ""
 
@@ -371,7 +373,7 @@ class Ablation:
         """The same with what changes on other rows."""
         return replace(self, effect=effect)
 
-    def beside(self, found: Retrained, says: Said | None) -> "Ablation":
+    def beside(self, found: Retrained, says: HeadOutput | None) -> "Ablation":
         """The same with a head that was trained without the layer.
 
         Args:
@@ -487,7 +489,7 @@ def compared(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ab
         logits: What the whole head says, (1, c).
         own: The states of the text, as the head reads them.
     """
-    before = said(classifier.head, logits[0])
+    before = head_output(classifier.head, logits[0])
     taken = dict(leaves(classifier.head.module.head)).get(layer)
     last = layer == last_linear(classifier.head.module.head)
     does = words(taken, is_last=last) if taken is not None else ""
@@ -497,7 +499,7 @@ def compared(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ab
         return Ablation(
             name=before.name, layer=layer, does=does, before=before, after=None, why_not=error.what
         )
-    after = said(classifier.head, without.head.module(*own)[0])
+    after = head_output(classifier.head, without.head.module(*own)[0])
     return Ablation(name=before.name, layer=layer, does=does, before=before, after=after)
 
 
@@ -512,12 +514,12 @@ def effect(
         targets: For each row the numbers of its classes.
     """
     head = classifier.head
-    goals = torch.zeros(len(vectors), len(classifier.classes), dtype=torch.bool)
+    target_matrix = torch.zeros(len(vectors), len(classifier.classes), dtype=torch.bool)
     for row, numbers in enumerate(targets):
-        goals[row, list(numbers)] = True
+        target_matrix[row, list(numbers)] = True
     chains = (head.module.head, ablated(classifier, layer).head.module.head)
     found = [answers(chain(vectors), head.squash, head.thresholds) for chain in chains]
-    right = [(each == goals).all(dim=1).float().mean().item() for each in found]
+    right = [(each == target_matrix).all(dim=1).float().mean().item() for each in found]
     return Effect(
         rows=len(vectors),
         changed=int((found[0] != found[1]).any(dim=1).sum()),

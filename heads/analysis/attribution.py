@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from heads.analysis.attribution_methods import OTHERS, RUNNER_UP, Attribution, Token
-from heads.analysis.integrated_gradients import NOT_TO_BE_HAD, Aim, Entry, entry, integrated, pull
+from heads.analysis.integrated_gradients import (
+    NOT_TO_BE_HAD,
+    ExplainedLogits,
+    InputEmbeddings,
+    embedding_gradients,
+    input_embeddings,
+    integrated,
+)
 from heads.backbone.states import Encoded, States
 from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import check_second
@@ -100,7 +107,7 @@ def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
 class _Ground:
     """What heads on one base model share: the text at its door, and states of it and of blanks."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[InputEmbeddings, ...]
     states: tuple[States, ...]
     looked_up: tuple[States, ...]
     blanks: tuple[States, ...]
@@ -137,7 +144,7 @@ def _attributed(
 @torch.no_grad()
 def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
     backbone = classifier.backbone
-    entries = tuple(entry(backbone, one) for one in encoded(classifier, texts))
+    entries = tuple(input_embeddings(backbone, one) for one in encoded(classifier, texts))
     return _Ground(
         entries=entries,
         states=tuple(backbone.states([one.encoded]) for one in entries),
@@ -148,7 +155,7 @@ def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
 
 def _begun(
     classifier: Classifier, ground: _Ground, label: str, against: str
-) -> tuple[Attribution, Aim | None]:
+) -> tuple[Attribution, ExplainedLogits | None]:
     """What one pass tells of a head: all but the integrated gradients, and where they aim."""
     head, module = classifier.head, classifier.head.module
     with torch.no_grad():
@@ -160,7 +167,7 @@ def _begun(
     chosen = answers(logits, head.squash, head.thresholds)[0]
     held, rival = held_against(head, logits[0], target, against)
     weights = weights_of(logits[0], target, held, rival)
-    pulled = pull(module, weights, ground.entries)
+    pulled = embedding_gradients(module, weights, ground.entries)
     times_input = [
         (gradient * one.embeddings[0]).sum(dim=-1)
         for gradient, one in zip(pulled.gradients if pulled else (), ground.entries, strict=False)
@@ -183,7 +190,7 @@ def _begun(
     )
     if pulled is None or ground.is_blank:
         return attribution, None
-    return attribution, Aim(module=module, weights=weights, pull=pulled)
+    return attribution, ExplainedLogits(module=module, weights=weights, pull=pulled)
 
 
 def _span(logits: Tensor) -> float:
@@ -234,7 +241,7 @@ def _scored(begun: Attribution, scores: Tensor, steps: int, seconds: float) -> A
 
 
 def _tokens(
-    entries: Sequence[Entry], times_input: Tensor | None, reads: Tensor
+    entries: Sequence[InputEmbeddings], times_input: Tensor | None, reads: Tensor
 ) -> tuple[Token, ...]:
     words = [word for one in entries for word in one.backbone.words(one.encoded)]
     gradients = reads.new_zeros(len(words)) if times_input is None else times_input
@@ -246,7 +253,7 @@ def _tokens(
     )
 
 
-def _sides(entries: Sequence[Entry]) -> list[str]:
+def _sides(entries: Sequence[InputEmbeddings]) -> list[str]:
     """For each token to which of two texts it belongs; special ones stand between and around."""
     sides = []
     for number, one in enumerate(entries):

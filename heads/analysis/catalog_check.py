@@ -20,13 +20,13 @@ from heads.backbone.weights import bare
 from heads.catalog.families import family
 from heads.catalog.forms import Form, Side, setting
 from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_model
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LATE
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 CLASSES = 3
 LENGTHS = (9, 4, 6, 2)
@@ -34,7 +34,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FamilyCheck:
     """What the walk found of one family.
 
     Attributes:
@@ -52,13 +52,13 @@ class Step:
     reason: str
 
 
-def walk(model_types: Iterable[str]) -> Iterator[Step]:
+def check_catalog(model_types: Iterable[str]) -> Iterator[FamilyCheck]:
     """Compares one family after the other."""
     for model_type in model_types:
         yield compare_family(model_type)
 
 
-def compare_family(model_type: str, **settings: Any) -> Step:
+def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
     """Compares our logits with those of the class of one family: a text alone, and batches.
 
     Args:
@@ -81,7 +81,7 @@ def compare_family(model_type: str, **settings: Any) -> Step:
     except HeadsError as error:
         return _not_built(model_type, str(error))
     difference = (ours - theirs).abs().max().item()
-    return Step(
+    return FamilyCheck(
         model_type=model_type,
         equal=difference <= ROUNDING * max(1.0, theirs.abs().max().item()),
         max_difference=difference,
@@ -90,7 +90,7 @@ def compare_family(model_type: str, **settings: Any) -> Step:
     )
 
 
-def rebuilt(model: Any, form: Form) -> tuple[Backbone, Assembly]:
+def rebuilt(model: Any, form: Form) -> tuple[Backbone, RecipeModule]:
     """A model of Transformers as a base model and a head of ours, with copies of its weights."""
     recipe = form.recipe_for(model.config)
     base = bare(model.config)
@@ -98,8 +98,10 @@ def rebuilt(model: Any, form: Form) -> tuple[Backbone, Assembly]:
     found = around(base, id=model.config.model_type, revision="tiny", missing=[])
     short, long = texts(model.config, (8, 12))
     backbone = measured(found, short, long)
-    with Dice().rolling():
-        module = Assembly(resolve(in_their_order(recipe, form)), backbone, model.config.num_labels)
+    with IsolatedRng().rolling():
+        module = RecipeModule(
+            resolve(in_their_order(recipe, form)), backbone, model.config.num_labels
+        )
     theirs = model.state_dict()
     named = names_of(form, module.reader.order, module.head, model)
     module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})
@@ -137,7 +139,9 @@ def their_logits(model: Any, backbone: Backbone, batch: list[Encoded], side: Sid
 
 
 @torch.no_grad()
-def our_logits(backbone: Backbone, module: Assembly, batch: list[Encoded], side: Side) -> Tensor:
+def our_logits(
+    backbone: Backbone, module: RecipeModule, batch: list[Encoded], side: Side
+) -> Tensor:
     """(n, c), what our recipe says of the same batch."""
     return module(backbone.states(batch, side))
 
@@ -152,5 +156,7 @@ def _with_option(recipe: Recipe, name: str, value: bool) -> Recipe:
     )
 
 
-def _not_built(model_type: str, reason: str) -> Step:
-    return Step(model_type=model_type, equal=None, max_difference=None, exact=False, reason=reason)
+def _not_built(model_type: str, reason: str) -> FamilyCheck:
+    return FamilyCheck(
+        model_type=model_type, equal=None, max_difference=None, exact=False, reason=reason
+    )

@@ -14,7 +14,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
-from heads.classifier.inputs import Seen, check_second, seen
+from heads.classifier.inputs import HeadInputs, check_second, head_inputs
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import Prediction, predict
 from heads.classifier.pretrained import OWN, own_head
@@ -337,10 +337,10 @@ def comparing(
 
 def _read(
     backbone: Backbone, text: str, second: Sequence[str], heads: Sequence[TrainedHead]
-) -> Seen:
+) -> HeadInputs:
     for head in heads:
         check_second(head, second)
-    return seen(backbone, [text], second, [head.module for head in heads])
+    return head_inputs(backbone, [text], second, [head.module for head in heads])
 
 
 def _check_texts(*named: tuple[str, object]) -> None:

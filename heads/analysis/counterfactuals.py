@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from heads.analysis.selection import Said, said
+from heads.analysis.selection import HeadOutput, head_output
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
 from heads.errors import DataError, LimitError
@@ -28,7 +28,7 @@ Kind = Literal["same", "added", "removed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Counterfactual:
     """One sentence, or one pair, and what the heads say of it.
 
     Attributes:
@@ -43,7 +43,7 @@ class Edit:
     text: str
     pair: str
     pieces: tuple[tuple[Kind, str], ...]
-    said: tuple[Said, ...]
+    said: tuple[HeadOutput, ...]
     flips: tuple[bool, ...]
 
     @property
@@ -65,11 +65,11 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flips:
+class Counterfactuals:
     """A sentence, its edits, and which of them change which head's answer."""
 
-    original: Edit
-    edits: tuple[Edit, ...]
+    original: Counterfactual
+    edits: tuple[Counterfactual, ...]
 
     @property
     def summary(self) -> str:
@@ -104,7 +104,7 @@ def flipped(
     text: str,
     edits: Sequence[str | tuple[str, str]],
     pair: str = "",
-) -> Flips:
+) -> Counterfactuals:
     """Asks heads about a sentence and about edits of it.
 
     Args:
@@ -130,11 +130,11 @@ def flipped(
     with torch.no_grad():
         logits = [one.logits(texts, pairs) for one in classifiers]
     answers = [
-        tuple(said(one.head, own[row]) for one, own in zip(classifiers, logits, strict=True))
+        tuple(head_output(one.head, own[row]) for one, own in zip(classifiers, logits, strict=True))
         for row in range(len(rows))
     ]
     found = [_edit(rows[0], row, answers[0], own) for row, own in zip(rows, answers, strict=True)]
-    return Flips(original=found[0], edits=tuple(found[1:]))
+    return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
 def _gated(row: tuple[str, str], limits: Limits) -> tuple[str, str]:
@@ -151,9 +151,12 @@ def _edited(edit: str | tuple[str, str], pair: str, limits: Limits) -> tuple[str
 
 
 def _edit(
-    original: tuple[str, str], row: tuple[str, str], before: Sequence[Said], after: Sequence[Said]
-) -> Edit:
-    return Edit(
+    original: tuple[str, str],
+    row: tuple[str, str],
+    before: Sequence[HeadOutput],
+    after: Sequence[HeadOutput],
+) -> Counterfactual:
+    return Counterfactual(
         text=row[0],
         pair=row[1],
         pieces=pieces(BETWEEN.join(filter(None, original)), BETWEEN.join(filter(None, row))),

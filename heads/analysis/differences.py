@@ -16,14 +16,14 @@ from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import begun_with
 from heads.errors import HeadsError, ModelError, RecipeError, did_you_mean
-from heads.features.featurizer import Reader
+from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.registry import head as heads_shelf
 from heads.parts.registry import loss, pairing
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LOSS, NORMALISE, PAIR, STANDARDISE, Order
+from heads.parts.resolved import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.settings import Limits
 
 CLASSES = 3  # any number: the layers are the same
@@ -31,7 +31,7 @@ MOST = 1_000  # recipes whose layers are remembered, of one base model
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerDescription:
     """A layer that does something: in words, where its weights come from, if any, and when."""
 
     says: str
@@ -52,7 +52,7 @@ def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> st
     return " ".join([*reading_difference(first, second), head_difference(first, second, told)])
 
 
-def reading_difference(first: Order, second: Order) -> Iterator[str]:
+def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
     """What two recipes read, a sentence each, where it is not the same."""
     if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
         yield from (f"{_reading(order)}: {_says(order)}" for order in (first, second))
@@ -70,7 +70,7 @@ def reading_difference(first: Order, second: Order) -> Iterator[str]:
         yield f"{order.recipe} applies its head to every token and pools the logits."
 
 
-def _scaling(order: Order, other: Order) -> Iterator[str]:
+def _scaling(order: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
     """How the vectors of one are scaled, where those of the other are not scaled so."""
     if order.normalise and not other.normalise:
         yield f"{order.recipe} scales its pooled vector to length 1."
@@ -94,7 +94,7 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
     )
 
 
-def twins(order: Order, backbone: Backbone) -> Iterator[str]:
+def equivalent_heads(order: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     """The other heads that, behind the same reading, are the same layers under other names."""
     for name, part in heads_shelf.items():
         if name == order.head.name or (order.learns_to_read and part.solve):
@@ -118,10 +118,10 @@ def _fits(recipe: Recipe) -> bool:
         return False  # a head that is solved at once has no loss to choose
 
 
-_told: WeakKeyDictionary[Any, dict[Any, list[Layer]]] = WeakKeyDictionary()
+_told: WeakKeyDictionary[Any, dict[Any, list[LayerDescription]]] = WeakKeyDictionary()
 
 
-def _layers(order: Order, backbone: Backbone) -> list[Layer]:
+def _layers(order: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
     """The layers of a recipe's head on a base model, found once: every comparison asks."""
     told = _told.setdefault(backbone.model, {})
     key = (repr(order.recipe), order.pooling.make, order.head.make)
@@ -132,15 +132,15 @@ def _layers(order: Order, backbone: Backbone) -> list[Layer]:
     return told[key]
 
 
-def _found(order: Order, backbone: Backbone) -> list[Layer]:
-    with Dice().rolling():
-        chain = order.sketch(order.widened(Reader(order, backbone).width), CLASSES)
+def _found(order: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
+    with IsolatedRng().rolling():
+        chain = order.sketch(order.widened(Featurizer(order, backbone).width), CLASSES)
     begun = begun_with(order, backbone, chain)
     there = backbone.pooler if order.head.from_base else "pretrained"
     return layers(chain, lambda name: there if f"{name}.weight" in begun else "new")
 
 
-def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[Layer]:
+def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[LayerDescription]:
     """The layers of a head that ever do something.
 
     Args:
@@ -148,7 +148,7 @@ def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[Layer]:
     """
     last = last_linear(chain)
     return [
-        Layer(
+        LayerDescription(
             says=words(layer, is_last=name == last),
             origin=origin(name) if layer.state_dict() else "",
             in_use=not acts_in_training_only(layer),
@@ -159,7 +159,10 @@ def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[Layer]:
 
 
 def head_difference(
-    first: Order, second: Order, told: Sequence[list[Layer]], names: tuple[str, str] = ("", "")
+    first: ResolvedRecipe,
+    second: ResolvedRecipe,
+    told: Sequence[list[LayerDescription]],
+    names: tuple[str, str] = ("", ""),
 ) -> str:
     """What sets two heads apart, in a sentence or two.
 
@@ -186,7 +189,7 @@ def head_difference(
     return sentence
 
 
-def _way(order: Order) -> str:
+def _way(order: ResolvedRecipe) -> str:
     if not order.head.solve:
         return "trained step by step"
     options = "".join(f", {name} = {value}" for name, value in order.head_options.items())
@@ -204,7 +207,9 @@ def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
             yield f"has {come} in place of {gone}"
 
 
-def _origins(one: Sequence[Layer], other: Sequence[Layer], name: str) -> Iterator[str]:
+def _origins(
+    one: Sequence[LayerDescription], other: Sequence[LayerDescription], name: str
+) -> Iterator[str]:
     """Layers that both have, whose weights come from elsewhere."""
     told = {"untrained": "from the base model's checkpoint (where it was never trained)"}
     there = {layer.says: layer.origin for layer in one}
@@ -219,16 +224,16 @@ def _joined(items: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
-def _head(order: Order) -> str:
+def _head(order: ResolvedRecipe) -> str:
     options = [(n, v) for n, v in order.recipe.options if n in order.head_options]
     return str(Recipe(pooling="", head=order.head.name, options=tuple(options))).lstrip("+")
 
 
-def _reading(order: Order) -> str:
+def _reading(order: ResolvedRecipe) -> str:
     return order.pooling.name + (f"@{order.recipe.layers}" if order.recipe.layers else "")
 
 
-def _says(order: Order) -> str:
+def _says(order: ResolvedRecipe) -> str:
     return " ".join(order.says[: 1 + bool(order.recipe.layers)])
 
 
@@ -239,7 +244,7 @@ IN_BASE, IN_HEAD = "in the base model (its pooler)", "in the head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class NamedHead:
     """A head to be compared.
 
     Attributes:
@@ -252,7 +257,7 @@ class Subject:
     name: str
     called: str
     says: str
-    order: Order
+    order: ResolvedRecipe
 
 
 def difference_by_name(one: str, other: str, limits: Limits) -> str:
@@ -261,7 +266,7 @@ def difference_by_name(one: str, other: str, limits: Limits) -> str:
     Raises:
         HeadsError: One of them is neither a recipe, a family nor a model that is known here.
     """
-    first, second = (subject(name, limits) for name in (one, other))
+    first, second = (named_head(name, limits) for name in (one, other))
     told = [_layers_by_name(item.order) for item in (first, second)]
     lines = [_introduced(item) for item in (first, second)]
     if first.order.recipe == second.order.recipe:
@@ -271,17 +276,17 @@ def difference_by_name(one: str, other: str, limits: Limits) -> str:
     return " ".join([*lines, *reading_difference(first.order, second.order), heads])
 
 
-def subject(name: str, limits: Limits) -> Subject:
+def named_head(name: str, limits: Limits) -> NamedHead:
     """Finds out what a name stands for."""
     name = name.strip()
     if "+" in name:
-        return Subject(name=name, called="", says="", order=resolve(name))
+        return NamedHead(name=name, called="", says="", order=resolve(name))
     model_type, config = _family(name, limits)
     found = entry(model_type)
     if model_type not in FAMILIES or FAMILIES[model_type].reason:
         raise ModelError(f"{name} has no recipe here. {found.reason}", "Name another family.")
     recipe = FAMILIES[model_type].recipe_for(config)
-    return Subject(name=name, called=found.called, says=found.says, order=resolve(recipe))
+    return NamedHead(name=name, called=found.called, says=found.says, order=resolve(recipe))
 
 
 def _family(name: str, limits: Limits) -> tuple[str, object]:
@@ -305,7 +310,7 @@ def _config(checkpoint: Checkpoint) -> object:
     return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
 
 
-def _introduced(item: Subject) -> str:
+def _introduced(item: NamedHead) -> str:
     if not item.called:
         return f"{item.name}: {' '.join(item.order.says)}"
     article = "an" if item.called[0] in "AEIOU" else "a"
@@ -318,15 +323,15 @@ def _unknown(name: str) -> ModelError:
     return ModelError(f"'{shown(name)}' is no recipe, no family and no model here.", hint)
 
 
-def _layers_by_name(order: Order) -> list[Layer]:
+def _layers_by_name(order: ResolvedRecipe) -> list[LayerDescription]:
     """The layers of a head, those of a pooler that it reads among them."""
-    first = [Layer("dense layer", IN_BASE, True), Layer("tanh", "", True)]
+    first = [LayerDescription("dense layer", IN_BASE, True), LayerDescription("tanh", "", True)]
     return [
         *(first if order.pooling.name == "pooler" else []),
         *layers(order.sketch(WIDTH, CLASSES), _origin_of(order)),
     ]
 
 
-def _origin_of(order: Order) -> Callable[[str], str]:
+def _origin_of(order: ResolvedRecipe) -> Callable[[str], str]:
     of_base = f"{order.head.from_base}."
     return lambda name: IN_BASE if order.head.from_base and name.startswith(of_base) else IN_HEAD

@@ -11,19 +11,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from heads.analysis.differences import twins
+from heads.analysis.differences import equivalent_heads
 from heads.backbone.backbone import Backbone
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
-from heads.features.featurizer import Reader
+from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
-from heads.parts.resolved import NORMALISE, SOFTMAX, Order
+from heads.parts.resolved import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 # --- Where each tensor of a recipe comes from: the checkpoint, and which tensor of it, or nowhere.
 
@@ -66,7 +66,7 @@ class Provenance:
         is_own: Whether the head is the checkpoint's own one, not one trained here.
     """
 
-    order: Order
+    order: ResolvedRecipe
     backbone: Backbone
     begun: dict[str, Tensor]
     native: NativeHead | None
@@ -121,7 +121,7 @@ class Provenance:
 
 
 def provenance(
-    order: Order, backbone: Backbone, chain: nn.Sequential, head: TrainedHead | None
+    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential, head: TrainedHead | None
 ) -> Provenance:
     """What is known of a recipe's tensors; see `Provenance`.
 
@@ -145,7 +145,7 @@ def _sources(backbone: Backbone, tensors: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _stored(
-    order: Order, backbone: Backbone, chain: nn.Sequential
+    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
 ) -> Mapping[str, tuple[int, ...]]:
     """What the checkpoint's files hold of the head of its own class, if this is that one."""
     if backbone.folder is None or not is_familys(order, backbone):
@@ -157,7 +157,7 @@ def _stored(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ExplanationStep:
     """One station on the way from tokens to logits.
 
     Attributes:
@@ -199,7 +199,7 @@ class Explanation:
     says: tuple[str, ...]
     formula: tuple[str, ...]
     sources: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExplanationStep, ...]
     parameters: int
     reads: tuple[tuple[str, float], ...]
     equals: str
@@ -237,8 +237,8 @@ def explain(
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
     order = resolve(recipe)
-    with Dice().rolling():
-        reader = head.module.reader if head else Reader(order, backbone)
+    with IsolatedRng().rolling():
+        reader = head.module.reader if head else Featurizer(order, backbone)
     chain = order.sketch(order.widened(reader.width), classes)
     joins = pairing[order.pair] if order.pair else None
     learned = loss[order.loss] if order.loss != SOFTMAX else None
@@ -256,12 +256,12 @@ def explain(
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
         reads=_reads(backbone, reader, text, pair) if text else (),
         equals=equals(order.recipe, backbone.model_type),
-        twins=tuple(twins(order, backbone)),
+        twins=tuple(equivalent_heads(order, backbone)),
         notes=tuple(_notes(facts, head)),
     )
 
 
-def _formulas(order: Order, chain: nn.Sequential) -> Iterator[str]:
+def _formulas(order: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
     """A line each for the layers, the pooling, two texts put together, the head and its loss."""
     for part in filter(None, (order.layers, order.pooling)):
         yield part.told(part.formula, order.pooling_options)
@@ -274,9 +274,9 @@ def _formulas(order: Order, chain: nn.Sequential) -> Iterator[str]:
         yield f"loss = {loss[order.loss].formula}"
 
 
-def _base_steps(backbone: Backbone) -> Iterator[Step]:
-    yield Step(kind="text", name="tokens", does="the text in pieces", shape=("t",))
-    yield Step(
+def _base_steps(backbone: Backbone) -> Iterator[ExplanationStep]:
+    yield ExplanationStep(kind="text", name="tokens", does="the text in pieces", shape=("t",))
+    yield ExplanationStep(
         kind="base",
         name=backbone.id,
         does=f"{backbone.model_type}, {backbone.layers} layers, frozen",
@@ -285,7 +285,9 @@ def _base_steps(backbone: Backbone) -> Iterator[Step]:
     )
 
 
-def _steps(facts: Provenance, reader: Reader, chain: nn.Sequential) -> Iterator[Step]:
+def _steps(
+    facts: Provenance, reader: Featurizer, chain: nn.Sequential
+) -> Iterator[ExplanationStep]:
     """Reading, then the head; or the head on every token first, whose logits are then read."""
     reading = list(_reading_steps(facts, reader))
     head = list(_head_steps(facts, chain, facts.order.widened(reader.width)))
@@ -293,10 +295,12 @@ def _steps(facts: Provenance, reader: Reader, chain: nn.Sequential) -> Iterator[
         yield from (*reading, *head)
     else:
         yield from (*reading[:-1], *head, replace(reading[-1], shape=head[-1].shape[1:]))
-    yield Step(kind="logits", name="logits", does="one number a class", shape=head[-1].shape[-1:])
+    yield ExplanationStep(
+        kind="logits", name="logits", does="one number a class", shape=head[-1].shape[-1:]
+    )
 
 
-def _reading_steps(facts: Provenance, reader: Reader) -> Iterator[Step]:
+def _reading_steps(facts: Provenance, reader: Featurizer) -> Iterator[ExplanationStep]:
     order = facts.order
     if order.recipe.layers:
         does = order.layers.says if order.layers else f"The states of layer {order.layer}."
@@ -314,10 +318,12 @@ def _reading_steps(facts: Provenance, reader: Reader) -> Iterator[Step]:
         yield _reading_step(order.pair, does, (order.widened(reader.width),), None)
 
 
-def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: object) -> Step:
+def _reading_step(
+    name: str, does: str, shape: tuple[str | int, ...], made: object
+) -> ExplanationStep:
     tensors: dict[str, Tensor] = made.state_dict() if isinstance(made, nn.Module) else {}
     facts = [TensorFact(name=n, shape=tuple(t.shape), origin="new") for n, t in tensors.items()]
-    return Step(
+    return ExplanationStep(
         kind="reading",
         name=name,
         does=does,
@@ -327,11 +333,11 @@ def _reading_step(name: str, does: str, shape: tuple[str | int, ...], made: obje
     )
 
 
-def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[Step]:
+def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[ExplanationStep]:
     prefix = facts.order.head.prefix
     for name, layer in leaves(chain):
         size = size_after(layer, size)
-        yield Step(
+        yield ExplanationStep(
             kind="head",
             name=f"{prefix}{name}",
             does=words(layer, is_last=name == last_linear(chain)),
@@ -343,7 +349,7 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 
 @torch.no_grad()
 def _reads(
-    backbone: Backbone, reader: Reader, text: str, pair: str
+    backbone: Backbone, reader: Featurizer, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
     apart, backbone = bool(reader.order.pair and pair), backbone.prompted(reader.order.prompt)
     found: list[tuple[str, float]] = []

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States, layers_of
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.errors import ModelError
 
 # --- A way into a base model that can be differentiated: embeddings in the place of tokens.
@@ -32,7 +32,7 @@ NOT_TO_BE_HAD = "Look at its pooling's weights, or choose another base model."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Entry:
+class InputEmbeddings:
     """One text at the door of a base model: what is looked up of it, and of nothing.
 
     Attributes:
@@ -67,7 +67,7 @@ class Entry:
         return _states(self.backbone, given, self.special, output)
 
 
-def entry(backbone: Backbone, encoded: Encoded) -> Entry:
+def input_embeddings(backbone: Backbone, encoded: Encoded) -> InputEmbeddings:
     """Finds the embeddings of a text's tokens and those of its baseline.
 
     The baseline keeps length, positions and special tokens, and has the mask token at every
@@ -89,7 +89,7 @@ def entry(backbone: Backbone, encoded: Encoded) -> Entry:
     blanked = torch.where(special, numbers, blank)
     with torch.no_grad():
         embeddings, baseline = table(numbers), table(blanked)
-    return Entry(
+    return InputEmbeddings(
         backbone=backbone,
         encoded=encoded,
         special=special,
@@ -175,7 +175,7 @@ TOKENS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pull:
+class EmbeddingGradients:
     """What a small change of a text's embeddings does to what is explained, and by which states.
 
     Attributes:
@@ -188,15 +188,17 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Aim:
+class ExplainedLogits:
     """What is explained of one head: a sum of its logits with weights (c,)."""
 
-    module: Assembly
+    module: RecipeModule
     weights: Tensor
-    pull: Pull
+    pull: EmbeddingGradients
 
 
-def pull(module: Assembly, weights: Tensor, entries: Sequence[Entry]) -> Pull | None:
+def embedding_gradients(
+    module: RecipeModule, weights: Tensor, entries: Sequence[InputEmbeddings]
+) -> EmbeddingGradients | None:
     """The gradient of a sum of logits, weights (c,), at the text itself; None if it has none."""
     with torch.enable_grad():
         rows = [entry.embeddings.clone().requires_grad_() for entry in entries]
@@ -208,12 +210,14 @@ def pull(module: Assembly, weights: Tensor, entries: Sequence[Entry]) -> Pull | 
         logits = module(*cut)
         if not logits.requires_grad:
             return None
-        slopes = torch.autograd.grad(logits[0] @ weights, leaves, allow_unused=True)
-        through = tuple(slope is not None for slope in slopes)
+        gradients = torch.autograd.grad(logits[0] @ weights, leaves, allow_unused=True)
+        through = tuple(gradient is not None for gradient in gradients)
         read = [tensor for tensor, used in zip(carriers, through, strict=True) if used]
-        known = [slope for slope in slopes if slope is not None]
+        known = [gradient for gradient in gradients if gradient is not None]
         found = torch.autograd.grad(read, rows, known, allow_unused=True)
-    return Pull(gradients=tuple(row[0] for row in _whole(found, rows)), through=through)
+    return EmbeddingGradients(
+        gradients=tuple(row[0] for row in _whole(found, rows)), through=through
+    )
 
 
 def _whole(found: Sequence[Tensor | None], rows: Sequence[Tensor]) -> list[Tensor]:
@@ -222,7 +226,9 @@ def _whole(found: Sequence[Tensor | None], rows: Sequence[Tensor]) -> list[Tenso
     return [torch.zeros_like(row) if one is None else one for one, row in pairs]
 
 
-def integrated(aims: Sequence[Aim], entries: Sequence[Entry], steps: int) -> list[list[Tensor]]:
+def integrated(
+    aims: Sequence[ExplainedLogits], entries: Sequence[InputEmbeddings], steps: int
+) -> list[list[Tensor]]:
     """What every token adds to each aim, from all blanks to the text: for each aim (t,) a text.
 
     Args:
@@ -251,7 +257,10 @@ def integrated(aims: Sequence[Aim], entries: Sequence[Entry], steps: int) -> lis
 
 @torch.enable_grad()
 def _gradients(
-    aims: Sequence[Aim], entries: Sequence[Entry], nodes: Sequence[Tensor], steps: int
+    aims: Sequence[ExplainedLogits],
+    entries: Sequence[InputEmbeddings],
+    nodes: Sequence[Tensor],
+    steps: int,
 ) -> tuple[Tensor, ...]:
     """For each text the gradients of all aims at some nodes, (s h, t, e)."""
     rows = [node.detach().requires_grad_() for node in nodes]
@@ -261,14 +270,14 @@ def _gradients(
     found = []
     for aim in aims:
         read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
-        slopes = _slopes(aim, given, left, right, share)
-        pulled = torch.autograd.grad(read, rows, slopes, retain_graph=True, allow_unused=True)
+        gradients = _gradients_between(aim, given, left, right, share)
+        pulled = torch.autograd.grad(read, rows, gradients, retain_graph=True, allow_unused=True)
         found.append(_whole(pulled, rows))
     return tuple(torch.stack(side, dim=1).flatten(0, 1) for side in zip(*found, strict=True))
 
 
-def _slopes(
-    aim: Aim, given: Sequence[States], left: Tensor, right: Tensor, share: Tensor
+def _gradients_between(
+    aim: ExplainedLogits, given: Sequence[States], left: Tensor, right: Tensor, share: Tensor
 ) -> list[Tensor]:
     """How an aim depends on the states that it reads: the average over each node's stretch."""
     used = iter(aim.pull.through)
@@ -285,8 +294,8 @@ def _slopes(
                 tensor = tensor[:1].expand(len(left), *tensor.shape[1:])
             between.append(tensor)
         moved.append(_with(states, between))
-    slopes = torch.autograd.grad((aim.module(*moved) @ aim.weights).sum(), leaves)
-    return [slope.unflatten(0, (-1, PLACES)).mean(dim=1) for slope in slopes]
+    gradients = torch.autograd.grad((aim.module(*moved) @ aim.weights).sum(), leaves)
+    return [gradient.unflatten(0, (-1, PLACES)).mean(dim=1) for gradient in gradients]
 
 
 def _carriers(states: States) -> list[Tensor]:
@@ -313,7 +322,7 @@ def _with(states: States, carriers: list[Tensor]) -> States:
     )
 
 
-def _along(entries: Sequence[Entry], nodes: Sequence[Tensor]) -> Tensor:
+def _along(entries: Sequence[InputEmbeddings], nodes: Sequence[Tensor]) -> Tensor:
     """How far along the path some nodes lie, from 0 to 1, (s,)."""
     ways = [entry.embeddings - entry.baseline for entry in entries]
     gone = [node - entry.baseline for entry, node in zip(entries, nodes, strict=True)]

@@ -13,20 +13,22 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from heads.analysis.attribution import encoded
-from heads.analysis.selection import Heads, said
+from heads.analysis.selection import SelectedHeads, head_output
 from heads.classifier.classifier import Classifier
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
-from heads.features.extraction import Features, extract
+from heads.features.extraction import FeatureMatrices, extract
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine
 READ_AT_MOST = 5000  # rows of a learned reading, which no disk holds
 # What a learned reading made of the rows that it was last asked about.
-_read: "weakref.WeakKeyDictionary[Assembly, tuple[object, Tensor]]" = weakref.WeakKeyDictionary()
+_read: "weakref.WeakKeyDictionary[RecipeModule, tuple[object, Tensor]]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ class Neighbourhood:
 
 
 def neighbourhood(
-    heads: Heads, number: int, texts: Sequence[str], most: int
+    heads: SelectedHeads, number: int, texts: Sequence[str], most: int
 ) -> Generator[Progress, None, Neighbourhood]:
     """The training examples nearest to a text in the space that a head sees it in.
 
@@ -134,7 +136,7 @@ def neighbourhood(
     with torch.no_grad():
         states = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
         own = module.vectors(*states)
-        answer = said(classifier.head, module(*states)[0])
+        answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]
     order = similar.argsort(descending=True, stable=True)
     found = _different(corpus, rows[order].tolist(), similar[order].tolist(), texts, most)
@@ -188,7 +190,7 @@ def vectors_of(
     pairs = () if order.pair else corpus.pairs
     features = None
     for event in extract([order.side], sides, pairs, backbone):
-        if isinstance(event, Features):
+        if isinstance(event, FeatureMatrices):
             features = event
         else:
             yield event

@@ -27,7 +27,7 @@ from heads.runs import spec
 from heads.runs.folder import RunFolder, find
 from heads.runs.trained_heads import classifier as of_run
 from heads.runs.trained_heads import trained_names
-from heads.settings import Limits, Training
+from heads.settings import Limits, TrainingConfig
 from heads.training.sampled import corpus_of, sample_for, trained
 
 FEW = 4  # heads of a run, where none is named
@@ -35,7 +35,7 @@ Named = Recipe | str | Classifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Selection:
     """Which heads are asked.
 
     Attributes:
@@ -53,7 +53,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Heads:
+class SelectedHeads:
     """The heads that were chosen, and what they were trained on.
 
     Attributes:
@@ -73,7 +73,7 @@ class Heads:
     names: tuple[str, ...] = ()
 
 
-def choosing(asked: Chosen, pair: str, limits: Limits) -> Iterator[Progress | Heads]:
+def choosing(asked: Selection, pair: str, limits: Limits) -> Iterator[Progress | SelectedHeads]:
     """Finds the heads, or trains those of a sample that were never trained: progress, then they.
 
     Args:
@@ -95,7 +95,9 @@ def choosing(asked: Chosen, pair: str, limits: Limits) -> Iterator[Progress | He
     yield (yield from _of_sample(asked, pair, limits))
 
 
-def _of_sample(asked: Chosen, pair: str, limits: Limits) -> Generator[Progress, None, Heads]:
+def _of_sample(
+    asked: Selection, pair: str, limits: Limits
+) -> Generator[Progress, None, SelectedHeads]:
     data = sample_for(asked.sample, pair)
     names = [
         one if isinstance(one, Classifier) or _is_own(one) else resolve(one).recipe
@@ -108,7 +110,7 @@ def _of_sample(asked: Chosen, pair: str, limits: Limits) -> Generator[Progress, 
     heads = (yield from trained(recipes, corpus, backbone, limits)) if recipes else []
     found = dict(zip(recipes, heads, strict=True))
     learned, held = _split(corpus, heads)
-    return Heads(
+    return SelectedHeads(
         classifiers=tuple(
             one
             if isinstance(one, Classifier)
@@ -130,12 +132,12 @@ def _is_own(name: Recipe | str) -> bool:
 
 def _split(corpus: Corpus, heads: Sequence[TrainedHead]) -> tuple[tuple[int, ...], ...]:
     """The rows that heads of a sample learned from, and those held out."""
-    settings = next((head.training for head in heads if head.training), None) or Training()
+    settings = next((head.training for head in heads if head.training), None) or TrainingConfig()
     learned, held = split(corpus, settings.held_out, settings.seed)
     return tuple(learned), tuple(held)
 
 
-def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Heads:
+def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
     """Classifiers as they are; where they were trained on a sample, its rows are known.
 
     A file of the user's own may be called as a sample is, and a run splits otherwise: so the
@@ -143,7 +145,7 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> He
     """
     names = {sample or one.head.trained_on for one in classifiers}
     name = names.pop() if len(names) == 1 else ""
-    nothing = Heads(classifiers=tuple(classifiers))
+    nothing = SelectedHeads(classifiers=tuple(classifiers))
     if name not in SAMPLES:
         return nothing
     corpus = corpus_of(SAMPLES[name], limits)
@@ -154,10 +156,10 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> He
     )
     if not fits:
         return nothing
-    return Heads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
+    return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
-def _of_run(asked: Chosen, limits: Limits) -> Heads:
+def _of_run(asked: Selection, limits: Limits) -> SelectedHeads:
     run = find(asked.run, is_public=limits.public)
     kept = spec.load(run)
     names = [_name(one, kept.recipes) for one in asked.recipes] or trained_names(run, kept)[:FEW]
@@ -169,7 +171,7 @@ def _of_run(asked: Chosen, limits: Limits) -> Heads:
         backbone = backbone or one.backbone  # heads on one base model share its passes
         found.append(Classifier(backbone=backbone, head=one.head))
     splits = kept.splits
-    return Heads(
+    return SelectedHeads(
         classifiers=tuple(found),
         corpus=corpus,
         learned=tuple(splits.train[0].tolist()),  # the head of the first seed is kept
@@ -204,7 +206,7 @@ TEMPERATURE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class HeadOutput:
     """What one head says.
 
     Attributes:
@@ -242,11 +244,11 @@ class Said:
 
 
 @torch.no_grad()
-def said(head: TrainedHead, logits: Tensor) -> Said:
+def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
     """What a head says, given its logits (c,)."""
     shares = probabilities(logits[None], head.squash)[0]
     chosen = answers(logits[None], head.squash, head.thresholds)[0].tolist()
-    return Said(
+    return HeadOutput(
         name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
         classes=head.classes,
         logits=tuple(logits.tolist()),
@@ -295,7 +297,7 @@ class Reading:
         tempered: One probability a class, read as the head was trained, at that temperature.
     """
 
-    said: Said
+    said: HeadOutput
     softmax: tuple[float, ...]
     sigmoid: tuple[float, ...]
     temperature: float
@@ -307,7 +309,7 @@ class Reading:
         return facts.pop("said") | facts
 
 
-def reading(said: Said, temperature: float = 1.0) -> Reading:
+def reading(said: HeadOutput, temperature: float = 1.0) -> Reading:
     """Reads what a head has said by the softmax, by one sigmoid a class, and at a temperature.
 
     Raises:

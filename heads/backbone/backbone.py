@@ -18,13 +18,13 @@ from torch import Tensor
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
-from heads.backbone.unpadded.bert import Block
+from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
 from heads.backbone.weights import Pooler, vocabulary_of
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
 from heads.errors import ModelError, RecipeError
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 TOKENS_A_BATCH = 2048
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
@@ -79,7 +79,7 @@ class Backbone:
     reads_padding: bool
     model: Any
     tokenizer: Any
-    block: Block | None = None
+    block: BertEncoder | None = None
     prompt: tuple[int, ...] = ()
 
     @property
@@ -192,7 +192,7 @@ class Backbone:
     def read(
         self,
         texts: Sequence[Encoded],
-        block: Block,
+        block: BertEncoder,
         layers: Collection[int],
         most: int | None = None,
     ) -> Iterator[tuple[list[int], States]]:
@@ -273,7 +273,7 @@ class Backbone:
             given["decoder_input_ids"] = shift(inputs["input_ids"])
         if not base_of(self.model_type).settings:
             return self.model(**given, output_hidden_states=True)
-        with Dice().rolling():  # Reformer seeds torch itself
+        with IsolatedRng().rolling():  # Reformer seeds torch itself
             return self.model(**given, output_hidden_states=True)
 
     def passes(

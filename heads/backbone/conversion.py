@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.backbone.config_check import shown
-from heads.backbone.conversion_rules import TWINS, Twin, family_of, twin_id
+from heads.backbone.conversion_rules import TWINS, Conversion, converted_id, family_of
 from heads.backbone.hub import bundled_folder, verify
 from heads.backbone.models import BUNDLED, BUNDLED_SHA256
 from heads.caching import writing
@@ -32,7 +32,7 @@ from heads.settings import cache_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["TWINS", "Twin", "family_of", "twin_folder", "twin_id"]
+__all__ = ["TWINS", "Conversion", "converted_folder", "converted_id", "family_of"]
 
 VERSION = 1  # to be raised when the code below makes other files of the same rows
 TOKENIZER = ("tokenizer.json", "vocab.txt", "special_tokens_map.json")
@@ -45,7 +45,7 @@ POSITIONS = "embeddings.position_embeddings.weight"
 _making = threading.Lock()
 
 
-def twin_folder(family: str) -> Path:
+def converted_folder(family: str) -> Path:
     """The folder of the bundled model as another family's checkpoint; made if it is not there.
 
     Args:
@@ -68,14 +68,14 @@ def twin_folder(family: str) -> Path:
     return folder
 
 
-def _make(twin: Twin, folder: Path) -> None:
+def _make(twin: Conversion, folder: Path) -> None:
     """Makes a twin's files and puts them in their place, all at once."""
     files = _files(twin)
     sums = {name: _sum(content) for name, content in files.items()}
     record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
     files[RECORD] = _json(record)
     hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
-    with writing(twin_id(twin.family), hint, ModelError):
+    with writing(converted_id(twin.family), hint, ModelError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         _make_room(folder.parent)
         place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
@@ -122,7 +122,7 @@ def _is_as_written(folder: Path, stamp: tuple[tuple[int, int], ...]) -> bool:
     return all(_sum((folder / name).read_bytes()) == sums[name] for name in FILES)
 
 
-def _files(twin: Twin) -> dict[str, bytes]:
+def _files(twin: Conversion) -> dict[str, bytes]:
     """The files of a twin but for the record, made from the bundled model's."""
     from safetensors.torch import save
 
@@ -140,7 +140,7 @@ def _files(twin: Twin) -> dict[str, bytes]:
     }
 
 
-def _config(twin: Twin, bundled: dict[str, Any]) -> Any:
+def _config(twin: Conversion, bundled: dict[str, Any]) -> Any:
     """The family's config with the bundled model's values, as far as it has such, and its own."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
@@ -156,7 +156,7 @@ def _config(twin: Twin, bundled: dict[str, Any]) -> Any:
     return AutoConfig.for_model(twin.family, **values)
 
 
-def _tensors(twin: Twin, weights: bytes) -> "dict[str, Tensor]":
+def _tensors(twin: Conversion, weights: bytes) -> "dict[str, Tensor]":
     """The bundled model's tensors under the family's names, with what its tables want."""
     from safetensors.torch import load
     from torch.nn.functional import pad
@@ -170,7 +170,7 @@ def _tensors(twin: Twin, weights: bytes) -> "dict[str, Tensor]":
     return {_renamed(name, twin): tensors[name] for name in kept}
 
 
-def _renamed(name: str, twin: Twin) -> str:
+def _renamed(name: str, twin: Conversion) -> str:
     number = next((part for part in name.split(".") if part.isdigit()), "")
     for ours, theirs in twin.renames:
         start = ours.replace("*", number) + "."
@@ -179,7 +179,7 @@ def _renamed(name: str, twin: Twin) -> str:
     return name
 
 
-def _fitted(twin: Twin, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
     """The tensors with those that are new, compared one by one with what the class wants.
 
     Raises:

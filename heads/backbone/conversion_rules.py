@@ -28,7 +28,7 @@ Renames = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Twin:
+class Conversion:
     """The bundled model as another family's class, as data.
 
     Attributes:
@@ -81,7 +81,7 @@ def _layers(prefix: str, names: str) -> Renames:
     return tuple(zip((f"encoder.layer.*.{name}" for name in ours), theirs, strict=True))
 
 
-_ROBERTA = Twin(
+_ROBERTA = Conversion(
     family="roberta",
     name="RoBERTa",
     done="An empty row put before the position embeddings, since these are counted from pad + 1",
@@ -90,7 +90,7 @@ _ROBERTA = Twin(
 )
 _ROWS = (
     _ROBERTA,
-    Twin(
+    Conversion(
         family="distilbert",
         name="DistilBERT",
         done="Tensors renamed, and the first segment's embedding added to the words'",
@@ -102,13 +102,13 @@ _ROWS = (
         ),
         segments=False,
     ),
-    Twin(
+    Conversion(
         family="electra",
         name="ELECTRA",
         done="As it is, but for the pooler that ELECTRA does not have",
         settings={"embedding_size": 384},
     ),
-    Twin(
+    Conversion(
         family="deberta-v2",
         name="DeBERTa-v2",
         done="Tensors renamed, with relative attention off and absolute positions on",
@@ -121,7 +121,7 @@ _ROWS = (
         ),
         difference=1e-5,
     ),
-    Twin(
+    Conversion(
         family="mpnet",
         name="MPNet",
         done="Tensors renamed, two empty rows before the position embeddings, relative bias 0, "
@@ -137,7 +137,7 @@ _ROWS = (
         new={"encoder.relative_attention_bias": "zeros"},
         difference=1e-5,
     ),
-    Twin(
+    Conversion(
         family="albert",
         name="ALBERT",
         done="Tensors renamed, a group for each layer so that none is shared, and the identity "
@@ -157,7 +157,7 @@ _ROWS = (
             "encoder.embedding_hidden_mapping_in.bias": "zeros",
         },
     ),
-    Twin(
+    Conversion(
         family="xlm",
         name="XLM",
         done="Tensors renamed, language embeddings off, and the first segment's embedding added "
@@ -176,17 +176,17 @@ _ROWS = (
         segments=False,
         difference=1e-5,
     ),
-    Twin(
+    Conversion(
         family="ernie", name="ERNIE", done="As it is, without ERNIE's task embeddings", pooled=True
     ),
     replace(_ROBERTA, family="xlm-roberta", name="XLM-RoBERTa"),
     replace(_ROBERTA, family="camembert", name="CamemBERT"),
     replace(_ROBERTA, family="data2vec-text", name="Data2Vec-text"),
 )
-TWINS: Mapping[str, Twin] = {twin.family: twin for twin in _ROWS}
+TWINS: Mapping[str, Conversion] = {twin.family: twin for twin in _ROWS}
 
 
-def twin_id(family: str) -> str:
+def converted_id(family: str) -> str:
     """The name of a twin, as a user writes it.
 
     >>> twin_id("roberta")
@@ -205,5 +205,5 @@ def family_of(name: str) -> str | None:
     >>> family_of("roberta-base") is None
     True
     """
-    start, name = twin_id("").lower(), name.strip().lower()
+    start, name = converted_id("").lower(), name.strip().lower()
     return name.removeprefix(start) if name.startswith(start) else None

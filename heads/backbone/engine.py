@@ -19,7 +19,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, called, exact_on, fastest, let_go, lying_on
 from heads.backbone.precision import gain, products
 from heads.backbone.states import Encoded, States
-from heads.backbone.unpadded.bert import FAMILIES, Block, block_of
+from heads.backbone.unpadded.bert import FAMILIES, BertEncoder, block_of
 from heads.errors import ModelError
 
 # Made once while one run works with it.
@@ -28,7 +28,7 @@ _model = lru_cache(maxsize=1)(lying_on)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Backend:
     """A way to read texts.
 
     Attributes:
@@ -64,11 +64,11 @@ class Way:
 
 
 # On a GPU: what was tried of a base model, in vain, and why.
-_lost: WeakKeyDictionary[Any, dict[Way, str]] = WeakKeyDictionary()
+_lost: WeakKeyDictionary[Any, dict[Backend, str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Engine:
+class InferenceEngine:
     """A base model that is read in one of the ways; what that takes is made when it first reads.
 
     Attributes:
@@ -78,7 +78,7 @@ class Engine:
     """
 
     backbone: Backbone
-    way: Way
+    way: Backend
     says: str = ""
 
     def passes(
@@ -101,7 +101,7 @@ class Engine:
                 yield from replace(backbone, model=model, block=None).passes(texts)
 
     @property
-    def _block(self) -> Block:
+    def _block(self) -> BertEncoder:
         """What a pass without padding computes from; the base model has its own, if any has."""
         own = self.way.device == HERE and self.way.dtype == torch.float32
         device = self.way.device
@@ -123,7 +123,7 @@ class Engine:
             self.rest()
 
 
-def ways(backbone: Backbone, precision: str) -> list[Way]:
+def backends(backbone: Backbone, precision: str) -> list[Backend]:
     """All ways to read texts here, the one that should be the fastest first.
 
     The last one is Transformers on the processor: what the others are measured by. Those in which
@@ -143,13 +143,13 @@ def why_lost(backbone: Backbone, precision: str) -> list[str]:
     return list(dict.fromkeys(told))
 
 
-def _thinkable(backbone: Backbone, precision: str) -> Iterator[Way]:
+def _thinkable(backbone: Backbone, precision: str) -> Iterator[Backend]:
     for device in dict.fromkeys((fastest(), HERE)):
         if backbone.block is not None:
             for dtype in dict.fromkeys((products(precision, device), torch.float32)):
-                yield Way(device=device, dtype=dtype, is_packed=True)
+                yield Backend(device=device, dtype=dtype, is_packed=True)
         if backbone.block is None or device == HERE:
-            yield Way(device=device, dtype=torch.float32, is_packed=False)
+            yield Backend(device=device, dtype=torch.float32, is_packed=False)
 
 
 # --- By which pass texts are read, and how it was found to be right.
@@ -162,7 +162,7 @@ FAULTS = (ModelError, AttributeError, RuntimeError, IndexError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class BackendAgreement:
     """How two passes over the same texts differ.
 
     Attributes:
@@ -176,17 +176,17 @@ class Agreement:
     cosine: float
 
 
-def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> Engine:
+def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> InferenceEngine:
     """The way in which texts are read: the fastest one that is as exact as it must be.
 
     Args:
         precision: auto, exact or fast, as the setting has it; or what was used before, by name.
         texts: A few of them, on which it is tried.
     """
-    *others, last = ways(backbone, precision)
+    *others, last = backends(backbone, precision)
     here = list[str]()
     for way in others:
-        engine = Engine(backbone=backbone, way=way)
+        engine = InferenceEngine(backbone=backbone, way=way)
         try:
             found = agreement(engine, texts)
         except Exception as error:
@@ -200,11 +200,11 @@ def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> Engin
         engine.lose(fault)
         here += [fault] * (way.device == HERE)
     told = " ".join((_generic(last, backbone), *why_lost(backbone, precision), *here))
-    return Engine(backbone=backbone, way=last, says=told)
+    return InferenceEngine(backbone=backbone, way=last, says=told)
 
 
 @contextmanager
-def relied_on(engine: Engine) -> Iterator[None]:
+def relied_on(engine: InferenceEngine) -> Iterator[None]:
     """Within it an engine reads; whoever is thrown out of it asks for another one.
 
     A GPU that fails is remembered, and the failure ends there. The processor's is passed on.
@@ -219,7 +219,7 @@ def relied_on(engine: Engine) -> Iterator[None]:
         engine.rest()
 
 
-def _failure(way: Way, error: Exception) -> str:
+def _failure(way: Backend, error: Exception) -> str:
     """That a way to read has failed, and why, in a sentence."""
     first = str(error.__cause__ or error).strip().split("\n", 1)[0][:160].rstrip(". ")
     return f"{way.what} failed ({first or type(error).__name__})."
@@ -232,7 +232,7 @@ def to_try(lengths: Sequence[int]) -> list[int]:
 
 
 @torch.no_grad()
-def agreement(engine: Engine, texts: Sequence[Encoded]) -> Agreement:
+def agreement(engine: InferenceEngine, texts: Sequence[Encoded]) -> BackendAgreement:
     """How a way to read differs from Transformers on the processor, over all layers of texts."""
     backbone = engine.backbone
     generic = replace(backbone, block=None)
@@ -251,7 +251,7 @@ def agreement(engine: Engine, texts: Sequence[Encoded]) -> Agreement:
                 largest = other.abs().max().clamp_min(1)
                 differences.append((one - other).abs().max() / largest)
                 cosines.append(cosine_similarity(one, other, dim=-1).min())
-    return Agreement(
+    return BackendAgreement(
         texts=len(texts),
         difference=float(torch.stack(differences).max()),  # no number stays no number
         cosine=float(torch.stack(cosines).min()),
@@ -262,7 +262,9 @@ def with_block(backbone: Backbone, texts: Sequence[Encoded]) -> Backbone:
     """The base model with a pass without padding, where that gives what Transformers gives."""
     try:
         found = replace(backbone, block=block_of(backbone.model, torch.float32))
-        engine = Engine(backbone=found, way=Way(device=HERE, dtype=torch.float32, is_packed=True))
+        engine = InferenceEngine(
+            backbone=found, way=Backend(device=HERE, dtype=torch.float32, is_packed=True)
+        )
         if found.block is not None and agreement(engine, texts).difference <= CLOSE:
             return found
     except FAULTS:
@@ -270,7 +272,7 @@ def with_block(backbone: Backbone, texts: Sequence[Encoded]) -> Backbone:
     return backbone
 
 
-def _fault(way: Way, found: Agreement) -> str:
+def _fault(way: Backend, found: BackendAgreement) -> str:
     """Why a way is not exact enough, in a sentence; "" if it is."""
     if way.dtype == torch.float32:
         said = f"{way.what} differed by {found.difference:.0e} of the largest number."
@@ -279,7 +281,7 @@ def _fault(way: Way, found: Agreement) -> str:
     return "" if found.cosine >= ALIKE else said
 
 
-def _said(way: Way, backbone: Backbone, found: Agreement) -> str:
+def _said(way: Backend, backbone: Backbone, found: BackendAgreement) -> str:
     """How texts were read and how exactly, in a sentence or two."""
     theirs = "Transformers gives" if way.device == HERE else "Transformers gives on the processor"
     if way.dtype != torch.float32:
@@ -295,7 +297,7 @@ def _said(way: Way, backbone: Backbone, found: Agreement) -> str:
     return f"{_generic(way, backbone)} On {within}"
 
 
-def _generic(way: Way, backbone: Backbone) -> str:
+def _generic(way: Backend, backbone: Backbone) -> str:
     """That Transformers reads, and why."""
     said = (
         f"{backbone.id} was read by Transformers{way.on}, texts of like length together, in float32"

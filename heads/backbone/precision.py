@@ -15,7 +15,7 @@ from functools import cache
 import torch
 
 from heads.backbone.device import HERE, called, exact_on, tokens_at_once
-from heads.backbone.unpadded.linear import Product, fused_rows, product
+from heads.backbone.unpadded.linear import LinearKernel, fused_rows, product
 from heads.caching import write
 from heads.settings import cache_folder
 
@@ -76,10 +76,10 @@ def measured_gain(device: torch.device = HERE) -> float:
 
 @torch.no_grad()
 def _ratio(device: torch.device) -> float:
-    dice = torch.Generator().manual_seed(0)
-    weight = torch.randn(WIDE, WIDTH, generator=dice)
+    rng = torch.Generator().manual_seed(0)
+    weight = torch.randn(WIDE, WIDTH, generator=rng)
     rows = ROWS if device == HERE else tokens_at_once(device)
-    values = torch.randn(rows, WIDTH, generator=dice)
+    values = torch.randn(rows, WIDTH, generator=rng)
     both = []
     for dtype in (torch.float32, torch.bfloat16):
         layer = product(weight, None, dtype, prepacked=True, device=device)
@@ -89,7 +89,7 @@ def _ratio(device: torch.device) -> float:
     return exact / max(fast, 1e-9)
 
 
-def _seconds(layer: Product, values: torch.Tensor) -> float:
+def _seconds(layer: LinearKernel, values: torch.Tensor) -> float:
     if values.device == HERE:
         begun = time.thread_time()
         layer(values)

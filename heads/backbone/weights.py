@@ -9,7 +9,7 @@ from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import setting
 from heads.errors import ModelError
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.settings import Limits
 
 FEWEST_TOKENS = 8
@@ -27,7 +27,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
         sketch = bare(config)
     check_size(checkpoint, sketch, sketch, limits)
     # A pooler that the checkpoint lacks is random, but the same one at every start.
-    with Dice().rolling():
+    with IsolatedRng().rolling():
         model, report = made.from_pretrained(
             checkpoint.folder,
             config=config,

@@ -7,7 +7,7 @@ from heads.recipe import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class BaseModelNeeds:
     """What a family's base model needs to be the one that its classifier runs on.
 
     Attributes:
@@ -25,31 +25,31 @@ class Base:
     why: str = ""
 
 
-BASES: Mapping[str, Base] = {
-    "longformer": Base(
+BASES: Mapping[str, BaseModelNeeds] = {
+    "longformer": BaseModelNeeds(
         marks_first=True,
         why="Its classifier gives the first token global attention; AutoModel alone does not.",
     ),
-    "funnel": Base(
+    "funnel": BaseModelNeeds(
         built_as="FunnelBaseModel",
         why="Its classifier runs on the shortened sequence of FunnelBaseModel, "
         "where AutoModel gives FunnelModel.",
     ),
-    "gte": Base(
+    "gte": BaseModelNeeds(
         arguments={"add_pooling_layer": True},
         why="Its classifier has a pooler that AutoModel leaves out.",
     ),
-    "nomic_bert": Base(
+    "nomic_bert": BaseModelNeeds(
         arguments={"add_pooling_layer": True},
         why="Its classifier has a pooler that AutoModel leaves out.",
     ),
-    "reformer": Base(
+    "reformer": BaseModelNeeds(
         settings={"hash_seed": 0},
         why="Its hashing is random at every call unless its seed is set, as it is here.",
     ),
 }
 
 
-def base_of(model_type: str) -> Base:
+def base_of(model_type: str) -> BaseModelNeeds:
     """What a family's base model needs; nothing for most."""
-    return BASES.get(model_type, Base())
+    return BASES.get(model_type, BaseModelNeeds())

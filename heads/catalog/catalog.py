@@ -26,7 +26,7 @@ WIDTH, CLASSES = 768, 2  # any numbers: names and layers do not depend on them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CatalogEntry:
     """One family.
 
     Attributes:
@@ -61,7 +61,7 @@ class Entry:
 
 
 @cache
-def catalogue() -> tuple[Entry, ...]:
+def catalogue() -> tuple[CatalogEntry, ...]:
     """One entry for each key of Transformers' mapping, in its order."""
     return tuple(_entry(model_type, called) for model_type, called in classes().items())
 
@@ -74,7 +74,7 @@ def classes() -> dict[str, str]:
     return dict(modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES)
 
 
-def entry(model_type: str) -> Entry:
+def entry(model_type: str) -> CatalogEntry:
     """The entry of one family.
 
     Raises:
@@ -140,17 +140,17 @@ def default_config(model_type: str) -> Any:
         return CONFIG_MAPPING[model_type]()
 
 
-def _entry(model_type: str, called: str) -> Entry:
+def _entry(model_type: str, called: str) -> CatalogEntry:
     form = FAMILIES.get(model_type)
     if form is None:
         reason = "The catalogue does not know this family yet."
-        return Entry(
+        return CatalogEntry(
             model_type=model_type, called=called, form="", says="", recipe=None, reason=reason
         )
     try:
         order = resolve(form.recipe_for(default_config(model_type)))
     except HeadsError as error:
-        return Entry(
+        return CatalogEntry(
             model_type=model_type,
             called=called,
             form=form.name,
@@ -160,7 +160,7 @@ def _entry(model_type: str, called: str) -> Entry:
         )
     chain = order.sketch(WIDTH, CLASSES)
     names = [form.name_of(name, order.head.prefix, _base(called)) for name in chain.state_dict()]
-    return Entry(
+    return CatalogEntry(
         model_type=model_type,
         called=called,
         form=form.name,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from heads.errors import ModelError
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -173,7 +173,7 @@ def tiny_model(
     if model_type in NOT_BUILT:
         raise ModelError(f"'{model_type}' cannot be built here.", NOT_BUILT[model_type])
     config = tiny_config(model_type, labels=labels, **settings)
-    with _building(model_type), Dice(seed).rolling(), torch.no_grad():
+    with _building(model_type), IsolatedRng(seed).rolling(), torch.no_grad():
         build = AutoModelForSequenceClassification.from_config
         with torch.device("meta"):
             _check_size(model_type, build(config, attn_implementation="eager"))

@@ -27,7 +27,7 @@ SURE = math.nextafter(1.0, 0.0)  # the last number before certainty, which has n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class ConfigExtras:
     """What is written into a config beside what Transformers reads.
 
     Attributes:
@@ -43,7 +43,7 @@ class Marks:
     paired: bool = False
 
 
-def mark(config: Any, classes: Sequence[str], marks: Marks) -> None:
+def write_extras(config: Any, classes: Sequence[str], marks: ConfigExtras) -> None:
     """Writes marks into a config, in the place of older ones."""
     for name in (THRESHOLDS, OWN):
         config.__dict__.pop(name, None)
@@ -56,12 +56,12 @@ def mark(config: Any, classes: Sequence[str], marks: Marks) -> None:
         setattr(config, THRESHOLDS, shares(classes, marks.thresholds))
 
 
-def marks_of(config: Any) -> Marks:
+def extras_of(config: Any) -> ConfigExtras:
     """The marks that a config with labels numbered from 0 holds."""
     given = getattr(config, OWN, None)
     given = given if isinstance(given, Mapping) else {}
     temperature = given.get(TEMPERATURE, 1.0)
-    return Marks(
+    return ConfigExtras(
         votes=given.get(LOSS) == OVR,
         temperature=temperature if _is_number(temperature) and temperature > 0 else 1.0,
         thresholds=_logits(getattr(config, THRESHOLDS, None), config.id2label),

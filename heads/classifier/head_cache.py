@@ -22,10 +22,10 @@ from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
-from heads.settings import Limits, Training, cache_folder
+from heads.rng import IsolatedRng
+from heads.settings import Limits, TrainingConfig, cache_folder
 
 # --- A trained head as one safetensors file, and back.
 
@@ -75,7 +75,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         if facts["version"] != VERSION or facts["model"] != backbone.id:
             raise CheckpointError(f"{path.name} is for another version or base model.", BROKEN)
         classes = tuple(facts["classes"])
-        with Dice().rolling():
+        with IsolatedRng().rolling():
             module = assemble(
                 facts["recipe"], backbone, len(classes), kind=kind_of(facts), limits=limits
             )
@@ -91,7 +91,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             trained_on=facts["trained_on"],
             rows=facts["rows"],
             scores=Scores(**facts["scores"]),
-            training=Training(**facts["training"]),
+            training=TrainingConfig(**facts["training"]),
             chosen=dict(facts.get("chosen", {})),
             numbers=bool(facts.get("numbers")),
             temperature=float(facts.get("temperature", 1.0)),
@@ -128,7 +128,7 @@ _recent_lock = threading.Lock()
 
 
 def fingerprint(
-    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, settings: Training
+    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, settings: TrainingConfig
 ) -> str:
     """The name under which a head is kept, 40 hexadecimal digits."""
     order = resolve(recipe)
@@ -142,7 +142,7 @@ def fingerprint(
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
 
 
-def _source(order: Order) -> str:
+def _source(order: ResolvedRecipe) -> str:
     """The code that makes a head: what has been rewritten is another head."""
     parts = [order.pooling.make, order.head.make, order.head.solve]
     parts += [order.layers.make] if order.layers else []

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
-from heads.classifier.module import Assembly, TrainedHead
+from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class HeadInputs:
     """What the base model makes of some texts, for heads of either kind.
 
     Attributes:
@@ -28,7 +28,7 @@ class Seen:
     read: tuple[Encoded, ...] = ()
     prompted: Mapping[str, States] = field(default_factory=dict)
 
-    def logits(self, module: Assembly) -> Tensor:
+    def logits(self, module: RecipeModule) -> Tensor:
         """What a head says, (n, c)."""
         joint = self.prompted.get(module.reader.order.prompt, self.joint)
         given = self.sides if module.is_siamese else (joint,)
@@ -37,9 +37,9 @@ class Seen:
         return module(*given)
 
 
-def seen(
-    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[Assembly]
-) -> Seen:
+def head_inputs(
+    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
+) -> HeadInputs:
     """Lets the base model read gated texts in the ways that these heads ask for, in one batch.
 
     Raises:
@@ -53,7 +53,7 @@ def seen(
     joint = backbone.states(read) if read else None
     sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
     others = {prompt: backbone.prompted(prompt) for prompt in sorted(prompts - {""})}
-    return Seen(
+    return HeadInputs(
         joint=joint,
         sides=(sides[0], sides[1]) if sides else None,
         read=tuple(read),
@@ -61,7 +61,7 @@ def seen(
     )
 
 
-def check_pairs(order: Order, pairs: Sequence[str]) -> None:
+def check_pairs(order: ResolvedRecipe, pairs: Sequence[str]) -> None:
     """Refuses a siamese recipe where there is one text only.
 
     Raises:

@@ -16,17 +16,17 @@ from heads.classifier.native_head import NativeHead, native_head
 from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores, Squash
-from heads.features.featurizer import Reader
+from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
-from heads.parts.resolved import SOFTMAX, Order
+from heads.parts.resolved import SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe, Value
-from heads.settings import Limits, Training
+from heads.settings import Limits, TrainingConfig
 
 NUMBERED = ("ridge",)  # heads with a solver that can learn numbers as well
 
 
-class Assembly(nn.Module):
+class RecipeModule(nn.Module):
     """Token states to logits (n, c). Both halves keep their own names: `reader`, `head`.
 
     A siamese one is given the states of two texts, each read by itself.
@@ -36,9 +36,9 @@ class Assembly(nn.Module):
         pretrained: The tensors of the head that the base model brought along.
     """
 
-    def __init__(self, order: Order, backbone: Backbone, classes: int) -> None:
+    def __init__(self, order: ResolvedRecipe, backbone: Backbone, classes: int) -> None:
         super().__init__()
-        self.reader = Reader(order, backbone)
+        self.reader = Featurizer(order, backbone)
         if order.late and not self.reader.weighs:
             what = f"{order.pooling.name} does not weigh tokens, so it cannot pool their logits."
             raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
@@ -102,8 +102,8 @@ class TrainedHead:
     trained_on: str
     rows: int
     scores: Scores | None
-    training: Training | None
-    module: Assembly
+    training: TrainingConfig | None
+    module: RecipeModule
     new: tuple[str, ...] = ()
     numbers: bool = False
     chosen: Mapping[str, Value] = field(default_factory=dict)
@@ -144,7 +144,7 @@ def kind_of(facts: Mapping[str, Any]) -> Kind:
 
 
 def new_head(
-    order: Order, backbone: Backbone, width: int, classes: int
+    order: ResolvedRecipe, backbone: Backbone, width: int, classes: int
 ) -> tuple[nn.Sequential, tuple[str, ...]]:
     """An untrained head, and the names of its tensors that the base model brought along."""
     chain: nn.Sequential = order.chain(width, classes)
@@ -155,7 +155,9 @@ def new_head(
     return chain, tuple(begun)
 
 
-def begun_with(order: Order, backbone: Backbone, chain: nn.Sequential) -> dict[str, Tensor]:
+def begun_with(
+    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
+) -> dict[str, Tensor]:
     """The head's tensors that the base model's checkpoint has pretrained, of the same shape.
 
     They are a pooler's, or those of the family's own head where this is that head: ModernBERT's
@@ -178,7 +180,7 @@ def begun_with(order: Order, backbone: Backbone, chain: nn.Sequential) -> dict[s
     }
 
 
-def native_of(order: Order, backbone: Backbone) -> NativeHead | None:
+def native_of(order: ResolvedRecipe, backbone: Backbone) -> NativeHead | None:
     """The family's own head, if this recipe's is that one and has more than its last layer.
 
     One that begins in the base model, as BERT's with the pooler, is known from there.
@@ -191,7 +193,7 @@ def native_of(order: Order, backbone: Backbone) -> NativeHead | None:
         return None
 
 
-def is_familys(order: Order, backbone: Backbone) -> bool:
+def is_familys(order: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether a recipe's head is the one of the base model's own class."""
     if backbone.folder is None or backbone.model_type not in FAMILIES:
         return False
@@ -204,7 +206,7 @@ def is_familys(order: Order, backbone: Backbone) -> bool:
 
 def assemble(
     recipe: Recipe | str, backbone: Backbone, classes: int, *, kind: Kind, limits: Limits
-) -> Assembly:
+) -> RecipeModule:
     """Builds a recipe, untrained, after counting it without memory.
 
     Raises:
@@ -223,7 +225,7 @@ def assemble(
         why = "are numbers" if kind == "number" else "may be several and are learned one by one"
         what = f"{order.recipe}: loss={order.loss} has no meaning here, where the labels of a text"
         raise RecipeError(f"{what} {why}.", f"Take loss={order.loss} away.")
-    width = order.widened(Reader(order, backbone).width)
+    width = order.widened(Featurizer(order, backbone).width)
     if width > limits.pooled_width:
         raise LimitError(
             f"{order.recipe} would read {width:,} numbers a text; "
@@ -237,4 +239,4 @@ def assemble(
             f"this place allows {limits.head_parameters:,}.",
             f"Choose a smaller head, for example {order.recipe.pooling}+linear.",
         )
-    return Assembly(order, backbone, classes)
+    return RecipeModule(order, backbone, classes)

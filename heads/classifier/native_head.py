@@ -19,13 +19,13 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.catalog.families import family
 from heads.catalog.forms import Form
-from heads.classifier.config_extras import Marks, marks_of
+from heads.classifier.config_extras import ConfigExtras, extras_of
 from heads.errors import CheckpointError, HeadsError
-from heads.features.featurizer import Reader
+from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 CHOOSE = "Choose another model, or train a head of your own on it."
 
@@ -53,7 +53,7 @@ class NativeHead:
     classes: tuple[str, ...]
     many: bool
     numbers: bool
-    marks: Marks
+    marks: ConfigExtras
     tensors: Mapping[str, Tensor]
     names: Mapping[str, str]
     new: tuple[str, ...]
@@ -82,7 +82,7 @@ def native_head(backbone: Backbone) -> NativeHead:
     if found is None:
         # What the checkpoint lacks is random, but the same at every start. The dice come first:
         # who asks within a roll of its own has them already, and two locks need one order.
-        with Dice().rolling(), _finding:
+        with IsolatedRng().rolling(), _finding:
             found = _found[key] = _found.get(key) or _tried(backbone)
             while len(_found) > MOST_KEPT:
                 _found.pop(next(iter(_found)))
@@ -120,7 +120,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error
     order = resolve(recipe)
-    chain = order.sketch(Reader(order, backbone).width, model.config.num_labels)
+    chain = order.sketch(Featurizer(order, backbone).width, model.config.num_labels)
     named = names_of(form, order, chain, model)
     theirs = model.state_dict()
     tensors = {ours: theirs[name].clone() for ours, name in named.items()}
@@ -134,7 +134,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
         classes=_classes(model.config),
         many=_answers_many(model.config),
         numbers=_gives_numbers(model.config),
-        marks=marks_of(model.config),
+        marks=extras_of(model.config),
         tensors=tensors,
         names=named,
         new=tuple(ours for ours in named if ours not in there),
@@ -143,7 +143,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
     )
 
 
-def names_of(form: Form, order: Order, chain: nn.Sequential, model: Any) -> dict[str, str]:
+def names_of(form: Form, order: ResolvedRecipe, chain: nn.Sequential, model: Any) -> dict[str, str]:
     """Our names of a head's tensors, and what the model of Transformers calls them.
 
     Args:

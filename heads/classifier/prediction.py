@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.classifier.inputs import Seen
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.evaluation.statistics import Scores, Squash, answers, probabilities
 from heads.recipe import Recipe
@@ -57,7 +57,7 @@ class Prediction:
 
 
 @torch.no_grad()
-def predict(given: Seen, heads: Sequence[TrainedHead]) -> list[Prediction]:
+def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]:
     """Applies heads to what the base model made of one text, or of one pair."""
     found = []
     for head in heads:

@@ -19,14 +19,14 @@ from heads.backbone.models import BUNDLED
 from heads.catalog.families import FAMILIES
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
-from heads.classifier.module import Assembly, TrainedHead, assemble, kind_of
+from heads.classifier.module import RecipeModule, TrainedHead, assemble, kind_of
 from heads.classifier.native_head import native_head
 from heads.errors import CheckpointError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
-from heads.rng import Dice
-from heads.settings import Limits, Training
+from heads.rng import IsolatedRng
+from heads.settings import Limits, TrainingConfig
 from heads.settings import limits as limits_here
 
 # --- Heads in files of their own, put onto a base model: a safetensors file, or a folder of ours.
@@ -52,7 +52,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
     try:
         header = _header(path)
         labels = _labels(header.pop("__metadata__", {}), path, backbone)
-        with Dice().rolling():
+        with IsolatedRng().rolling():
             module = assemble(recipe, backbone, len(labels), kind="one", limits=limits)
         named = _fitting(header, module, path, len(labels))
         tensors = load_file(path)
@@ -86,7 +86,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
     """
     try:
         facts = _facts(folder / FACTS)
-        with Dice().rolling():
+        with IsolatedRng().rolling():
             module = assemble(
                 facts["recipe"], backbone, len(facts["classes"]), kind=kind_of(facts), limits=limits
             )
@@ -103,7 +103,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             trained_on=str(facts["trained_on"]),
             rows=int(facts["rows"]),
             scores=Scores(**scores) if scores else None,
-            training=Training(**training) if training else None,
+            training=TrainingConfig(**training) if training else None,
             module=module.eval().requires_grad_(False),
             chosen=dict(facts.get("chosen") or {}),
             numbers=bool(facts.get("numbers")),
@@ -186,7 +186,7 @@ def _labels(metadata: Any, path: Path, backbone: Backbone) -> tuple[str, ...]:
 
 
 def _fitting(
-    header: Mapping[str, Any], module: Assembly, path: Path, labels: int
+    header: Mapping[str, Any], module: RecipeModule, path: Path, labels: int
 ) -> dict[str, str]:
     """Our names of the head's tensors, and theirs in the file, which must be these and no more."""
     order, own = module.reader.order, module.head.state_dict()
@@ -315,8 +315,8 @@ def own_head(backbone: Backbone) -> TrainedHead:
     marks = native.marks
     votes = native.many and marks.votes
     recipe = voting(native.recipe) if votes else native.recipe
-    with Dice().rolling():
-        module = Assembly(resolve(recipe), backbone, len(native.classes))
+    with IsolatedRng().rolling():
+        module = RecipeModule(resolve(recipe), backbone, len(native.classes))
     module.head.load_state_dict(dict(native.tensors))
     return TrainedHead(
         recipe=recipe,

@@ -66,7 +66,7 @@ _YEARS = (1900, 2100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ColumnProfile:
     """What a sample of a column's cells looks like. Shares are of the filled cells, from 0 to 1.
 
     Attributes:
@@ -115,7 +115,7 @@ class Look:
         return self.filled > 0 and self.distinct <= max(2, self.filled // 2)
 
 
-def look(table: Table, name: str) -> Look:
+def profile(table: Table, name: str) -> ColumnProfile:
     """Looks at rows from the whole table, which may be sorted by class.
 
     They are drawn, always the same: of every second row a table that alternates shows one class.
@@ -133,7 +133,7 @@ def look(table: Table, name: str) -> Look:
     def share(test: Callable[[str], object]) -> float:
         return sum(times for cell, times in counts.items() if test(cell)) / max(filled, 1)
 
-    return Look(
+    return ColumnProfile(
         filled=filled,
         full=filled / max(len(cells), 1),
         letters=sum(len(_LETTERS.findall(cell)) * n for cell, n in counts.items()) / max(filled, 1),
@@ -194,9 +194,9 @@ def is_code(cell: str) -> bool:
     return any(letter.isdigit() for letter in cell) and any(letter.isalpha() for letter in cell)
 
 
-def looks_of(table: Table, names: Sequence[str]) -> dict[str, Look]:
+def profiles_of(table: Table, names: Sequence[str]) -> dict[str, ColumnProfile]:
     """A look at each of some columns."""
-    return {name: look(table, name) for name in names}
+    return {name: profile(table, name) for name in names}
 
 
 # --- How well a column would do as the texts, or as the labels: by what is in it, then by its name.
@@ -206,7 +206,7 @@ CALLED = 5.0  # or where the column is called one: then it is that which lacks a
 _LONG = 60  # letters: no label is as long
 
 
-def text_points(name: str, seen: Look) -> float:
+def text_points(name: str, seen: ColumnProfile) -> float:
     """How well a column would do as the texts: its cells are long, varied, unlike each other."""
     # Twice as long is one point: a title of 30 letters has 5, a review of 500 has 9.
     points = math.log2(1 + min(seen.letters, 2_000))
@@ -234,7 +234,9 @@ def _text_name(name: str) -> float:
     return 0.0
 
 
-def label_points(name: str, seen: Look, *, paired: bool = False, opinion: bool = False) -> float:
+def label_points(
+    name: str, seen: ColumnProfile, *, paired: bool = False, opinion: bool = False
+) -> float:
     """How well a column would do as the labels: its cells come again, few of them, in few words.
 
     Args:
@@ -254,7 +256,7 @@ def label_points(name: str, seen: Look, *, paired: bool = False, opinion: bool =
     return points + named
 
 
-def label_contents(seen: Look) -> float:
+def label_contents(seen: ColumnProfile) -> float:
     """The points for what is in a column of labels."""
     if seen.constant:
         return NEVER
@@ -374,7 +376,7 @@ def _choice(table: Table, said: ColumnHints) -> _Choice:
     free = [name for name in names if name not in (split, said.group)]
     if len(free) < 2:
         raise _too_few(table.name, free)
-    seen = looks_of(table, free)
+    seen = profiles_of(table, free)
     first, pair = _pair(free, seen)
     labels = _labels(table, _without(free, first, pair), seen, paired=bool(pair))
     text, label, texts = _text_and_label(table, free, seen, labels, first)
@@ -398,7 +400,7 @@ def _without(names: Sequence[str], *taken: str) -> list[str]:
 
 
 def _labels(
-    table: Table, names: Sequence[str], seen: Mapping[str, Look], *, paired: bool
+    table: Table, names: Sequence[str], seen: Mapping[str, ColumnProfile], *, paired: bool
 ) -> dict[str, float]:
     """The points of columns as the labels."""
     opinion = any({"review", "reviews"} & set(words(name)) for name in seen)
@@ -412,7 +414,7 @@ def _labels(
 def _text_and_label(
     table: Table,
     names: Sequence[str],
-    seen: Mapping[str, Look],
+    seen: Mapping[str, ColumnProfile],
     labels: Mapping[str, float],
     first: str,
 ) -> tuple[str, str, dict[str, float]]:
@@ -433,7 +435,7 @@ def _text_and_label(
 
 
 def _flags_among(
-    table: Table, left: Sequence[str], seen: Mapping[str, Look], label: str
+    table: Table, left: Sequence[str], seen: Mapping[str, ColumnProfile], label: str
 ) -> tuple[str, ...]:
     """The 0/1 columns among some, if they are the labels rather than something else."""
     named = label if is_named(label) and seen[label].distinct > 1 else ""
@@ -471,7 +473,7 @@ def _split(table: Table, names: Sequence[str]) -> str:
     return ""
 
 
-def _pair(names: Sequence[str], seen: Mapping[str, Look]) -> tuple[str, str]:
+def _pair(names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
     """The two columns of texts, where they are called so and no cell speaks against it."""
     by_plain = {plain(name): name for name in names}
     for keys in PAIRS:
@@ -481,11 +483,11 @@ def _pair(names: Sequence[str], seen: Mapping[str, Look]) -> tuple[str, str]:
     return "", ""
 
 
-def _may_be_text(look: Look) -> bool:
+def _may_be_text(look: ColumnProfile) -> bool:
     return not (look.numbers and look.filled > 1 and look.repeats) and look.dates < _HALF
 
 
-def _alike(text: str, names: Sequence[str], seen: Mapping[str, Look]) -> tuple[str, str]:
+def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
     """A second column of texts about as long and as different as the first, without names."""
     first = seen[text]
     for name in names:

@@ -166,7 +166,7 @@ NO_LABEL, NO_NUMBER = "no label", "no number"
 Marks = Callable[[Sequence[str], int], tuple[str, ...] | float | str]
 
 
-def marks(table: Table, columns: Columns) -> Marks:
+def label_cells(table: Table, columns: Columns) -> Marks:
     """How the labels of a row are read.
 
     Raises:

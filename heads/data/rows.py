@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heads.data.corpus import CONTROLS, gate
-from heads.data.labels import Marks, marks
+from heads.data.labels import Marks, label_cells
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -107,7 +107,7 @@ def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
     others = [table.columns.index(name) for name in columns.used if name not in wanted]
     split_at = table.columns.index(columns.split) if columns.split else -1
     group_at = table.columns.index(columns.group) if columns.group else -1
-    spill, read = _spill(table, places[-1], others), marks(table, columns)
+    spill, read = _spill(table, places[-1], others), label_cells(table, columns)
     for line, row in zip(table.lines, table.rows, strict=True):
         cells = [row[at] for at in places]
         if spill and any(row[at] for at in spill):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 
 FEWEST_DEVELOPMENT = 2
 # Rows on which settings of solved heads are tried, and by which all are judged. Of 3,000 and 5,000
@@ -93,7 +93,9 @@ class _Part:
     repetition: int = 0
 
 
-def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contest) -> Splits:
+def split(
+    targets: Tensor, groups: Tensor, parts: Sequence[str], config: ExperimentConfig
+) -> Splits:
     """Splits the rows for every seed of a contest.
 
     Args:
@@ -109,20 +111,24 @@ def split(targets: Tensor, groups: Tensor, parts: Sequence[str], contest: Contes
     everything = list(range(len(targets)))
     test, rest = given.get("test", []), [n for n in everything if not parts or parts[n] != "test"]
     chosen = given.get("validation", [])
-    if contest.per_class:
+    if config.per_class:
         if not test:
-            test, rest = rows.drawn(everything, contest.held_out, contest.seed)
-        kind, parted = PER_CLASS, _per_class(rows, rest, test, contest)
+            test, rest = rows.drawn(everything, config.held_out, config.seed)
+        kind, parted = PER_CLASS, _per_class(rows, rest, test, config)
     elif test:
-        kind, parted = TEST_SET, _on_a_test_set(rows, rest, chosen, test, contest)
+        kind, parted = TEST_SET, _on_a_test_set(rows, rest, chosen, test, config)
     else:
-        kind, parted = FOLDS, _folds(rows, rest, chosen, contest)
+        kind, parted = FOLDS, _folds(rows, rest, chosen, config)
     are_given = bool(chosen) and kind != PER_CLASS
-    return _checked(_splits(kind, rows, parted, contest, are_given), targets, groups)
+    return _checked(_splits(kind, rows, parted, config, are_given), targets, groups)
 
 
 def on_fewer_rows(
-    splits: Splits, rows: Sequence[Tensor], targets: Tensor, groups: Tensor, contest: Contest
+    splits: Splits,
+    rows: Sequence[Tensor],
+    targets: Tensor,
+    groups: Tensor,
+    config: ExperimentConfig,
 ) -> Splits:
     """The same tests for seeds that learn from fewer rows; development rows are drawn anew.
 
@@ -139,48 +145,52 @@ def on_fewer_rows(
         given = splits.development[number] if splits.are_given else learned[:0]
         development = given[torch.isin(given, learned)].tolist()
         if len(development) < FEWEST_DEVELOPMENT:
-            development = drawn.development(own, contest, contest.seed + number)
+            development = drawn.development(own, config, config.seed + number)
         found.append(_Part(learned=own, development=development, scored=scored.tolist()))
-    fewer = _splits(splits.kind, drawn, found, contest, splits.are_given)
+    fewer = _splits(splits.kind, drawn, found, config, splits.are_given)
     return replace(fewer, test=splits.test, repetition=splits.repetition)
 
 
 def _on_a_test_set(
-    rows: "_Rows", rest: list[int], chosen: list[int], test: list[int], contest: Contest
+    rows: "_Rows", rest: list[int], chosen: list[int], test: list[int], config: ExperimentConfig
 ) -> list[_Part]:
     """All rows are learned from by every seed; each draws development rows where none are given."""
     return [
         _Part(
             learned=rest,
-            development=chosen or rows.development(rest, contest, contest.seed + number),
+            development=chosen or rows.development(rest, config, config.seed + number),
             scored=test,
         )
-        for number in range(contest.seeds)
+        for number in range(config.seeds)
     ]
 
 
-def _folds(rows: "_Rows", rest: list[int], chosen: list[int], contest: Contest) -> list[_Part]:
+def _folds(
+    rows: "_Rows", rest: list[int], chosen: list[int], config: ExperimentConfig
+) -> list[_Part]:
     """Every row but given development rows is scored once a repetition."""
     scored_some_time = rows.without(rest, chosen)
     found = []
-    for repetition in range(contest.repetitions):
-        for fold in rows.folds(scored_some_time, contest.folds, contest.seed + repetition):
+    for repetition in range(config.repetitions):
+        for fold in rows.folds(scored_some_time, config.folds, config.seed + repetition):
             learned = rows.without(rest, fold)
-            seed = contest.seed + 1 + len(found)
-            drawn = chosen or rows.development(learned, contest, seed)
+            seed = config.seed + 1 + len(found)
+            drawn = chosen or rows.development(learned, config, seed)
             part = _Part(learned=learned, development=drawn, scored=fold, repetition=repetition)
             found.append(part)
     return found
 
 
-def _per_class(rows: "_Rows", rest: list[int], test: list[int], contest: Contest) -> list[_Part]:
+def _per_class(
+    rows: "_Rows", rest: list[int], test: list[int], config: ExperimentConfig
+) -> list[_Part]:
     """A few rows of every class, drawn anew for each seed."""
     found = []
-    for number in range(contest.seeds):
-        learned = rows.few(rest, contest.per_class, contest.seed + 1 + number)
-        development = rows.drawn(learned, contest.development, contest.seed + number)[0]
+    for number in range(config.seeds):
+        learned = rows.few(rest, config.per_class, config.seed + 1 + number)
+        development = rows.drawn(learned, config.development, config.seed + number)[0]
         if len(development) < FEWEST_DEVELOPMENT:
-            what = f"{contest.per_class} of every class leaves no rows to choose settings on."
+            what = f"{config.per_class} of every class leaves no rows to choose settings on."
             raise DataError(what, "Take at least 2 of every class.")
         found.append(_Part(learned=learned, development=development, scored=test))
     return found
@@ -210,9 +220,9 @@ class _Rows:
                 had += len(group)
         return sorted(taken), [row for row in rows if row not in taken]
 
-    def development(self, rows: Sequence[int], contest: Contest, seed: int) -> list[int]:
+    def development(self, rows: Sequence[int], config: ExperimentConfig, seed: int) -> list[int]:
         """The share of development rows, less where that would be many."""
-        share = min(contest.development, MOST_DEVELOPMENT / max(1, len(rows)))
+        share = min(config.development, MOST_DEVELOPMENT / max(1, len(rows)))
         return self.drawn(rows, share, seed)[0]
 
     def folds(self, rows: Sequence[int], count: int, seed: int) -> list[list[int]]:
@@ -283,7 +293,7 @@ class _Rows:
 
 
 def _splits(
-    kind: str, rows: _Rows, found: Sequence[_Part], contest: Contest, are_given: bool
+    kind: str, rows: _Rows, found: Sequence[_Part], config: ExperimentConfig, are_given: bool
 ) -> Splits:
     made: dict[int, Tensor] = {}  # seeds that share rows share what is made of them
 
@@ -295,7 +305,7 @@ def _splits(
         tried = rows.without(part.learned, part.development)  # in splits of the data, less repeats
         repeats.append(sorted({*part.learned} - {*tried} - {*part.development}))
         share = min(1.0, MOST_SEARCH / max(1, len(tried)))
-        search.append(rows.drawn(tried, share, contest.seed + number)[0])
+        search.append(rows.drawn(tried, share, config.seed + number)[0])
     return Splits(
         kind=kind,
         search=tuple(map(tensor, search)),

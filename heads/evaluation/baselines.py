@@ -15,8 +15,8 @@ from torch import Tensor
 
 from heads.data.corpus import Corpus, Kind
 from heads.evaluation.calibration import common_threshold, thresholds
-from heads.evaluation.metrics import Metric
-from heads.evaluation.predictions import TFIDF, Outcome, Task, parts
+from heads.evaluation.metrics import MetricName
+from heads.evaluation.predictions import TFIDF, CellPredictions, EvaluationTask, parts
 
 FEATURES = 10_000
 # What C is tried at first, and what beyond while the best is at an end; noisy labels want a small
@@ -36,7 +36,7 @@ _ALONE = Lock()  # two limits at once would leave NumPy on one core for good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Said:
+class BaselinePredictions:
     """What a baseline says of n rows.
 
     Attributes:
@@ -48,7 +48,9 @@ class Said:
     thresholds: Tensor | None = None
 
 
-def majority(corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]) -> Said:
+def majority(
+    corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]
+) -> BaselinePredictions:
     """Always the same answer: the commonest class, the commonest labels, or the mean.
 
     Its logits are log-probabilities: every class's share, as if each had one row more. Of
@@ -57,13 +59,13 @@ def majority(corpus: Corpus, train_rows: Sequence[int], test_rows: Sequence[int]
     """
     targets, rows = _targets(corpus, train_rows), len(test_rows)
     if corpus.kind == "number":
-        return Said(logits=targets.mean().float().expand(rows, 1).clone())
+        return BaselinePredictions(logits=targets.mean().float().expand(rows, 1).clone())
     if corpus.kind == "many":
         odds = _odds(targets.sum(dim=0), len(targets))
         bar = torch.full_like(odds, common_threshold(odds.expand_as(targets), targets))
-        return Said(logits=odds.float().expand(rows, -1).clone(), thresholds=bar)
+        return BaselinePredictions(logits=odds.float().expand(rows, -1).clone(), thresholds=bar)
     counts = torch.bincount(targets, minlength=len(corpus.classes)).float() + 1
-    return Said(logits=(counts / counts.sum()).log().expand(rows, -1).clone())
+    return BaselinePredictions(logits=(counts / counts.sum()).log().expand(rows, -1).clone())
 
 
 def tfidf(
@@ -112,7 +114,7 @@ def tfidf_strength(
     *,
     seed: int = 0,
     balanced: bool = False,
-    metric: Metric | None = None,
+    metric: MetricName | None = None,
 ) -> float:
     """The C with the best score on the development rows, of three and those beyond them.
 
@@ -122,11 +124,11 @@ def tfidf_strength(
     At most 2,000 training rows are fitted, chosen by the seed: more would cost more than the
     baseline itself and seldom choose another.
     """
-    dice = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(len(train_rows), generator=dice)[:ROWS_TO_CHOOSE_ON].sort().values
+    rng = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(train_rows), generator=rng)[:ROWS_TO_CHOOSE_ON].sort().values
     rows = [train_rows[place] for place in chosen.tolist()]
     places, targets = torch.arange(len(development_rows)), _targets(corpus, development_rows)
-    task = Task(
+    task = EvaluationTask(
         targets=targets, classes=corpus.classes, groups=places, kind=corpus.kind, metric=metric
     )
 
@@ -135,7 +137,7 @@ def tfidf_strength(
             corpus, rows, development_rows, C=strength, features=FEATURES_TO_CHOOSE_ON,
             balanced=balanced,
         )  # fmt: skip
-        outcome = Outcome(
+        outcome = CellPredictions(
             name=TFIDF, rows=(places,), logits=(held.logits,), thresholds=held.thresholds
         )
         return float(parts(outcome, task)[0].sum())
@@ -170,7 +172,7 @@ def tfidf_held(
     C: float,
     features: int = FEATURES,
     balanced: bool = False,
-) -> Said:
+) -> BaselinePredictions:
     """Fits some rows and says what that makes of the development rows, which are none of them.
 
     Thresholds of labels hang on how many rows were fitted: those found on 2,000 rows cost 4
@@ -178,8 +180,10 @@ def tfidf_held(
     """
     logits = tfidf(corpus, rows, development_rows, C=C, features=features, balanced=balanced)
     if corpus.kind != "many":
-        return Said(logits=logits)
-    return Said(logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows)))
+        return BaselinePredictions(logits=logits)
+    return BaselinePredictions(
+        logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows))
+    )
 
 
 @contextmanager

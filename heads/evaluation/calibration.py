@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
 from heads.data.corpus import Kind
-from heads.evaluation.predictions import Outcome, Task, answers_of
+from heads.evaluation.predictions import CellPredictions, EvaluationTask, answers_of
 
 # --- Answers by their confidence: how often they are right, and how far that is from it.
 
@@ -108,7 +108,9 @@ class Calibration:
     coverage: tuple[Coverage, ...]
 
 
-def calibration(outcome: Outcome, task: Task, before: tuple[Bin, ...]) -> Calibration | None:
+def calibration(
+    outcome: CellPredictions, task: EvaluationTask, before: tuple[Bin, ...]
+) -> Calibration | None:
     """Scales the confidence on the held rows and tells what that did on the tested ones.
 
     None for numbers, and where there are no held rows. No answer changes by it.
@@ -150,23 +152,23 @@ def temperature(logits: Tensor, targets: Tensor, kind: Kind) -> float:
     logits = logits.double()
     if kind == "one":
         logits = logits - logits.mean(dim=1, keepdim=True)
-        goal = one_hot(targets, logits.shape[1]).bool()
-        sure = logits[goal] - logits.masked_fill(goal, -torch.inf).amax(dim=1)
+        positive = one_hot(targets, logits.shape[1]).bool()
+        sure = logits[positive] - logits.masked_fill(positive, -torch.inf).amax(dim=1)
     else:
-        goal = targets.bool()
-        sure = torch.where(goal, logits, -logits)
+        positive = targets.bool()
+        sure = torch.where(positive, logits, -logits)
     scale = float(logits.square().mean().sqrt())
     if scale == 0 or bool((sure > 0).all()):
         return 1.0
-    return scale / _root(logits / scale, goal, kind)
+    return scale / _root(logits / scale, positive, kind)
 
 
-def _root(logits: Tensor, goal: Tensor, kind: Kind) -> float:
+def _root(logits: Tensor, positive: Tensor, kind: Kind) -> float:
     """The factor of the logits at which the log loss is smallest, by Newton's method, bounded."""
     low, high, at = *FACTORS, 1.0
     for _ in range(STEPS):
         shares = (at * logits).softmax(dim=1) if kind == "one" else (at * logits).sigmoid()
-        slope = float((logits * (shares - goal.double())).sum())
+        slope = float((logits * (shares - positive.double())).sum())
         squares = (logits.square() * shares).sum(dim=1)
         less = (logits * shares).sum(dim=1).square()
         if kind == "many":
@@ -229,7 +231,7 @@ def _best_cuts(
     return cuts.gather(0, scores.argmax(dim=0, keepdim=True))[0]
 
 
-def confidence(outcome: Outcome, task: Task, temperature: float = 1.0) -> Tensor:
+def confidence(outcome: CellPredictions, task: EvaluationTask, temperature: float = 1.0) -> Tensor:
     """(a,), the probability of every answer, with the logits divided by a temperature."""
     divided = [logits.double() / temperature for logits in outcome.logits]
     if task.kind == "one":
@@ -239,13 +241,13 @@ def confidence(outcome: Outcome, task: Task, temperature: float = 1.0) -> Tensor
     return torch.cat([torch.where(yes, x, -x).sigmoid().flatten() for x, yes in pairs])
 
 
-def decided(outcome: Outcome, task: Task) -> Tensor:
+def decided(outcome: CellPredictions, task: EvaluationTask) -> Tensor:
     """(a,), 1 where an answer is right, else 0."""
     pairs = zip(outcome.rows, answers_of(outcome, task).given, strict=True)
     return torch.cat([(given == task.targets[rows]).double().flatten() for rows, given in pairs])
 
 
-def log_loss(outcome: Outcome, task: Task, temperature: float = 1.0) -> float:
+def log_loss(outcome: CellPredictions, task: EvaluationTask, temperature: float = 1.0) -> float:
     """Mean −ln of the probability of the truth, of every row or of every label of every row."""
     losses = []
     for rows, logits in zip(outcome.rows, outcome.logits, strict=True):

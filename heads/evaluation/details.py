@@ -25,11 +25,11 @@ from heads.evaluation.calibration import (
     log_loss,
     reliability,
 )
-from heads.evaluation.metrics import Metric, ScoreName, metrics_of
+from heads.evaluation.metrics import Metric, MetricName, metrics_of
 from heads.evaluation.predictions import (
     Answers,
-    Outcome,
-    Task,
+    CellPredictions,
+    EvaluationTask,
     answers_of,
     by_text,
     check,
@@ -44,7 +44,7 @@ from heads.evaluation.statistics import Z_95, wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class LabelDetails:
     """How well one label is found, where a row may have any number of them.
 
     Each measure is None where nothing was there to take it from.
@@ -81,7 +81,7 @@ class Details:
 
     values: Mapping[str, float]
     f1: tuple[float | None, ...] = ()
-    labels: tuple[Label, ...] = ()
+    labels: tuple[LabelDetails, ...] = ()
     confusion: Tensor | None = None
 
 
@@ -90,7 +90,7 @@ class Details:
 OF_ORDER = ("quadratic_kappa",)
 
 
-def details_of_one(outcome: Outcome, task: Task) -> Details:
+def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> Details:
     """Every other measure of one cell.
 
     Those of `confusion` are counted as in scikit-learn: `balanced_accuracy` is the mean recall
@@ -138,7 +138,7 @@ def _absolute_error(table: Tensor) -> float:
 # --- Measures of answers where a row may have any number of labels, beside micro-F1 and loss.
 
 
-def details_of_many(outcome: Outcome, task: Task) -> Details:
+def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> Details:
     """Every other measure of one cell.
 
     `macro_f1` is the mean F1 over the labels that were tested or given, `samples_f1` the mean F1
@@ -172,12 +172,12 @@ def details_of_many(outcome: Outcome, task: Task) -> Details:
 
 
 def _labels(
-    outcome: Outcome,
-    task: Task,
+    outcome: CellPredictions,
+    task: EvaluationTask,
     pairs: Sequence[tuple[Tensor, Tensor]],
     f1s: Tensor,
     precise: Tensor,
-) -> tuple[Label, ...]:
+) -> tuple[LabelDetails, ...]:
     bars = outcome.thresholds
     bars = torch.zeros(len(task.classes)) if bars is None else bars
     bars = bars.reshape(-1, len(task.classes)).mean(dim=0)
@@ -196,7 +196,7 @@ def _labels(
         strict=True,
     )
     return tuple(
-        Label(
+        LabelDetails(
             name=name,
             rows=rows,
             precision=precision,
@@ -247,7 +247,7 @@ def _each(values: Tensor) -> tuple[float | None, ...]:
 # --- Measures of predicted numbers, beside Spearman's correlation.
 
 
-def details_of_number(outcome: Outcome, task: Task) -> Details:
+def details_of_number(outcome: CellPredictions, task: EvaluationTask) -> Details:
     """Every other measure of one cell.
 
     `pearson` is 0 where a side is constant. `r2` is the share of the variance explained: 1 is
@@ -309,20 +309,20 @@ class Measures:
 
     name: str
     rows: int
-    metric: Metric
+    metric: MetricName
     score: float
     low: float
     high: float
     scores: tuple[float, ...]
     values: Mapping[str, float]
     f1: tuple[float | None, ...] = ()
-    labels: tuple[Label, ...] = ()
+    labels: tuple[LabelDetails, ...] = ()
     bins: tuple[Bin, ...] = ()
     confusion: Tensor | None = None
     calibration: Calibration | None = None
 
 
-def measure(outcome: Outcome, task: Task) -> Measures:
+def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
     """All measures of one cell.
 
     Raises:
@@ -356,7 +356,7 @@ def measure(outcome: Outcome, task: Task) -> Measures:
     )
 
 
-def _others(outcome: Outcome, task: Task) -> dict[str, float]:
+def _others(outcome: CellPredictions, task: EvaluationTask) -> dict[str, float]:
     """What the head would be ranked by under other metrics that are no part of the details."""
     if task.kind == "one":  # its details know all of them
         return {}
@@ -364,7 +364,7 @@ def _others(outcome: Outcome, task: Task) -> dict[str, float]:
     return {other.ranked_by: fmean(scores(outcome, other)) for other in others}
 
 
-def score_interval(outcome: Outcome | Answers, task: Task) -> tuple[float, float]:
+def score_interval(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[float, float]:
     """The 95 % interval of the mean score; of one seed's accuracy on distinct texts, Wilson's.
 
     It is meant for new rows and for training anew on rows like these. Its variance has two parts:
@@ -445,7 +445,7 @@ def _fisher(score: float, variance: float, texts: int, quantile: float) -> tuple
 
 
 def _by_error(
-    score: float, variance: float, texts: int, quantile: float, name: ScoreName
+    score: float, variance: float, texts: int, quantile: float, name: Metric
 ) -> tuple[float, float]:
     """The interval of a score by that of the logarithm of what it lacks of the most."""
     left = name.high - score

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heads.evaluation.metrics import SCORES, Metric, ScoreName
+from heads.evaluation.metrics import SCORES, Metric, MetricName
 from heads.evaluation.significance import Difference
 
 SHARES = (0.25, 0.5, 1.0)
@@ -13,7 +13,7 @@ FLAT = 0.005  # less than half a point from a half to all rows is hardly growth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class LearningCurvePoint:
     """The comparison at one size of the training set.
 
     Attributes:
@@ -57,7 +57,7 @@ def subsets(
     return tuple(sorted(row for row in shuffled if place[row] < share) for share in shares)
 
 
-def curve_says(stages: Sequence[Stage], metric: Metric = "accuracy") -> str:
+def curve_says(stages: Sequence[LearningCurvePoint], metric: MetricName = "accuracy") -> str:
     """Whether more rows would change the choice, in a sentence or two; sizes ascend.
 
     The head that scores highest at a size is the luckiest of several: nothing is said of its lead
@@ -66,7 +66,7 @@ def curve_says(stages: Sequence[Stage], metric: Metric = "accuracy") -> str:
     return f"{_choice(stages)} {_growth(stages, SCORES[metric])}".strip()
 
 
-def _choice(stages: Sequence[Stage]) -> str:
+def _choice(stages: Sequence[LearningCurvePoint]) -> str:
     if len(stages[-1].scores) == 1:
         return f"`{stages[-1].best}` is the only head."
     sizes = [f"{stage.rows:,}" for stage in stages]
@@ -100,7 +100,7 @@ def _behind(names: Sequence[str]) -> str:
     return f", and {told} {_is(names)} behind it at every size"
 
 
-def _growth(stages: Sequence[Stage], name: ScoreName) -> str:
+def _growth(stages: Sequence[LearningCurvePoint], name: Metric) -> str:
     """What more rows gave the last leader, as it was seen: no interval stands behind it."""
     if len(stages) < 2:
         return ""

@@ -17,7 +17,7 @@ from heads.errors import DataError
 if TYPE_CHECKING:  # the page names metrics before torch is imported
     from torch import Tensor
 
-Metric = Literal[
+MetricName = Literal[
     "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
     "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
     "neg_mean_squared_error", "neg_mean_absolute_error",
@@ -31,7 +31,7 @@ Evidence = Callable[["Tensor", "Tensor", int, "Tensor"], "Tensor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreName:
+class Metric:
     """One metric.
 
     Attributes:
@@ -135,8 +135,8 @@ def _reaching(
     scale: Scale = "share",
     needs_order: bool = False,
     evidence: Evidence | None = None,
-) -> ScoreName:
-    return ScoreName(
+) -> Metric:
+    return Metric(
         title=title or noun[0].upper() + noun[1:],
         noun=noun,
         sentence=f"reaches {a} {noun} of {{}}",
@@ -202,8 +202,8 @@ def _absolute(given: "Tensor", truth: "Tensor") -> "Tensor":
 
 
 # The first of a kind is its default.
-SCORES: Mapping[Metric, ScoreName] = {
-    "accuracy": ScoreName(
+SCORES: Mapping[MetricName, Metric] = {
+    "accuracy": Metric(
         title="Accuracy",
         noun="accuracy",
         sentence="answers {} right",
@@ -237,7 +237,7 @@ SCORES: Mapping[Metric, ScoreName] = {
     "samples_f1": _reaching(
         "mean F1 of a row", title="F1 of a row", parts={"many": _of_rows("samples_f1_parts")}
     ),
-    "exact_match": ScoreName(
+    "exact_match": Metric(
         title="All labels right",
         noun="share of rows with all labels right",
         sentence="gets all labels of {} of the rows right",
@@ -263,7 +263,7 @@ SCORES: Mapping[Metric, ScoreName] = {
         "negative mean absolute error", parts={"number": _plain(_absolute)}, scale="error"
     ),
 }
-METRICS: Mapping[Kind, Metric] = {"one": "accuracy", "many": "micro_f1", "number": "spearman"}
+METRICS: Mapping[Kind, MetricName] = {"one": "accuracy", "many": "micro_f1", "number": "spearman"}
 AUTO = "auto"
 _LABELS: Mapping[Kind, str] = {
     "one": "one class a row",
@@ -272,13 +272,13 @@ _LABELS: Mapping[Kind, str] = {
 }
 
 
-def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[Metric, ...]:
+def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[MetricName, ...]:
     """The metrics by which heads can be ranked for labels of a kind; the first is the default.
 
     >>> metrics_of("many")
     ('micro_f1', 'macro_f1', 'samples_f1', 'exact_match')
     """
-    fits: list[Metric] = [
+    fits: list[MetricName] = [
         name
         for name, one in SCORES.items()
         if kind in one.parts and (ordered or not one.needs_order)
@@ -287,7 +287,7 @@ def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[Metric, ...]:
     return tuple(fits)
 
 
-def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> Metric:
+def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> MetricName:
     """The metric that was asked for, or the kind's own where none was.
 
     Raises:

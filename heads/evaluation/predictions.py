@@ -16,7 +16,7 @@ from torch import Tensor
 
 from heads.data.corpus import Kind
 from heads.errors import RecipeError
-from heads.evaluation.metrics import METRICS, SCORES, Metric, ScoreName
+from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
 from heads.evaluation.statistics import ranks
 
 MAJORITY = "majority"
@@ -48,7 +48,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class CellPredictions:
     """What one cell said of every class, in every seed: all that its measures need.
 
     Attributes:
@@ -73,7 +73,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
+class EvaluationTask:
     """What the cells were asked.
 
     Attributes:
@@ -93,21 +93,21 @@ class Task:
     groups: Tensor
     kind: Kind = "one"
     ordered: bool = False
-    metric: Metric | None = None
+    metric: MetricName | None = None
     texts: Tensor | None = None
 
     @property
-    def ranked_by(self) -> Metric:
+    def ranked_by(self) -> MetricName:
         """The metric that ranks and decides."""
         return self.metric or METRICS[self.kind]
 
     @property
-    def score(self) -> ScoreName:
+    def score(self) -> Metric:
         """That metric as it is counted and said."""
         return SCORES[self.ranked_by]
 
 
-def check(outcome: Outcome, task: Task) -> None:
+def check(outcome: CellPredictions, task: EvaluationTask) -> None:
     """Refuses answers that are no numbers.
 
     Raises:
@@ -139,7 +139,7 @@ def _check_logits(name: str, rows: Tensor, logits: Tensor, width: int) -> None:
         raise RecipeError(what, "Lower its learning rate, or leave it out.")
 
 
-def answers_of(outcome: Outcome | Answers, task: Task) -> Answers:
+def answers_of(outcome: CellPredictions | Answers, task: EvaluationTask) -> Answers:
     """What a cell answered: the class of the largest logit, the labels above theirs, a number."""
     if isinstance(outcome, Answers):
         return outcome
@@ -160,7 +160,7 @@ def answers_of(outcome: Outcome | Answers, task: Task) -> Answers:
     )
 
 
-def repetitions(outcome: Outcome | Answers) -> tuple[tuple[int, ...], ...]:
+def repetitions(outcome: CellPredictions | Answers) -> tuple[tuple[int, ...], ...]:
     """For each repetition its seeds: several where they are folds, else one."""
     found: dict[int, list[int]] = {}
     for seed, number in enumerate(outcome.repetition or range(len(outcome.rows))):
@@ -168,7 +168,7 @@ def repetitions(outcome: Outcome | Answers) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, found.values()))
 
 
-def pooled(outcome: Outcome) -> Outcome:
+def pooled(outcome: CellPredictions) -> CellPredictions:
     """The same with the folds of a repetition put together, as if they were one seed."""
     if not outcome.repetition:
         return outcome
@@ -184,7 +184,7 @@ def pooled(outcome: Outcome) -> Outcome:
     return replace(outcome, rows=rows, logits=logits, thresholds=bars, repetition=())
 
 
-def first(outcome: Outcome | Answers, seeds: int, task: Task) -> Answers:
+def first(outcome: CellPredictions | Answers, seeds: int, task: EvaluationTask) -> Answers:
     """What a cell answered in its first seeds."""
     answers = answers_of(outcome, task)
     return replace(
@@ -195,7 +195,7 @@ def first(outcome: Outcome | Answers, seeds: int, task: Task) -> Answers:
     )
 
 
-def parts(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
+def parts(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[Tensor, ...]:
     """For each seed (n,), each row's part of the score of its repetition.
 
     They are right or wrong where the score is a mean of rows, and else each row's influence on
@@ -212,7 +212,7 @@ def parts(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
     return _by_repetition(answers_of(outcome, task), counted)
 
 
-def evidence(outcome: Outcome | Answers, task: Task) -> tuple[Tensor, ...]:
+def evidence(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[Tensor, ...]:
     """The same as variances are made from: where classes are small, others (`evidence.py`)."""
     count, classes = task.score.evidence, len(task.classes)
     if count is None:
@@ -237,7 +237,7 @@ def _by_repetition(
     return tuple(found[seed] for seed in range(len(answers.rows)))
 
 
-def scores(outcome: Outcome | Answers, task: Task) -> tuple[float, ...]:
+def scores(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[float, ...]:
     """The score of each repetition."""
     found = parts(outcome, task)
     return tuple(
@@ -245,7 +245,9 @@ def scores(outcome: Outcome | Answers, task: Task) -> tuple[float, ...]:
     )
 
 
-def by_text(values: Sequence[Tensor], outcome: Outcome | Answers, task: Task) -> Tensor:
+def by_text(
+    values: Sequence[Tensor], outcome: CellPredictions | Answers, task: EvaluationTask
+) -> Tensor:
     """Each unique text's part in each seed, (s, g), of values (n,) of tested rows.
 
     Over texts and seeds they come to s times the mean over repetitions of the mean of all rows;
@@ -260,7 +262,7 @@ def by_text(values: Sequence[Tensor], outcome: Outcome | Answers, task: Task) ->
     return parts
 
 
-def strata(task: Task) -> Tensor:
+def strata(task: EvaluationTask) -> Tensor:
     """(N,), rows with the same number are alike: parts of the data get their share of each.
 
     They are the classes; of several labels a row's rarest (or none of them); of numbers tenths

@@ -19,7 +19,7 @@ WEIGHT = 2  # of what is usual beside a cell's own seeds, where some cell is noi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Luck:
+class SeedVariance:
     """What is believed of the luck of k cells, in units of what the texts make them vary.
 
     Attributes:
@@ -31,7 +31,7 @@ class Luck:
     atoms: Tensor
 
 
-def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
+def seed_variance(between: Tensor, within: Tensor, seeds: int) -> SeedVariance:
     """What scores say of the luck of their cells.
 
     Cells whose ratio is too large among all of them, the largest first, go by their own seeds.
@@ -54,7 +54,7 @@ def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
     cells, own = len(between), seeds - 1
     known = within > SMALL
     if own < 1 or not bool(known.any()):
-        return Luck(usual=torch.zeros(cells), atoms=torch.zeros(cells, ATOMS))
+        return SeedVariance(usual=torch.zeros(cells), atoms=torch.zeros(cells, ATOMS))
     ratios = torch.where(known, between / within.clamp_min(SMALL), torch.nan)
     like = _like(ratios, own)
     count = int(like.sum())
@@ -69,7 +69,7 @@ def luck_of(between: Tensor, within: Tensor, seeds: int) -> Luck:
     shares = (torch.arange(ATOMS).double().numpy() + 0.5) / ATOMS
     ratio = torch.from_numpy(half * centre / gammaincinv(half, shares).clip(1e-12))
     atoms = (ratio - 1).clamp_min(0)  # luck adds to what texts make vary
-    return Luck(usual=_tails(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
+    return SeedVariance(usual=_tails(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
 
 
 def _like(ratios: Tensor, own: int) -> Tensor:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from heads.evaluation.predictions import Answers, Task, by_text, parts
+from heads.evaluation.predictions import Answers, EvaluationTask, by_text, parts
 
 DRAWS = 300
 DRAWS_AT_ONCE = 100
 
 
-def chosen_score(heads: Sequence[Answers], task: Task, seed: int = 0) -> float | None:
+def chosen_score(heads: Sequence[Answers], task: EvaluationTask, seed: int = 0) -> float | None:
     """The score of choosing the best of these heads, on rows that did not choose.
 
     Texts are drawn with replacement, the head that scores highest on them is chosen and scored on
@@ -33,19 +33,19 @@ def chosen_score(heads: Sequence[Answers], task: Task, seed: int = 0) -> float |
     tested = weights > 0
     found = [by_text(parts(one, task), one, task).mean(dim=0)[tested] for one in heads]
     of_texts, weights = torch.stack(found, dim=1), weights[tested]  # (g, k), (g,)
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     left = [
-        _left_out(of_texts, weights, min(DRAWS_AT_ONCE, DRAWS - start), dice)
+        _left_out(of_texts, weights, min(DRAWS_AT_ONCE, DRAWS - start), rng)
         for start in range(0, DRAWS, DRAWS_AT_ONCE)
     ]
     scores = torch.cat(left)
     return float(scores.mean()) if len(scores) else None
 
 
-def _left_out(of_texts: Tensor, weights: Tensor, draws: int, dice: torch.Generator) -> Tensor:
+def _left_out(of_texts: Tensor, weights: Tensor, draws: int, rng: torch.Generator) -> Tensor:
     """(b,), the scores of those who are chosen; draws that leave no text out count for nothing."""
     texts = len(weights)
-    which = torch.randint(texts, (draws, texts), generator=dice)
+    which = torch.randint(texts, (draws, texts), generator=rng)
     counts = (
         torch.zeros(draws, texts)
         .double()

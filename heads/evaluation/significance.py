@@ -13,14 +13,14 @@ from torch import Tensor
 from heads.evaluation.predictions import (
     BASELINES,
     Answers,
-    Outcome,
-    Task,
+    CellPredictions,
+    EvaluationTask,
     by_text,
     evidence,
     first,
     parts,
 )
-from heads.evaluation.seed_variance import Luck, luck_of
+from heads.evaluation.seed_variance import SeedVariance, seed_variance
 from heads.evaluation.selection_bias import chosen_score
 
 DRAWS = 1999  # so that (DRAWS + 1) · 5 % is a whole number
@@ -102,7 +102,7 @@ class _Pairs:
     differences: Tensor
     of_rows: Tensor
     within: Tensor
-    luck: Luck
+    luck: SeedVariance
     parts: Tensor
     random: list[bool]
     groups: int
@@ -118,16 +118,20 @@ class _Pairs:
 
 
 def compare(
-    outcomes: Sequence[Outcome | Answers], task: Task, *, reference: str, seed: int = 0
+    outcomes: Sequence[CellPredictions | Answers],
+    task: EvaluationTask,
+    *,
+    reference: str,
+    seed: int = 0,
 ) -> Comparisons:
     """Compares every cell with the reference and with the best head, row by row.
 
     Rows count by their parts of the score (`parts`). Each pair's statistic is the difference
     over its standard error, which has a part for the tested texts (all rows of one text, in
     all seeds, are one piece of evidence) and one for the luck of the seeds, every cell's own
-    (`luck_of`). What it would be by chance is drawn by giving every text's differences a random
-    sign, the same for all pairs, and every cell new luck, of a spread that is drawn from what is
-    believed of it. The largest statistic of a family sets the bar for each of its pairs (max-T,
+    (`seed_variance`). What it would be by chance is drawn by giving every text's differences a
+    random sign, the same for all pairs, and every cell new luck, of a spread that is drawn from
+    what is believed of it. The largest statistic of a family sets the bar for each of its pairs (max-T,
     single step), so that the chance of any false difference in the family is about 5 % at most.
     Two texts' worth of disagreement is added to every pair, so that the interval of two cells
     which never disagree has a width. (Not two groups' worth: that of eight authors would be 18
@@ -171,7 +175,7 @@ def _best(names: Sequence[str], leads: Tensor, home: int) -> int:
     return best if leads[best] > SAME else home
 
 
-def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
+def _pairs(answers: Sequence[Answers], task: EvaluationTask) -> _Pairs:
     for one in answers[1:]:
         if not all(map(torch.equal, one.rows, answers[0].rows)):
             raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
@@ -202,14 +206,14 @@ def _pairs(answers: Sequence[Answers], task: Task) -> _Pairs:
     )
 
 
-def _luck(each: Tensor, by_seed: Tensor) -> Luck:
+def _luck(each: Tensor, by_seed: Tensor) -> SeedVariance:
     """The luck of every cell: scores (s, k), and each text's parts (s, g, k), about all cells'."""
     seeds, own = len(each), each - each.mean(dim=2, keepdim=True)
     of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
     scattered = by_seed - by_seed.mean(dim=1, keepdim=True)
     between = scattered.var(dim=0) if seeds > 1 else torch.zeros_like(within)
-    return luck_of(between, within, seeds)
+    return seed_variance(between, within, seeds)
 
 
 def _squares(parts: Tensor) -> Tensor:
@@ -221,7 +225,7 @@ def _squares(parts: Tensor) -> Tensor:
 
 def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The largest |statistic| by chance, (b,): of the pairs with one cell, and of all pairs."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     scale = pairs.groups / pairs.unit
     parts, atoms = (pairs.parts * scale).float(), pairs.luck.atoms.float()
     spread = (pairs.within / 2).sqrt().float() * scale
@@ -229,10 +233,10 @@ def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tenso
     groups, cells = parts.shape
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
         draws = min(DRAWS_AT_ONCE, DRAWS - start)
-        signs = torch.randint(2, (draws, groups), generator=dice, dtype=torch.int8).float() * 2 - 1
+        signs = torch.randint(2, (draws, groups), generator=rng, dtype=torch.int8).float() * 2 - 1
         by_rows = signs @ parts  # (b, k)
-        which = torch.randint(atoms.shape[1], (cells, draws), generator=dice)
-        noise = torch.randn(draws, cells, generator=dice) / pairs.seeds**0.5
+        which = torch.randint(atoms.shape[1], (cells, draws), generator=rng)
+        noise = torch.randn(draws, cells, generator=rng) / pairs.seeds**0.5
         lucky = atoms.gather(1, which).T.sqrt() * noise  # (b, k)
         shifts = by_rows[:, :, None] - by_rows[:, None]
         shifts = shifts + spread * (lucky[:, :, None] - lucky[:, None])

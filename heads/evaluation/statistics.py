@@ -157,8 +157,8 @@ def of_table(given: Tensor, truth: Tensor, classes: int, score: Function) -> Ten
     """
     cells = truth.long() * classes + given.long()
     table = torch.bincount(cells, minlength=classes**2).double() / len(cells)  # (c²,)
-    value, slopes = _slopes(table.view(classes, classes), score)
-    flat = slopes.flatten()
+    value, gradients = _gradients(table.view(classes, classes), score)
+    flat = gradients.flatten()
     return value + flat[cells] - flat @ table
 
 
@@ -173,17 +173,17 @@ def of_means(values: Tensor, score: Function) -> Tensor:
     """
     values = values.double()
     means = values.mean(dim=0)
-    value, slopes = _slopes(means, score)
-    return value + ((values - means) * slopes).flatten(1).sum(dim=1)
+    value, gradients = _gradients(means, score)
+    return value + ((values - means) * gradients).flatten(1).sum(dim=1)
 
 
-def _slopes(point: Tensor, score: Function) -> tuple[Tensor, Tensor]:
+def _gradients(point: Tensor, score: Function) -> tuple[Tensor, Tensor]:
     """A score and its derivative, 0 where it does not hang on anything."""
     point = point.detach().requires_grad_()
     with torch.enable_grad():  # whoever asks may have switched it off
         value = score(point)
-        (slopes,) = torch.autograd.grad(value, point)
-    return value.detach(), slopes
+        (gradients,) = torch.autograd.grad(value, point)
+    return value.detach(), gradients
 
 
 def micro_f1_parts(given: Tensor, truth: Tensor) -> Tensor:

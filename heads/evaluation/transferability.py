@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from heads.data.corpus import Kind
-from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.statistics import micro_f1_parts, spearman_parts
 
 MOST_ROWS = 4_000
@@ -56,30 +56,30 @@ def estimate(
     Args:
         groups: (n,), rows that share a number are of one text, or belong together otherwise.
     """
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     most = MOST_ROWS if features.shape[1] <= WIDE else WIDE
-    rows = torch.randperm(len(targets), generator=dice)[:most].sort().values
+    rows = torch.randperm(len(targets), generator=rng)[:most].sort().values
     features, targets = features[rows], targets[rows]
     return Estimate(
         name=name,
         log_me=log_me(features, targets, kind=kind),
         h_score=h_score(features, targets, kind=kind),
-        neighbours=neighbours(
+        neighbours=knn_accuracy(
             features, targets, kind=kind, groups=None if groups is None else groups[rows]
         ),
     )
 
 
-def _goal(targets: Tensor, kind: Kind) -> Tensor:
+def _target_matrix(targets: Tensor, kind: Kind) -> Tensor:
     """(n, c), what a linear model is to answer: an indicator of each class that occurs and is not
     all there is, or the numbers, standardised. Without any, (n, 0).
     """
     if kind == "one":
         return one_hot(targets.unique(return_inverse=True)[1]).double()
-    goal = targets.double().view(len(targets), -1)
-    spread = (goal - goal.mean(dim=0)).square().mean(dim=0).sqrt()
-    goal = goal[:, spread > 0]
-    return (goal - goal.mean(dim=0)) / spread[spread > 0] if kind == "number" else goal
+    matrix = targets.double().view(len(targets), -1)
+    spread = (matrix - matrix.mean(dim=0)).square().mean(dim=0).sqrt()
+    matrix = matrix[:, spread > 0]
+    return (matrix - matrix.mean(dim=0)) / spread[spread > 0] if kind == "number" else matrix
 
 
 def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
@@ -92,23 +92,23 @@ def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     Source: You et al. 2021, "LogME", algorithm 1; fixed point as in You et al. 2022 (JMLR).
     """
     features = features.double()
-    goal = _goal(targets, kind)
-    if not goal.shape[1]:
+    matrix = _target_matrix(targets, kind)
+    if not matrix.shape[1]:
         return 0.0
     rows, width = features.shape
     if width <= rows:
         strengths, axes = torch.linalg.eigh(features.T @ features)
         kept = strengths > 1e-12 * strengths[-1]
         strengths = strengths[kept]
-        along = (axes[:, kept].T @ (features.T @ goal)).square() / strengths[:, None]  # (w', c)
+        along = (axes[:, kept].T @ (features.T @ matrix)).square() / strengths[:, None]  # (w', c)
     else:
         strengths, axes = torch.linalg.eigh(features @ features.T)
         kept = strengths > 1e-12 * strengths[-1]
         strengths = strengths[kept]
-        along = (axes[:, kept].T @ goal).square()
-    outside = (goal.square().sum(dim=0) - along.sum(dim=0)).clamp_min(0)
+        along = (axes[:, kept].T @ matrix).square()
+    outside = (matrix.square().sum(dim=0) - along.sum(dim=0)).clamp_min(0)
     strengths = strengths[:, None]
-    alpha = beta = torch.ones(goal.shape[1], dtype=torch.double)
+    alpha = beta = torch.ones(matrix.shape[1], dtype=torch.double)
     for _ in range(100):
         ratio = alpha / beta
         used = (strengths / (strengths + ratio)).sum(dim=0)
@@ -149,11 +149,11 @@ def h_score(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     shrinkage = _shrinkage(features, covariance, width)
     eye = torch.eye(features.shape[1], dtype=torch.double)
     shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
-    goal = _goal(targets, kind)
-    if not goal.shape[1]:
+    matrix = _target_matrix(targets, kind)
+    if not matrix.shape[1]:
         return 0.0
-    sizes = goal.sum(dim=0) if kind == "one" else goal.var(dim=0, correction=0) * rows
-    means = goal.T @ features / sizes[:, None]
+    sizes = matrix.sum(dim=0) if kind == "one" else matrix.var(dim=0, correction=0) * rows
+    means = matrix.T @ features / sizes[:, None]
     between = means.T * sizes / rows  # (w, c): Σ_between = between @ means
     found = float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
     return found if kind == "one" else found / len(sizes)
@@ -178,7 +178,7 @@ def _shrinkage(centred: Tensor, covariance: Tensor, width: int) -> Tensor:
     return (noise.clamp_min(0) / distance).clamp_max(1) if distance > 0 else torch.tensor(0.0)
 
 
-def neighbours(
+def knn_accuracy(
     features: Tensor,
     targets: Tensor,
     k: int = NEIGHBOURS,
@@ -225,7 +225,7 @@ def neighbours(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class RankAgreement:
     """Whether an estimate agreed with the scores that training gave.
 
     Attributes:
@@ -248,8 +248,8 @@ def agreement(
     estimates: Sequence[Estimate],
     scores: Mapping[str, float],
     worse: Collection[str] = (),
-    metric: Metric = "accuracy",
-) -> tuple[Agreement, ...]:
+    metric: MetricName = "accuracy",
+) -> tuple[RankAgreement, ...]:
     """Whether the estimates agreed with training, each in a number and a sentence.
 
     Args:
@@ -265,8 +265,8 @@ def _agreed(
     estimates: Sequence[Estimate],
     scores: Mapping[str, float],
     worse: Collection[str],
-    metric: Metric,
-) -> Agreement:
+    metric: MetricName,
+) -> RankAgreement:
     guessed = {one.name: float(getattr(one, measure)) for one in estimates}
     first = max(guessed, key=guessed.__getitem__)
     best = max(guessed, key=lambda name: (scores[name], name == first))  # where some are level
@@ -279,7 +279,7 @@ def _agreed(
         says = f"{label} chose `{first}`, which is {behind} worse than `{best}`."
     else:
         says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
-    return Agreement(measure=label, tau=tau, first=first, best=best, says=says)
+    return RankAgreement(measure=label, tau=tau, first=first, best=best, says=says)
 
 
 def kendall(some: Sequence[float], others: Sequence[float]) -> float | None:

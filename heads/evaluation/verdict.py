@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import ceil
 
 from heads.evaluation.details import Measures
-from heads.evaluation.metrics import SCORES, ScoreName
+from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.predictions import BASELINES, MAJORITY
 from heads.evaluation.significance import Comparisons, Difference
 
@@ -88,7 +88,7 @@ def _first(
     return first, max(heads, key=lambda d: d.difference)
 
 
-def enough(score: float, name: ScoreName) -> float:
+def enough(score: float, name: Metric) -> float:
     """By how much another head may be better before a score is no longer enough.
 
     A fifth of what is wrong yet, for one who gains less would hardly notice; but two points at
@@ -104,12 +104,12 @@ def enough(score: float, name: ScoreName) -> float:
     return min(WIDE, max(SEEN, left / FIFTH))
 
 
-def _bound(high: float, name: ScoreName) -> str:
+def _bound(high: float, name: Metric) -> str:
     """An upper bound as every table rounds it, but never 0."""
     return name.gap(high if name.scale == "error" else max(high, 0.001))
 
 
-def _better(winner: Difference, comparisons: Comparisons, name: ScoreName) -> str:
+def _better(winner: Difference, comparisons: Comparisons, name: Metric) -> str:
     between = f"{name.between(winner.low, winner.high)}, 95 %"
     by = f"by {name.gap(winner.difference)} ({between})"
     first = f"`{winner.name}` is better than `{winner.other}` {by}"

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from heads.classifier.classifier import Classifier
-from heads.classifier.module import Assembly, TrainedHead
+from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.model_card import CALIBRATED
 from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
@@ -82,7 +82,7 @@ def divides(chain: nn.Sequential) -> bool:
 
 
 @torch.no_grad()
-def _divided(module: Assembly, temperature: float) -> Assembly:
+def _divided(module: RecipeModule, temperature: float) -> RecipeModule:
     """A copy of a trained module whose last linear layer is divided; the reading is shared."""
     chain = copy.deepcopy(module.head)
     last = chain.get_submodule(last_linear(chain))

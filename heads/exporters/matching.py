@@ -16,12 +16,12 @@ from heads.backbone.weights import pooler_weights
 from heads.catalog.families import family
 from heads.catalog.forms import Form
 from heads.classifier.config_extras import voting
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LATE, PAIR, Order
+from heads.parts.resolved import LATE, PAIR, ResolvedRecipe
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.
@@ -47,7 +47,7 @@ class Equivalent:
     differs: str
 
 
-def equivalent(module: Assembly, backbone: Backbone, classes: int) -> Equivalent:
+def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equivalent:
     """Finds the form of the base model's own class that a trained head is.
 
     Raises:
@@ -81,7 +81,7 @@ def _needs_decoder(form: Form) -> bool:
     return any("@decoder" in text for text in form.texts)
 
 
-def _configs(form: Form, config: Any, order: Order) -> Iterator[Any]:
+def _configs(form: Form, config: Any, order: ResolvedRecipe) -> Iterator[Any]:
     """The config with every choice of the form, with the recipe's options where they fit."""
     choices = [{form.choice: value} for value in form.recipes] if form.choice else [{}]
     for choice in choices:
@@ -103,7 +103,7 @@ def _set(config: Any, key: str, value: Any) -> None:
 
 
 def _matched(
-    theirs: Order, module: Assembly, backbone: Backbone, classes: int
+    theirs: ResolvedRecipe, module: RecipeModule, backbone: Backbone, classes: int
 ) -> dict[str, Tensor] | None:
     """Our tensors under the names of another recipe's head, if that is the same function."""
     ours = module.reader.order
@@ -120,7 +120,7 @@ def _matched(
     return dict(zip(names, ours_named, strict=True))
 
 
-def _reads_alike(ours: Order, theirs: Order) -> bool:
+def _reads_alike(ours: ResolvedRecipe, theirs: ResolvedRecipe) -> bool:
     """Whether two recipes read the same; `late` makes no difference to one token's weight."""
     if (ours.pooling, ours.layers, ours.layer) != (theirs.pooling, theirs.layers, theirs.layer):
         return False
@@ -159,7 +159,7 @@ def _pooler(backbone: Backbone) -> list[tuple[tuple[str, ...], dict[str, Tensor]
     return [(says, dict(weights)), (("tanh",), {})]
 
 
-def _training_difference(theirs: Order, ours: Order) -> str:
+def _training_difference(theirs: ResolvedRecipe, ours: ResolvedRecipe) -> str:
     drops = [
         [layer.p for _, layer in leaves(order.sketch(8, 2)) if isinstance(layer, nn.Dropout)]
         for order in (theirs, ours)

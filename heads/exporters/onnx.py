@@ -33,7 +33,7 @@ SUFFIXES = "", "_pair"  # of the names of first and second texts
 SPECIAL = "special_tokens_mask"
 
 
-class Whole(nn.Module):
+class TokensToLogits(nn.Module):
     """A classifier from token numbers (n, t) to logits (n, c).
 
     Args:
@@ -92,7 +92,7 @@ def inputs(
 
 
 def sides(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> list[Tokens]:
-    """What `Whole` takes: texts or pairs as one sequence each, or two sides by themselves."""
+    """What `TokensToLogits` takes: texts or pairs as one sequence each, or two sides apart."""
     if classifier.head.module.is_siamese:
         return [_tokens(classifier, texts, ()), _tokens(classifier, pairs, ())]
     return [_tokens(classifier, texts, pairs)]
@@ -113,7 +113,7 @@ def asks_content(classifier: Classifier) -> bool:
     return "content" in classifier.head.module.reader.order.pooling.asks
 
 
-def exported(whole: Whole, example: Sequence[Tokens]) -> Any:
+def exported(whole: TokensToLogits, example: Sequence[Tokens]) -> Any:
     """Torch's ONNX program of it, for any number of texts and tokens."""
     given: dict[str, Tokens] = dict(zip(("first", "second"), example, strict=False))
     suffixes = dict(zip(given, SUFFIXES, strict=False))
@@ -319,10 +319,10 @@ def _write(classifier: Classifier, path: Path) -> None:
     example = sides(classifier, TEXTS[1:3], pairs)
     try:
         try:
-            program = exported(Whole(classifier, torch.long), example)
+            program = exported(TokensToLogits(classifier, torch.long), example)
         except Exception:
             # XLNet takes its mask from 1.0, which the exporter understands of floats only.
-            program = exported(Whole(classifier, torch.float32), example)
+            program = exported(TokensToLogits(classifier, torch.float32), example)
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
     except OSError:  # it is the disk's

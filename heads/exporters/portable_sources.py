@@ -23,13 +23,13 @@ import torch
 from torch import nn
 
 from heads.errors import RecipeError
-from heads.parts.registry import Shelf
+from heads.parts.registry import Registry
 
 Definition = ast.FunctionDef | ast.ClassDef
 RENAME = "Give one of them another name."
 
 
-class File:
+class SourceFile:
     """A file of Python: what its names are bound by, and what they stand for."""
 
     def __init__(self, name: str, values: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Sources:
         """The definitions, two empty lines between them."""
         return "\n\n\n".join(self.pieces.values())
 
-    def _take(self, name: str, file: File) -> None:
+    def _take(self, name: str, file: SourceFile) -> None:
         """Adds what a name stands for in a file."""
         statement = file.bound.get(name)
         if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -96,7 +96,7 @@ class Sources:
         elif not name.startswith("__"):
             self._value(name, file.values[name])
 
-    def _follow(self, name: str, statement: ast.Import | ast.ImportFrom, file: File) -> None:
+    def _follow(self, name: str, statement: ast.Import | ast.ImportFrom, file: SourceFile) -> None:
         """Adds what a name that a file imports stands for."""
         alias = next(one for one in statement.names if (one.asname or package_of(one.name)) == name)
         if isinstance(statement, ast.Import):
@@ -119,7 +119,7 @@ class Sources:
         if called != name and self._is_new(name, value):
             self.pieces[name] = f"{name} = {called}"
 
-    def _write(self, name: str, statement: ast.stmt, file: File) -> None:
+    def _write(self, name: str, statement: ast.stmt, file: SourceFile) -> None:
         """Adds a definition of a file, and first what it needs."""
         text = "".join(file.lines[statement.lineno - 1 : statement.end_lineno]).rstrip()
         if isinstance(statement, Definition):
@@ -137,12 +137,12 @@ class Sources:
             self.imports["annotations"] = ("__future__", "annotations")
         self.pieces[name] = text
 
-    def _shortened(self, text: str, node: ast.Attribute, file: File) -> str:
+    def _shortened(self, text: str, node: ast.Attribute, file: SourceFile) -> str:
         """Writes `Pooled` where the source says `heads.Pooled`, and adds it."""
         module, value = file.value(node.value), file.value(node)
         if not isinstance(module, ModuleType) or is_installed(module.__name__):
             return text
-        if isinstance(value, ModuleType | Shelf):
+        if isinstance(value, ModuleType | Registry):
             return text
         self._value(node.attr, value)
         return re.sub(rf"\b{re.escape(ast.unparse(node))}\b", node.attr, text)
@@ -223,9 +223,9 @@ def _names_bound(statement: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _is_shelf(decorator: ast.expr, file: File) -> bool:
+def _is_shelf(decorator: ast.expr, file: SourceFile) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return isinstance(file.value(called), Shelf)
+    return isinstance(file.value(called), Registry)
 
 
 def _is_known(node: ast.Import | ast.ImportFrom) -> bool:
@@ -234,7 +234,7 @@ def _is_known(node: ast.Import | ast.ImportFrom) -> bool:
     return is_installed(node.module or "") and not node.level
 
 
-def _file_of(made: Callable[..., Any]) -> File:
+def _file_of(made: Callable[..., Any]) -> SourceFile:
     """The file of a function or class that was made at the top of one."""
     if "<locals>" in made.__qualname__:
         what = f"{made.__name__} is made within a function, so its source does not stand alone."
@@ -247,7 +247,7 @@ def _file_of(made: Callable[..., Any]) -> File:
     else:
         code = inspect.unwrap(made)
         name, values = code.__code__.co_filename, code.__globals__
-    file = File(name, values)
+    file = SourceFile(name, values)
     if made.__name__ not in file.bound:
         what = f"The source of {made.__name__} cannot be found."
         raise RecipeError(what, "Keep it in a file of its own, under that name.")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heads.classifier.classifier import Classifier
-from heads.classifier.config_extras import Marks, mark
+from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
 from heads.evaluation.statistics import Squash
@@ -19,7 +19,7 @@ from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import base_name, model_card
 from heads.exporters.verification import tried
 from heads.parts.resolve import head as heads_shelf
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 
 ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1
 SEVERAL = "multi_label_classification"
@@ -92,13 +92,13 @@ def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
     if not (head.many and head.numbers):  # one output under a sigmoid has no such name
         config.problem_type = PROBLEMS[head.squash]
     votes = head.squash == "votes"
-    marks = Marks(
+    marks = ConfigExtras(
         votes=votes,
         temperature=head.temperature,
         thresholds=head.thresholds,
         paired=head.paired,
     )
-    mark(config, classifier.classes, marks)
+    write_extras(config, classifier.classes, marks)
     for inner in {id(found): found for found in (config, config.get_text_config())}.values():
         inner.pad_token_id = tokenizer.pad_token_id  # by it the class finds a text's last token
     return config
@@ -191,7 +191,7 @@ def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:
         return tokenizer(*given, **settings, return_tensors="pt")
 
     def theirs(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
-        with torch.inference_mode(), Dice().rolling():  # Reformer seeds torch itself
+        with torch.inference_mode(), IsolatedRng().rolling():  # Reformer seeds torch itself
             return model.eval()(**tokens(texts, pairs)).logits
 
     return tried(classifier, theirs, most=ROUNDING, padded=not backbone.reads_padding)[1]

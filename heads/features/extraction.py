@@ -20,14 +20,23 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
-from heads.backbone.engine import Engine, Way, relied_on, to_try, tried, ways
+from heads.backbone.engine import Backend, InferenceEngine, backends, relied_on, to_try, tried
 from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
 from heads.events import Progress
-from heads.features.featurizer import Reader
-from heads.features.store import Chunk, Features, Part, home_of, is_kept, makers, opened, put
-from heads.parts.resolved import Order
+from heads.features.featurizer import Featurizer
+from heads.features.store import (
+    FeatureChunk,
+    FeatureMatrices,
+    Part,
+    home_of,
+    is_kept,
+    makers,
+    opened,
+    put,
+)
+from heads.parts.resolved import ResolvedRecipe
 
 # --- How far a pass over many texts is, how fast it goes and how long it will take.
 
@@ -73,17 +82,17 @@ CODE = (
 ON_DISK_BYTES = 6_000_000_000
 APART = "Rows that are scored were read in 32 bits, as an exported head reads them."
 Given = list[tuple[dict[str, Part], Part]]  # what every chunk gave, and its counts
-Found = tuple[Given, Engine, Pace]
+Found = tuple[Given, InferenceEngine, Pace]
 
 
 def extract(
-    orders: Sequence[Order],
+    orders: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
     precision: str = EXACT,
     scored: Collection[int] = (),
-) -> Iterator[Progress | Features]:
+) -> Iterator[Progress | FeatureMatrices]:
     """Reads every text once for all readings, or finds what was read before.
 
     Args:
@@ -94,17 +103,17 @@ def extract(
         scored: Numbers of rows that are read in 32 bits whatever the setting.
 
     Yields:
-        `Progress` with the rate and the time left, then the `Features`.
+        `Progress` with the rate and the time left, then the `FeatureMatrices`.
 
     Raises:
         RecipeError: A reading does not fit the base model.
     """
-    found: Features | None = None
+    found: FeatureMatrices | None = None
     groups = _by_prompt(orders)
     for done, (prompt, own) in enumerate(groups.items()):
         prompted = backbone.prompted(prompt)
         for event in _extracted(own, texts, pairs, prompted, precision, scored):
-            if isinstance(event, Features):
+            if isinstance(event, FeatureMatrices):
                 found = _joined(found, event) if found else event
             else:
                 yield Progress(says=event.says, share=(done + event.share) / len(groups))
@@ -112,15 +121,15 @@ def extract(
     yield found
 
 
-def _by_prompt(orders: Sequence[Order]) -> dict[str, list[Order]]:
+def _by_prompt(orders: Sequence[ResolvedRecipe]) -> dict[str, list[ResolvedRecipe]]:
     """Recipes by the prompt behind the texts that they read; those without one first, if any."""
-    found: dict[str, list[Order]] = {}
+    found: dict[str, list[ResolvedRecipe]] = {}
     for order in sorted(orders, key=lambda one: bool(one.prompt)):
         found.setdefault(order.prompt, []).append(order)
     return found or {"": []}
 
 
-def _joined(one: Features, other: Features) -> Features:
+def _joined(one: FeatureMatrices, other: FeatureMatrices) -> FeatureMatrices:
     """What was read of texts without a prompt and with one; counts are of the first."""
     return replace(
         one,
@@ -131,15 +140,15 @@ def _joined(one: Features, other: Features) -> Features:
 
 
 def _extracted(
-    orders: Sequence[Order],
+    orders: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
     precision: str,
     scored: Collection[int],
-) -> Iterator[Progress | Features]:
+) -> Iterator[Progress | FeatureMatrices]:
     """The same for recipes that read the same texts, with one prompt behind them or with none."""
-    readers = {order.reading: Reader(order, backbone) for order in orders}
+    readers = {order.reading: Featurizer(order, backbone) for order in orders}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     groups = grouped(rows, precision, scored, backbone)
     different = [row for group in groups for row in group.rows]
@@ -155,13 +164,13 @@ def _extracted(
     yield _features(found, index, list(readers))
 
 
-def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) -> Features:
+def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) -> FeatureMatrices:
     """What all groups gave; where scored texts were read apart, they are the second one."""
     given = [part for parts, _, _ in found for part in parts]
     engines, paces = [engine for _, engine, _ in found], [pace for _, _, pace in found]
     counts = [opened(part) for _, part in given]
     learned, *exact = engines
-    return Features(
+    return FeatureMatrices(
         index=index,
         parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readings},
         **{name: torch.cat([count[name] for count in counts]) for name in counts[0]},
@@ -186,7 +195,7 @@ def grouped(
     rows: Sequence[tuple[str, str]], precision: str, scored: Collection[int], backbone: Backbone
 ) -> list[Group]:
     """The different texts of some rows; where others are not read so, those of scored rows last."""
-    if not scored or ways(backbone, precision) == ways(backbone, EXACT):
+    if not scored or backends(backbone, precision) == backends(backbone, EXACT):
         return [Group(rows=list(dict.fromkeys(rows)), precision=precision)]
     exact = dict.fromkeys(rows[row] for row in scored)
     others = list(dict.fromkeys(row for row in rows if row not in exact))
@@ -207,7 +216,7 @@ def _within(
 
 
 def _of(
-    group: Group, paired: bool, readers: Mapping[str, Reader], backbone: Backbone
+    group: Group, paired: bool, readers: Mapping[str, Featurizer], backbone: Backbone
 ) -> Generator[Progress, None, Found]:
     """What a group's texts gave, by what they were read, and how fast."""
     while True:
@@ -218,16 +227,16 @@ def _of(
 
 
 def unread(
-    orders: Sequence[Order],
+    orders: Sequence[ResolvedRecipe],
     rows: Sequence[tuple[str, str]],
     paired: bool,
     backbone: Backbone,
-    way: Way,
+    way: Backend,
 ) -> list[tuple[str, str]]:
     """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
     for prompt, own in _by_prompt(orders).items():
-        readers = [Reader(order, backbone) for order in own]
+        readers = [Featurizer(order, backbone) for order in own]
         for chunk in _chunks(rows, paired, backbone.prompted(prompt), way):
             if not all(is_kept(chunk.place(reader.order)) for reader in readers):
                 found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
@@ -237,19 +246,19 @@ def unread(
 def _prepared(
     unique: Sequence[tuple[str, str]],
     paired: bool,
-    readers: Mapping[str, Reader],
+    readers: Mapping[str, Featurizer],
     backbone: Backbone,
     precision: str,
-) -> tuple[Engine, list[Chunk]]:
+) -> tuple[InferenceEngine, list[FeatureChunk]]:
     """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
-    way = ways(backbone, precision)[0]
+    way = backends(backbone, precision)[0]
     chunks = _chunks(unique, paired, backbone, way)
     wanted = [chunk.place(reader.order) for chunk in chunks for reader in readers.values()]
     if not readers:  # the texts are only counted
-        return Engine(backbone=backbone, way=way), chunks
+        return InferenceEngine(backbone=backbone, way=way), chunks
     if all(map(is_kept, wanted)):
         says = chunks[0].says or "Texts were read by an earlier run."
-        return Engine(backbone=backbone, way=way, says=says), chunks
+        return InferenceEngine(backbone=backbone, way=way, says=says), chunks
     sample = [unique[place] for place in to_try([characters(row) for row in unique])]
     pairs = [pair for _, pair in sample] if paired else []
     found = tried(backbone, precision, backbone.encode([text for text, _ in sample], pairs))
@@ -257,8 +266,8 @@ def _prepared(
 
 
 def _chunks(
-    unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Way
-) -> list[Chunk]:
+    unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Backend
+) -> list[FeatureChunk]:
     told = way.name, way.precision
     told = (*told, *backbone.prompt)
     facts = (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
@@ -267,7 +276,7 @@ def _chunks(
     for start in range(0, len(unique), most):
         rows = unique[start : start + most]
         digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
-        chunk = Chunk(
+        chunk = FeatureChunk(
             texts=[text for text, _ in rows],
             pairs=[pair for _, pair in rows] if paired else [],
             folder=home_of("features") / digest,
@@ -277,7 +286,10 @@ def _chunks(
 
 
 def _all(
-    chunks: Sequence[Chunk], readers: Mapping[str, Reader], engine: Engine, pace: Pace
+    chunks: Sequence[FeatureChunk],
+    readers: Mapping[str, Featurizer],
+    engine: InferenceEngine,
+    pace: Pace,
 ) -> Generator[Progress, None, Given]:
     """What every chunk gave, and its counts."""
     given: Given = []
@@ -291,7 +303,7 @@ def _all(
 
 
 def _read(
-    chunk: Chunk, readers: Mapping[str, Reader], engine: Engine, pace: Pace
+    chunk: FeatureChunk, readers: Mapping[str, Featurizer], engine: InferenceEngine, pace: Pace
 ) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
     """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
     found: dict[str, Part] = {r: chunk.place(reader.order) for r, reader in readers.items()}

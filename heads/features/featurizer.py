@@ -16,12 +16,12 @@ from heads.backbone.states import States
 from heads.errors import HeadsError, RecipeError
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 
 LAST = "last"  # a family's class may take another token for a text's last than a reader would
 
 
-class Reader(nn.Module):
+class Featurizer(nn.Module):
     """The layers and the pooling of a recipe on a base model: `States` to `Pooled`.
 
     Attributes:
@@ -34,7 +34,7 @@ class Reader(nn.Module):
         RecipeError: The base model has no such layer, no pooler or no decoder.
     """
 
-    def __init__(self, order: Order, backbone: Backbone) -> None:
+    def __init__(self, order: ResolvedRecipe, backbone: Backbone) -> None:
         super().__init__()
         if "pooler" in order.pooling.asks and backbone.pooler == "none":
             what = f"{backbone.id} has no pooler of its own."

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.caching import foreign_code, used, write_tensors
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.settings import cache_folder
 
 # What a chunk gave: a file, or where the disk refused it, the tensors themselves.
@@ -23,7 +23,7 @@ Part = Path | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Features:
+class FeatureMatrices:
     """What the base model makes of the rows of a corpus under several readings.
 
     Attributes:
@@ -59,7 +59,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Read:
+class FeatureStore:
     """What the base model made of the n rows of a corpus, for recipes of all kinds.
 
     Attributes:
@@ -68,9 +68,9 @@ class Read:
         siamese: The readings that put two such together, by name.
     """
 
-    joint: Features | None
-    alone: Features | None
-    siamese: Mapping[str, Order]
+    joint: FeatureMatrices | None
+    alone: FeatureMatrices | None
+    siamese: Mapping[str, ResolvedRecipe]
 
     def vectors(self, reading: str) -> tuple[Tensor, Tensor]:
         """The vectors of all different rows (u, w), and for each row the number of its own (n,).
@@ -121,7 +121,7 @@ class Read:
         return tokens, whole, unknown
 
 
-def _put_together(order: Order, alone: Features) -> tuple[Tensor, Tensor]:
+def _put_together(order: ResolvedRecipe, alone: FeatureMatrices) -> tuple[Tensor, Tensor]:
     """The vectors of all different pairs, and for each row the number of its pair."""
     first, second = alone.index.chunk(2)
     different, index = torch.stack([first, second]).unique(dim=1, return_inverse=True)
@@ -141,14 +141,14 @@ def opened(part: Part) -> Mapping[str, Tensor]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class FeatureChunk:
     """Some of the different texts, and where what they give is kept."""
 
     texts: Sequence[str]
     pairs: Sequence[str]
     folder: Path
 
-    def place(self, order: Order) -> Path:
+    def place(self, order: ResolvedRecipe) -> Path:
         """The file of a reading; parts of the user's own bring their code into its name."""
         name = order.reading + "".join(map(foreign_code, makers(order)))
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.safetensors"
@@ -168,7 +168,7 @@ class Chunk:
             return ""
 
 
-def makers(order: Order) -> list[Any]:
+def makers(order: ResolvedRecipe) -> list[Any]:
     """What makes the parts that read."""
     return [order.pooling.make, *([order.layers.make] if order.layers else [])]
 

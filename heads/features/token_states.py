@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
-from heads.backbone.engine import Engine, relied_on, to_try, tried
+from heads.backbone.engine import InferenceEngine, relied_on, to_try, tried
 from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded, States
 from heads.caching import (
@@ -39,7 +39,7 @@ from heads.errors import LimitError
 from heads.events import Progress
 from heads.features.extraction import APART, CHUNK, CODE
 from heads.features.store import home_of
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.settings import Limits
 
 # --- One file of token states: written as the base model reads, or found again.
@@ -53,7 +53,7 @@ HINT = "Make room on the disk, or leave learned readings out."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class TokenShard:
     """Texts whose states lie in one file, in numbers of one kind."""
 
     texts: Sequence[str]
@@ -63,19 +63,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class File:
+class ShardFile:
     """Such a file, what lies where in it, and by what it was read."""
 
     numbers: np.ndarray
     starts: Tensor
     lengths: Tensor
     marks: Tensor
-    engine: Engine
+    engine: InferenceEngine
 
 
 def file_of(
-    part: Part, layers: tuple[int, ...], backbone: Backbone, precision: str, room: int
-) -> Generator[Progress, None, File]:
+    part: TokenShard, layers: tuple[int, ...], backbone: Backbone, precision: str, room: int
+) -> Generator[Progress, None, ShardFile]:
     """The file of some texts, read now or before."""
     sample = [part.encoded[place] for place in to_try(list(map(len, part.encoded)))]
     while True:
@@ -85,8 +85,8 @@ def file_of(
 
 
 def _kept(
-    part: Part, layers: tuple[int, ...], engine: Engine, room: int
-) -> Generator[Progress, None, File]:
+    part: TokenShard, layers: tuple[int, ...], engine: InferenceEngine, room: int
+) -> Generator[Progress, None, ShardFile]:
     """The states that a file holds, or is going to."""
     backbone, way = engine.backbone, engine.way
     size = size_of(part.encoded, len(layers) * backbone.width, part.kind)
@@ -105,11 +105,11 @@ def _kept(
         with writing(WHAT, HINT):
             write_tensors(index, places)
     numbers = np.memmap(path, part.kind, "r").reshape(-1, len(layers), backbone.width)
-    return File(numbers=numbers, engine=engine, **load_file(index))
+    return ShardFile(numbers=numbers, engine=engine, **load_file(index))
 
 
 def _written(
-    path: Path, part: Part, layers: Sequence[int], engine: Engine
+    path: Path, part: TokenShard, layers: Sequence[int], engine: InferenceEngine
 ) -> Generator[Progress, None, dict[str, Tensor]]:
     """Writes the states into a file that bears its name only when it is whole; what lies where."""
     with writing(WHAT, HINT):
@@ -196,7 +196,7 @@ class TokenStates:
         raise AssertionError("a token beyond the last one")
 
 
-def layers_for(orders: Sequence[Order], backbone: Backbone) -> tuple[int, ...]:
+def layers_for(orders: Sequence[ResolvedRecipe], backbone: Backbone) -> tuple[int, ...]:
     """The layers that these recipes read."""
     depth = backbone.layers + 1
     if any(order.layers is not None for order in orders):
@@ -205,7 +205,7 @@ def layers_for(orders: Sequence[Order], backbone: Backbone) -> tuple[int, ...]:
 
 
 def keep_states(
-    orders: Sequence[Order],
+    orders: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
@@ -232,10 +232,10 @@ def keep_states(
         for part, kind in ((rough, ROUGH), (fine, FINE))
     ]
     _check_size(sum(sizes), orders[0], limits)
-    room, found = max(0, limits.states_bytes - sum(sizes)), list[File]()
+    room, found = max(0, limits.states_bytes - sum(sizes)), list[ShardFile]()
     for part, kind, asked in ((rough, ROUGH, precision), (fine, FINE, EXACT)):
         if part:
-            one = Part(
+            one = TokenShard(
                 texts=[texts[n] for n in part],
                 pairs=[pairs[n] for n in part] if pairs else [],
                 encoded=[encoded[n] for n in part],
@@ -246,7 +246,7 @@ def keep_states(
 
 
 def _together(
-    found: Sequence[File], texts: Sequence[int], layers: tuple[int, ...], backbone: Backbone
+    found: Sequence[ShardFile], texts: Sequence[int], layers: tuple[int, ...], backbone: Backbone
 ) -> TokenStates:
     """The states of all texts, whose numbers are in the order of the files."""
     ends = [0, *(len(file.numbers) for file in found)]
@@ -267,7 +267,7 @@ def _together(
 
 
 def check_states(
-    orders: Sequence[Order],
+    orders: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
     limits: Limits,
@@ -290,7 +290,7 @@ def check_states(
         _check_size(size, orders[0], limits)
 
 
-def _check_size(size: int, order: Order, limits: Limits) -> None:
+def _check_size(size: int, order: ResolvedRecipe, limits: Limits) -> None:
     if size > limits.states_bytes:
         raise LimitError(
             f"{order.recipe} is learned from the states of all tokens, which would take "

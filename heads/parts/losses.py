@@ -1,6 +1,6 @@
 """What a head is asked to learn: logits and goals to one loss a row.
 
-Legend: `logits` (…, c), `goals` (…, c), what the squashed logits should be, between 0 and 1;
+Legend: `logits` (…, c), `targets` (…, c), what the squashed logits should be, between 0 and 1;
 `focal` γ, by which rows that are right already count less (0: all alike).
 
 Where labels are one class a text, a recipe may name the loss; elsewhere the labels decide.
@@ -14,7 +14,7 @@ from heads.parts.registry import loss
 
 
 @loss
-def softmax(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+def softmax(logits: Tensor, targets: Tensor, *, focal: float = 0.0) -> Tensor:
     """One class a text: the classes compete, and their probabilities sum to 1.
 
     Formula: −Σ qₖ (1 − pₖ)^γ ln pₖ, p = softmax(z)
@@ -24,11 +24,11 @@ def softmax(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     logs = logits.log_softmax(dim=-1)
     if focal:
         logs = (1 - logs.exp()).clamp_min(1e-6) ** focal * logs
-    return -(goals * logs).sum(dim=-1)
+    return -(targets * logs).sum(dim=-1)
 
 
 @loss
-def ovr(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+def ovr(logits: Tensor, targets: Tensor, *, focal: float = 0.0) -> Tensor:
     """One versus the rest: a yes-or-no question for each class, answered by itself.
 
     Formula: −Σ [qₖ (1 − pₖ)^γ ln pₖ + (1 − qₖ) pₖ^γ ln(1 − pₖ)], p = sigmoid(z)
@@ -40,11 +40,11 @@ def ovr(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
         chance = logits.sigmoid()
         yes = (1 - chance).clamp_min(1e-6) ** focal * yes
         no = chance.clamp_min(1e-6) ** focal * no
-    return -(goals * yes + (1 - goals) * no).sum(dim=-1)
+    return -(targets * yes + (1 - targets) * no).sum(dim=-1)
 
 
 @loss
-def ordinal(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+def ordinal(logits: Tensor, targets: Tensor, *, focal: float = 0.0) -> Tensor:
     """Classes in an order: to be one step off is better than to be three.
 
     The softmax is asked for shares that fall off with the distance from the true class.
@@ -54,11 +54,11 @@ def ordinal(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
         the absolute distance for φ. The factor 2 is ours: without it a class amid five would
         be asked for half of its own share (0.50), with it for three quarters (0.77).
     """
-    return softmax(logits, goals, focal=focal)
+    return softmax(logits, targets, focal=focal)
 
 
 @loss
-def hinge(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
+def hinge(logits: Tensor, targets: Tensor, *, focal: float = 0.0) -> Tensor:
     """The linear SVM's: every class against the rest, and what is right by a margin costs nothing.
 
     It knows no probabilities: those shown are the softmax of its logits, over a temperature where
@@ -68,12 +68,12 @@ def hinge(logits: Tensor, goals: Tensor, *, focal: float = 0.0) -> Tensor:
     Source: one-versus-rest support vector machines with squared hinge (Rifkin and Klautau 2004);
         scikit-learn's LinearSVC, whose bias is penalised where ours is not.
     """
-    return (1 - (2 * goals - 1) * logits).clamp_min(0).square().sum(dim=-1)
+    return (1 - (2 * targets - 1) * logits).clamp_min(0).square().sum(dim=-1)
 
 
-def hinge_slope(logits: Tensor, goals: Tensor) -> Tensor:
+def hinge_gradient(logits: Tensor, targets: Tensor) -> Tensor:
     """The gradient of `hinge` by the logits, (…, c)."""
-    signs = 2 * goals - 1
+    signs = 2 * targets - 1
     return -2 * signs * (1 - signs * logits).clamp_min(0)
 
 
@@ -83,9 +83,9 @@ def near(targets: Tensor, classes: int) -> Tensor:
     return (-2.0 * (places - targets[..., None]).abs()).softmax(dim=-1)
 
 
-def squared(logits: Tensor, goals: Tensor) -> Tensor:
+def squared(logits: Tensor, targets: Tensor) -> Tensor:
     """Numbers: half the squared error, summed over outputs.
 
     Source: least squares.
     """
-    return (logits - goals).square().sum(dim=-1) / 2
+    return (logits - targets).square().sum(dim=-1) / 2

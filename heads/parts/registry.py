@@ -85,7 +85,7 @@ P = TypeVar("P", bound=Part)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
-class Shelf(Mapping[str, P], Generic[P]):
+class Registry(Mapping[str, P], Generic[P]):
     """An ordered collection of parts, which is also the decorator that adds to it.
 
     >>> toppings = Shelf("topping", Pooling)
@@ -182,8 +182,8 @@ def _options(maker: Callable[..., Any]) -> dict[str, Value]:
     return {p.name: p.default for p in _parameters(maker) if p.kind is p.KEYWORD_ONLY}
 
 
-pooling = Shelf("pooling", Pooling)
-layers = Shelf("choice of layers", Pooling)
-head = Shelf("head", Head)
-pairing = Shelf("pairing", Part)
-loss = Shelf("loss", Part)
+pooling = Registry("pooling", Pooling)
+layers = Registry("choice of layers", Pooling)
+head = Registry("head", Head)
+pairing = Registry("pairing", Part)
+loss = Registry("loss", Part)

@@ -16,7 +16,7 @@ from heads.parts import losses as _losses  # noqa: F401  fills the shelf
 from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
 from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
 from heads.parts.modules import Repeat, layers_of, left_out
-from heads.parts.registry import Head, Part, Pooling, Shelf, head, layers, loss, pairing, pooling
+from heads.parts.registry import Head, Part, Pooling, Registry, head, layers, loss, pairing, pooling
 from heads.parts.resolved import (
     AUTO,
     HINGE,
@@ -30,7 +30,7 @@ from heads.parts.resolved import (
     SOFTMAX,
     STANDARDISE,
     WITHOUT,
-    Order,
+    ResolvedRecipe,
 )
 from heads.recipe import Recipe, Value
 
@@ -115,7 +115,7 @@ RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
 }
 
 
-def resolve(recipe: Recipe | str) -> Order:
+def resolve(recipe: Recipe | str) -> ResolvedRecipe:
     """Finds the parts of a recipe and checks its options.
 
     >>> str(resolve("mean+linear?dropout=0.1").recipe)
@@ -136,7 +136,7 @@ def resolve(recipe: Recipe | str) -> Order:
 
 
 @lru_cache(maxsize=2048)
-def _order(recipe: Recipe, *_known_by: Any) -> Order:
+def _order(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     reader, top = pooling[recipe.pooling], head[recipe.head]
     part, number = _layers_of(recipe, reader)
     given = dict(recipe.options)
@@ -155,7 +155,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
         if given.get(WITHOUT):
             given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
-    return Order(
+    return ResolvedRecipe(
         recipe=Recipe(
             pooling=reader.name,
             head=top.name,
@@ -177,7 +177,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> Order:
     )
 
 
-def _of_shelf(name: str, given: Mapping[str, Value], shelf: Shelf[Part]) -> str:
+def _of_shelf(name: str, given: Mapping[str, Value], shelf: Registry[Part]) -> str:
     """The value of an option that names a part, or its default."""
     value = str(given.get(name, OF_THE_RECIPE[name]))
     if value != OF_THE_RECIPE[name]:

@@ -29,7 +29,7 @@ OF_THE_RECIPE: Mapping[str, Value] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ResolvedRecipe:
     """A recipe with its parts found and its options sorted to them.
 
     Attributes:
@@ -69,7 +69,7 @@ class Order:
         return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
 
     @property
-    def side(self) -> "Order":
+    def side(self) -> "ResolvedRecipe":
         """The same for one text by itself, as a pair's two texts are read."""
         options = tuple((name, value) for name, value in self.recipe.options if name != PAIR)
         return replace(self, recipe=replace(self.recipe, options=options), pair="")
@@ -90,11 +90,11 @@ class Order:
             return 0.0
         return float(self.head_options["margin"]) * float(self.head_options["scale"])
 
-    def goals(self, goals: "Tensor") -> "Tensor":
+    def target_matrix(self, targets: "Tensor") -> "Tensor":
         """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
         from heads.parts.losses import near
 
-        return near(goals.argmax(dim=-1), goals.shape[-1]) if self.loss == ORDINAL else goals
+        return near(targets.argmax(dim=-1), targets.shape[-1]) if self.loss == ORDINAL else targets
 
     def widened(self, width: int) -> int:
         """How wide the head's input is where a pooled vector has that width."""

@@ -112,20 +112,22 @@ def lda(
         shrinkage: The share of the identity; 0 is Ledoit and Wolf's.
     """
     rows, centre, spread = _standard(vectors)
-    goals = targets.double()
-    problems = [torch.stack([1 - one, one], dim=1) for one in goals.T] if many else [goals]
+    target_matrix = targets.double()
+    problems = (
+        [torch.stack([1 - one, one], dim=1) for one in target_matrix.T] if many else [target_matrix]
+    )
     found = [_discriminants(rows, own, shrinkage) for own in problems]
     weight = torch.cat([one[1:] - one[:1] for one, _ in found]) if many else found[0][0]
     bias = torch.cat([one[1:] - one[:1] for _, one in found]) if many else found[0][1]
     _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
 
 
-def _discriminants(rows: Tensor, goals: Tensor, shrinkage: float) -> tuple[Tensor, Tensor]:
+def _discriminants(rows: Tensor, target_matrix: Tensor, shrinkage: float) -> tuple[Tensor, Tensor]:
     """Weights (c, w) and biases (c,) of one row's class, given by goals (n, c)."""
     from sklearn.covariance import ledoit_wolf_shrinkage
 
-    means, counts = _class_means(rows, goals), goals.sum(dim=0)
-    within = rows - goals @ means
+    means, counts = _class_means(rows, target_matrix), target_matrix.sum(dim=0)
+    within = rows - target_matrix @ means
     share = shrinkage or float(ledoit_wolf_shrinkage(within.numpy(), assume_centered=True))
     covariance = within.T @ within / len(within)
     size = covariance.diagonal().mean()

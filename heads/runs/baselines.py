@@ -14,14 +14,14 @@ from torch import Tensor
 from heads.caching import make_room, own_code, used, write_tensors
 from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.evaluation.details import measure
-from heads.evaluation.predictions import MAJORITY, TFIDF, Outcome
+from heads.evaluation.predictions import MAJORITY, TFIDF, CellPredictions
 from heads.features.store import home_of
 from heads.recipe import Value
 from heads.runs.cells import Cell, keep, kept
 from heads.runs.folder import RunFolder
-from heads.runs.spec import Asked
-from heads.training.scheduler import Board, Job, Tell
-from heads.training.task import Lesson
+from heads.runs.spec import RunSpec
+from heads.training.scheduler import Job, Tell, TrainingData
+from heads.training.task import TrainingTask
 
 ON_DISK_BYTES = 500_000_000
 
@@ -36,17 +36,19 @@ class Baseline:
         seconds: How long it took, on one core.
     """
 
-    outcome: Outcome
+    outcome: CellPredictions
     chosen: dict[str, Value]
     seconds: float
 
 
-def is_kept(run: RunFolder, asked: Asked, name: str) -> bool:
+def is_kept(run: RunFolder, asked: RunSpec, name: str) -> bool:
     """Whether a baseline is done."""
     return kept(run, asked.names.index(name)) is not None
 
 
-def keep_baseline(run: RunFolder, asked: Asked, found: Baseline, board: Board) -> Cell:
+def keep_baseline(
+    run: RunFolder, asked: RunSpec, found: Baseline, training_data: TrainingData
+) -> Cell:
     """Measures a baseline and keeps it.
 
     Raises:
@@ -54,25 +56,25 @@ def keep_baseline(run: RunFolder, asked: Asked, found: Baseline, board: Board) -
     """
     cell = Cell(
         name=found.outcome.name,
-        measures=measure(found.outcome, board.task),
+        measures=measure(found.outcome, training_data.task),
         parameters=0,
         seconds=found.seconds,
         chosen=found.chosen,
     )
-    keep(run, asked.names.index(cell.name), cell, found.outcome, board.task)
+    keep(run, asked.names.index(cell.name), cell, found.outcome, training_data.task)
     return cell
 
 
-def commonest(asked: Asked, board: Board) -> Baseline:
+def commonest(asked: RunSpec, training_data: TrainingData) -> Baseline:
     """Always the same answer, for every seed that of the rows it learns from."""
-    begun, splits = time.perf_counter(), board.splits
+    begun, splits = time.perf_counter(), training_data.splits
     found = [
         majority(asked.corpus, train.tolist(), test.tolist())
         for train, test in zip(splits.train, splits.test, strict=True)
     ]
     logits = tuple(one.logits for one in found)
     cuts = [one.thresholds for one in found if one.thresholds is not None]
-    outcome = Outcome(
+    outcome = CellPredictions(
         name=MAJORITY,
         rows=splits.test,
         logits=logits,
@@ -83,7 +85,7 @@ def commonest(asked: Asked, board: Board) -> Baseline:
     return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
 
 
-def words_job(asked: Asked, board: Board, reading: str) -> Job:
+def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
     """TF-IDF with a linear model on the same rows, beside the heads and begun before them.
 
     What it comes to is kept: a later run with the same rows finds it.
@@ -92,20 +94,20 @@ def words_job(asked: Asked, board: Board, reading: str) -> Job:
         reading: Any of the run: words need none.
     """
 
-    def work(lesson: Lesson, tell: Tell) -> Baseline:
-        path, begun = _place(asked, board), time.perf_counter()
+    def work(lesson: TrainingTask, tell: Tell) -> Baseline:
+        path, begun = _place(asked, training_data), time.perf_counter()
         known = _opened(path)
         if known is None:
-            told = _counted_words(asked, board, lesson)
+            told = _counted_words(asked, training_data, lesson)
             known = replace(told, seconds=time.perf_counter() - begun)
             _keep(path, known)
-        outcome = Outcome(
+        outcome = CellPredictions(
             name=TFIDF,
-            rows=board.splits.test,
+            rows=training_data.splits.test,
             logits=known.logits,
             thresholds=known.thresholds,
             is_random=False,
-            repetition=board.splits.repetition,
+            repetition=training_data.splits.repetition,
         )
         return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
 
@@ -129,9 +131,9 @@ class Words:
     seconds: float
 
 
-def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
+def _counted_words(asked: RunSpec, training_data: TrainingData, lesson: TrainingTask) -> Words:
     """Every seed chooses its C on its own development rows, as heads choose their settings."""
-    splits, balanced = board.splits, asked.contest.class_weights
+    splits, balanced = training_data.splits, asked.config.class_weights
     strengths, cuts, logits = list[float](), list[Tensor](), dict[object, Tensor]()
     found = list[Tensor]()
     for seed in range(len(splits)):
@@ -139,7 +141,7 @@ def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
         C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
         strengths.append(C)
-        if board.task.kind == "many":
+        if training_data.task.kind == "many":
             rows = splits.fitted(seed).tolist(), rows[1]
             bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
             assert bar is not None
@@ -155,12 +157,12 @@ def _counted_words(asked: Asked, board: Board, lesson: Lesson) -> Words:
     return Words(logits=tuple(found), thresholds=bars, C=tuple(strengths), seconds=0.0)
 
 
-def _place(asked: Asked, board: Board) -> Path:
+def _place(asked: RunSpec, training_data: TrainingData) -> Path:
     """Where what these rows come to is kept."""
     code = own_code("evaluation/baselines", "evaluation/calibration"), version("scikit-learn")
-    facts = asked.corpus.fingerprint, asked.contest.class_weights, asked.metric, code
+    facts = asked.corpus.fingerprint, asked.config.class_weights, asked.metric, code
     digest = hashlib.sha256(repr(facts).encode())
-    splits = board.splits
+    splits = training_data.splits
     for rows in (*splits.search, *splits.development, *splits.train, *splits.test):
         digest.update(repr(rows.shape).encode() + rows.numpy().tobytes())
     return home_of("words") / f"{digest.hexdigest()[:40]}.safetensors"

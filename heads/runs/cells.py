@@ -11,12 +11,18 @@ from torch import Tensor
 
 from heads.errors import DataError
 from heads.evaluation.calibration import Bin, Calibration, Coverage
-from heads.evaluation.details import Label, Measures
-from heads.evaluation.predictions import BASELINES, Answers, Outcome, Task, answers_of
+from heads.evaluation.details import LabelDetails, Measures
+from heads.evaluation.predictions import (
+    BASELINES,
+    Answers,
+    CellPredictions,
+    EvaluationTask,
+    answers_of,
+)
 from heads.evaluation.significance import Difference
 from heads.events import Progress
 from heads.runs.folder import RunFolder
-from heads.training.fitters.base import Chosen, Tried
+from heads.training.fitters.base import Chosen, TriedSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +50,7 @@ class Cell:
     seconds: float
     chosen: Chosen
     chosen_by_seed: tuple[Chosen, ...] = ()
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedSettings, ...] = ()
     development_score: float = 0.0
     latency_ms: float | None = None
     to_reference: Difference | None = None
@@ -86,7 +92,9 @@ def _plain(measures: Measures) -> dict[str, Any]:
     return values
 
 
-def keep(run: RunFolder, number: int, cell: Cell, outcome: Outcome, task: Task) -> None:
+def keep(
+    run: RunFolder, number: int, cell: Cell, outcome: CellPredictions, task: EvaluationTask
+) -> None:
     """Writes a cell and its answers; the JSON last, so that it vouches for the rest.
 
     Raises:
@@ -142,7 +150,7 @@ def kept(run: RunFolder, number: int) -> Cell | None:
             seconds=values["seconds"],
             chosen=values["chosen"],
             chosen_by_seed=tuple(values["chosen_by_seed"]),
-            tried=tuple(Tried(**point) for point in values["tried"]),
+            tried=tuple(TriedSettings(**point) for point in values["tried"]),
             development_score=values["development_score"],
             latency_ms=(run.read("latency.json") or {}).get(values["recipe"]),
         )
@@ -161,7 +169,7 @@ def _measures(values: dict[str, Any], confusion: Tensor | None) -> Measures:
     read = {
         "scores": tuple(values["scores"]),
         "f1": tuple(values["f1"]),
-        "labels": tuple(Label(**one) for one in values["labels"]),
+        "labels": tuple(LabelDetails(**one) for one in values["labels"]),
         "bins": tuple(Bin(**one) for one in values["bins"]),
         "calibration": scaled,
     }
@@ -169,7 +177,7 @@ def _measures(values: dict[str, Any], confusion: Tensor | None) -> Measures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Said:
+class CellAnswers:
     """What a cell answered on the rows tested, and how sure it was.
 
     Attributes:
@@ -182,7 +190,7 @@ class Said:
     confidence: tuple[Tensor, ...]
 
 
-def said(run: RunFolder, number: int, name: str) -> Said:
+def answers_of_cell(run: RunFolder, number: int, name: str) -> CellAnswers:
     """Reads the answers of a cell that is done.
 
     Raises:
@@ -192,7 +200,7 @@ def said(run: RunFolder, number: int, name: str) -> Said:
         tensors: Mapping[str, Tensor] = _tensors(run, number)
         seeds = range(sum(name.startswith("rows.") for name in tensors))
         repetition, is_random = tensors.get("repetition"), tensors.get("is_random")
-        return Said(
+        return CellAnswers(
             answers=Answers(
                 name=name,
                 rows=tuple(tensors[f"rows.{seed}"].long() for seed in seeds),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus, Kind
 from heads.data.splits import Splits
 from heads.errors import HeadsError
@@ -17,7 +17,7 @@ from heads.evaluation.significance import Difference, compare
 from heads.evaluation.transferability import MEASURES, Estimate
 from heads.parts.resolve import resolve
 from heads.runs import spec
-from heads.runs.cells import Cell, Said, kept, said
+from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 
@@ -48,7 +48,7 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Once:
+class AnsweredOnce:
     """What a head said of rows, each asked once.
 
     Attributes:
@@ -62,12 +62,12 @@ class Once:
     sure: Tensor | None
 
 
-def once(told: Said, splits: Splits) -> Once:
+def once(told: CellAnswers, splits: Splits) -> AnsweredOnce:
     """The answers of the first seed; without a test set, of all folds of the first repetition."""
     repetitions = splits.repetition or tuple(range(len(splits)))
     first = [number for number, one in enumerate(repetitions) if one == 0]
     sure = [told.confidence[number] for number in first] if told.confidence else []
-    return Once(
+    return AnsweredOnce(
         rows=torch.cat([told.answers.rows[number] for number in first]),
         given=torch.cat([told.answers.given[number] for number in first]),
         sure=torch.cat(sure) if sure else None,
@@ -87,7 +87,7 @@ def disagreements(
     """
     asked = spec.load(run)
     heads = [
-        (name, once(said(run, number, name), asked.splits))
+        (name, once(answers_of_cell(run, number, name), asked.splits))
         for number, name in enumerate(asked.recipes)
         if (not names or name in names) and kept(run, number)
     ]
@@ -192,7 +192,7 @@ def closeup(board: Leaderboard, name: str) -> Closeup:
     )
 
 
-def mix_weights(module: Assembly) -> tuple[float, ...]:
+def mix_weights(module: RecipeModule) -> tuple[float, ...]:
     """The shares of the layers in a learned mix, embeddings first; none, if it has no mix."""
     layers = module.reader.order.layers
     if layers is None or layers.name != MIX:
@@ -223,7 +223,7 @@ def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
     """True and predicted numbers, each row once, at most 300 rows, evenly taken."""
     asked = spec.load(board.folder)
     number = asked.names.index(name)
-    told = once(said(board.folder, number, name), asked.splits)
+    told = once(answers_of_cell(board.folder, number, name), asked.splits)
     true, given = asked.targets[told.rows], told.given
     chosen = torch.linspace(0, len(true) - 1, min(len(true), MOST_POINTS)).long()
     return tuple(zip(true[chosen].tolist(), given[chosen].tolist(), strict=True))
@@ -237,7 +237,7 @@ TOP = 10_000  # the last layer's number is the base model's to know; it stands b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layered:
+class LayerCurve:
     """The same pooling and head at several layers of the base model.
 
     Attributes:
@@ -255,7 +255,7 @@ class Layered:
     says: str
 
 
-def layered(board: Leaderboard) -> tuple[Layered, ...]:
+def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
     """Every pooling and head that a run has at three layers or more.
 
     Raises:
@@ -274,13 +274,13 @@ def layered(board: Leaderboard) -> tuple[Layered, ...]:
     )
 
 
-def _course(board: Leaderboard, recipe: str, found: dict[int, Cell]) -> Layered:
+def _course(board: Leaderboard, recipe: str, found: dict[int, Cell]) -> LayerCurve:
     told, cells = {one.name: one for one in board.estimates}, tuple(found.values())
     layers = tuple(LAST if number == TOP else str(number) for number in found)
     estimates = tuple(told.get(resolve(cell.name).reading) for cell in cells)
     best = max(range(len(cells)), key=lambda place: cells[place].measures.score)
     sentences = [_best(board, layers, cells, best), _foretold(layers, estimates)]
-    return Layered(
+    return LayerCurve(
         recipe=recipe,
         layers=layers,
         cells=cells,
@@ -315,9 +315,10 @@ def _difference(board: Leaderboard, cells: Sequence[Cell], best: int) -> Differe
         return last.to_best
     asked = spec.load(board.folder)
     answers = [
-        said(board.folder, asked.names.index(cell.name), cell.name).answers for cell in cells
+        answers_of_cell(board.folder, asked.names.index(cell.name), cell.name).answers
+        for cell in cells
     ]
-    found = compare(answers, asked.task, reference=last.name, seed=asked.contest.seed)
+    found = compare(answers, asked.task, reference=last.name, seed=asked.config.seed)
     return next(one for one in found.to_reference if one.name == first.name)
 
 

@@ -8,17 +8,17 @@ import torch
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
-from heads.backbone.engine import Engine, relied_on, to_try, tried, ways
+from heads.backbone.engine import InferenceEngine, backends, relied_on, to_try, tried
 from heads.data.splits import Splits
 from heads.features.extraction import Group, grouped, unread
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.runs.preparation import scored_rows
-from heads.runs.spec import Asked
+from heads.runs.spec import RunSpec
 from heads.training.fitters import adamw
-from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, Convex
+from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
 from heads.training.fitters.successive_halving import DECIDED
-from heads.training.trial import Unit
+from heads.training.trial import Trial
 
 ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
@@ -55,9 +55,9 @@ class Expected:
         return f"About {total}: {told}{less * self.has_race}."
 
 
-def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expected:
+def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expected:
     """Estimates a run on this machine; what is kept from before makes it shorter."""
-    corpus, contest, splits = asked.corpus, asked.contest, asked.splits
+    corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
     seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in cells) / threads
@@ -66,11 +66,11 @@ def expected(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> Expecte
     return Expected(
         reading=_reading(asked, cells, backbone),
         training=seconds + besides,
-        has_race=contest.race,
+        has_race=config.race,
     )
 
 
-def _reading(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> float:
+def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> float:
     """Seconds to read what is not kept from before, in each precision."""
     corpus, scored = asked.corpus, scored_rows(asked)
     joint = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
@@ -84,13 +84,13 @@ def _reading(asked: Asked, cells: Sequence[Unit], backbone: Backbone) -> float:
         (sides, alone, both),
         (states, joint, scored),
     ):
-        for group in grouped(rows, asked.contest.precision, exact, backbone) if orders else ():
+        for group in grouped(rows, asked.config.precision, exact, backbone) if orders else ():
             seconds += _seconds_of(group, orders, backbone, is_kept=orders is not states)
     return seconds
 
 
 def _seconds_of(
-    group: Group, orders: Sequence[Order], backbone: Backbone, *, is_kept: bool
+    group: Group, orders: Sequence[ResolvedRecipe], backbone: Backbone, *, is_kept: bool
 ) -> float:
     """Seconds to read some texts, less those whose features are kept."""
     while True:
@@ -103,18 +103,18 @@ def _seconds_of(
             return _timed(left, engine) if left else 0.0
 
 
-def _engine(group: Group, backbone: Backbone) -> Engine:
+def _engine(group: Group, backbone: Backbone) -> InferenceEngine:
     """What is going to read; a GPU is tried first, for it may not do."""
-    way = ways(backbone, group.precision)[0]
+    way = backends(backbone, group.precision)[0]
     if way.device == HERE:
-        return Engine(backbone=backbone, way=way)
+        return InferenceEngine(backbone=backbone, way=way)
     some = [group.rows[row] for row in to_try([len(text) for text, _ in group.rows])]
     pairs = [second for _, second in some] if any(second for _, second in group.rows) else []
     encoded = backbone.encode([text for text, _ in some], pairs)
     return tried(backbone, group.precision, encoded)
 
 
-def _timed(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
+def _timed(texts: Sequence[tuple[str, str]], engine: InferenceEngine) -> float:
     """Seconds for all texts, from those of some; the fastest time, as of a product."""
     some, layers = texts[:: max(1, len(texts) // TEXTS)][:TEXTS], (engine.backbone.layers,)
     pairs = [pair for _, pair in some]
@@ -129,9 +129,9 @@ def _timed(texts: Sequence[tuple[str, str]], engine: Engine) -> float:
     return min(times) * every / max(1, letters)
 
 
-def _seconds(cell: Unit, splits: Splits, classes: int, pace: float) -> float:
+def _seconds(cell: Trial, splits: Splits, classes: int, pace: float) -> float:
     """How long one core takes for a cell's search and all its seeds."""
-    steps = 0.0 if isinstance(cell.learner, Convex) else _steps(splits)
+    steps = 0.0 if isinstance(cell.fitter, LinearFitter) else _steps(splits)
     return _work(cell, splits, classes) / pace + STEP * steps
 
 
@@ -143,10 +143,10 @@ def _steps(splits: Splits) -> float:
     return len(splits) * (tried + whole)
 
 
-def _work(cell: Unit, splits: Splits, classes: int) -> float:
+def _work(cell: Trial, splits: Splits, classes: int) -> float:
     """Multiplications and additions of a cell's search and of all its seeds."""
     rows, seeds = len(splits.train[0]), len(splits)
-    if isinstance(cell.learner, Convex):
+    if isinstance(cell.fitter, LinearFitter):
         search = len(splits.search[0])
         points = len(STRENGTHS) + len(NEIGHBOURS) + 1  # the last one is the best, not standardised
         # One more head a seed answers held-out rows.

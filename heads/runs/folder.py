@@ -35,7 +35,7 @@ from typing import Any
 from heads.caching import ROOM as ROOM_ELSEWHERE
 from heads.caching import why, write, write_tensors, writing
 from heads.errors import DataError
-from heads.settings import Contest, runs_folder
+from heads.settings import ExperimentConfig, runs_folder
 
 VERSION = 3
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
@@ -257,11 +257,11 @@ class Clock:
         """So far."""
         return self._before + time.perf_counter() - self._begun
 
-    def is_over(self, contest: Contest) -> bool:
+    def is_over(self, config: ExperimentConfig) -> bool:
         """Whether the time allowed is used up; notes on disk how long it has worked."""
         self._run.write("clock.json", {"seconds": self.seconds})
         spent = self.seconds - self._before
-        return bool(contest.budget_seconds) and spent > contest.budget_seconds
+        return bool(config.budget_seconds) and spent > config.budget_seconds
 
     def stop(self, state: str) -> None:
         """Notes how it ended."""

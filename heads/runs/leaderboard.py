@@ -8,23 +8,23 @@ from typing import Any
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Kind
 from heads.errors import DataError
-from heads.evaluation.learning_curve import Stage, curve_says
-from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import BASELINES
 from heads.evaluation.significance import Comparisons, Difference, compare
-from heads.evaluation.transferability import Agreement, Estimate, agreement
+from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
-from heads.parts.resolved import PAIR, Order
+from heads.parts.resolved import PAIR, ResolvedRecipe
 from heads.runs import notes as wording
-from heads.runs.cells import Cell, kept, said
+from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.racing import stopped_of
-from heads.runs.spec import Asked, load
+from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import classifier
 from heads.settings import Limits
 from heads.settings import limits as limits_here
-from heads.training.racing import Beaten
+from heads.training.racing import Eliminated
 
 UNFINISHED: Mapping[str, Any] = {"state": "unfinished", "seconds": 0.0}
 NOTHING = ("No head is done yet.",)
@@ -41,7 +41,7 @@ class Leaderboard:
         revision: Which version of it.
         classes: The names of the classes, in the order of every table.
         kind: Of the labels: "one", "many" or "number".
-        metric: What the score is: that of `Contest.metric`, or the usual one of the kind.
+        metric: What the score is: that of `ExperimentConfig.metric`, or the usual one of the kind.
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
         cells: Heads by score, the highest first; then the baselines.
@@ -69,11 +69,11 @@ class Leaderboard:
     revision: str
     classes: tuple[str, ...]
     kind: Kind
-    metric: Metric
+    metric: MetricName
     rows: int
     protocol: str
     cells: tuple[Cell, ...]
-    stopped: tuple[Beaten, ...]
+    stopped: tuple[Eliminated, ...]
     planned: int
     best: str
     reference: str
@@ -81,7 +81,7 @@ class Leaderboard:
     curve: tuple[Mapping[str, Any], ...]
     curve_says: str
     estimates: tuple[Estimate, ...]
-    agreements: tuple[Agreement, ...]
+    agreements: tuple[RankAgreement, ...]
     notes: tuple[str, ...]
     reading: str
     seconds: float
@@ -179,17 +179,17 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     )
 
 
-def _comparisons(run: RunFolder, asked: Asked, cells: Mapping[str, Cell]) -> Comparisons | None:
+def _comparisons(run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]) -> Comparisons | None:
     """Every cell against the reference and the best; None where no head is done."""
     reference = wording.reference_of(list(cells))
     if not reference:
         return None
-    answers = [said(run, asked.names.index(name), name).answers for name in cells]
-    return compare(answers, asked.task, reference=reference, seed=asked.contest.seed)
+    answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in cells]
+    return compare(answers, asked.task, reference=reference, seed=asked.config.seed)
 
 
 def _verdict(
-    asked: Asked, cells: Mapping[str, Cell], comparisons: Comparisons, stopped: int
+    asked: RunSpec, cells: Mapping[str, Cell], comparisons: Comparisons, stopped: int
 ) -> tuple[str, ...]:
     measures = {name: cell.measures for name, cell in cells.items()}
     usual = wording.commonest(asked, asked.splits.train[0])
@@ -213,7 +213,7 @@ def _ranked(cells: Any) -> tuple[Cell, ...]:
 
 def _agreements(
     estimates: Sequence[Estimate], cells: Mapping[str, Cell], comparisons: Comparisons | None
-) -> tuple[Agreement, ...]:
+) -> tuple[RankAgreement, ...]:
     """Whether the estimates of readings agree with the best head that each reading got."""
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
@@ -240,21 +240,21 @@ def _agreements(
     return agreement(told, scores, worse, metric)
 
 
-def _top(order: Order) -> str:
+def _top(order: ResolvedRecipe) -> str:
     """A recipe less its reading: what is the same head behind another one."""
     own = {*order.pooling.options, PAIR}
     kept = tuple(option for option in order.recipe.options if option[0] not in own)
     return str(replace(order.recipe, pooling="", layers="", options=kept))
 
 
-def _curve_says(curve: Sequence[Mapping[str, Any]], metric: Metric) -> str:
+def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName) -> str:
     return curve_says([_stage(stage) for stage in curve], metric) if len(curve) > 1 else ""
 
 
-def _stage(values: Mapping[str, Any]) -> Stage:
+def _stage(values: Mapping[str, Any]) -> LearningCurvePoint:
     """A stage of the curve as `curve_says` takes it: it asks for scores and differences."""
     to_best = tuple(Difference(**one) for one in values["to_best"])
-    return Stage(
+    return LearningCurvePoint(
         rows=values["rows"],
         scores={name: one["score"] for name, one in values["scores"].items()},
         best=values["best"],

@@ -11,17 +11,17 @@ from torch import Tensor
 from heads.data.splits import FEWEST_DEVELOPMENT, on_fewer_rows
 from heads.evaluation.details import score_interval
 from heads.evaluation.learning_curve import SHARES, subsets
-from heads.evaluation.predictions import BASELINES, Answers, Outcome, scores, strata
+from heads.evaluation.predictions import BASELINES, Answers, CellPredictions, scores, strata
 from heads.evaluation.significance import compare
 from heads.events import Progress
-from heads.runs.cells import Cell, kept, said
+from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
-from heads.runs.spec import Asked
-from heads.training.scheduler import Board, Job, Tell, play
-from heads.training.search import Played, seeds_of, unit_job
-from heads.training.task import Lesson
-from heads.training.trial import Unit
+from heads.runs.spec import RunSpec
+from heads.training.scheduler import Job, Tell, TrainingData, run_trials
+from heads.training.search import TrialResult, seeds_of, trial_job
+from heads.training.task import TrainingTask
+from heads.training.trial import Trial
 
 LEADERS = 3  # and the reference, where it is not one of them
 FEWEST = 100  # rows to learn from: on fewer the curve shows little but luck
@@ -32,11 +32,11 @@ class _Again:
     """A cell learned anew on a share of its rows."""
 
     share: float
-    outcome: Outcome
+    outcome: CellPredictions
 
 
 def learning_curve(
-    run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board, workers: int
+    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], board: TrainingData, workers: int
 ) -> Iterator[Progress]:
     """Trains the leaders on nested parts of their rows and keeps the comparison at each size.
 
@@ -47,17 +47,19 @@ def learning_curve(
     if not found or len(boards) < 2:
         return
     names = leaders(found)
-    chosen = [unit for unit in cells if unit.name in names]
-    jobs = [_job(unit, share, boards[share]) for unit in chosen for share in boards if share < 1]
-    answers: dict[float, list[Outcome | Answers]] = {share: [] for share in boards}
+    chosen = [trial for trial in cells if trial.name in names]
+    jobs = [_job(trial, share, boards[share]) for trial in chosen for share in boards if share < 1]
+    answers: dict[float, list[CellPredictions | Answers]] = {share: [] for share in boards}
     done = 0
-    for event in play(jobs, board, workers):
+    for event in run_trials(jobs, board, workers):
         if isinstance(event, _Again):
             answers[event.share].append(event.outcome)
             done += 1
             share = 0.95 + 0.04 * done / len(jobs)
             yield Progress(says="Training the leaders on fewer rows", share=share)
-    answers[SHARES[-1]] = [said(run, asked.recipes.index(name), name).answers for name in names]
+    answers[SHARES[-1]] = [
+        answers_of_cell(run, asked.recipes.index(name), name).answers for name in names
+    ]
     # One that could not be learned from fewer rows stands at no size.
     whole = set.intersection(*({one.name for one in answers[share]} for share in boards))
     if whole:
@@ -75,7 +77,7 @@ def leaders(found: Mapping[str, Cell]) -> list[str]:
     return list(dict.fromkeys([*names, reference_of(list(found))]))
 
 
-def _boards(board: Board) -> dict[float, Board]:
+def _boards(board: TrainingData) -> dict[float, TrainingData]:
     """For each share the same board with fewer rows to learn from, each share within the next."""
     alike, splits = strata(board.task), board.splits
     rows: dict[float, list[Tensor]] = {share: [] for share in SHARES}
@@ -93,39 +95,41 @@ def _boards(board: Board) -> dict[float, Board]:
     return {share: one for share, one in found.items() if _chooses(one)}
 
 
-def _chooses(board: Board) -> bool:
+def _chooses(board: TrainingData) -> bool:
     """Whether every seed has rows to choose on, and two answers to try settings on."""
     enough = min(map(len, board.splits.development)) >= FEWEST_DEVELOPMENT
     targets = board.task.targets
     return enough and all(len(targets[rows].unique(dim=0)) > 1 for rows in board.splits.search)
 
 
-def _fewer(board: Board, rows: Sequence[Tensor], alike: Tensor) -> Board:
+def _fewer(board: TrainingData, rows: Sequence[Tensor], alike: Tensor) -> TrainingData:
     if all(map(torch.equal, rows, board.splits.train)):
         return board
-    splits = on_fewer_rows(board.splits, rows, alike, board.task.groups, board.contest)
+    splits = on_fewer_rows(board.splits, rows, alike, board.task.groups, board.config)
     return replace(board, splits=splits)
 
 
-def _job(unit: Unit, share: float, board: Board) -> Job:
-    whole = unit_job(unit, board)
+def _job(trial: Trial, share: float, board: TrainingData) -> Job:
+    whole = trial_job(trial, board)
 
-    def work(lesson: Lesson, tell: Tell) -> _Again:
-        played = whole.work(lesson, lambda event: None)
-        assert isinstance(played, Played)
-        return _Again(share=share, outcome=played.outcome)
+    def work(lesson: TrainingTask, tell: Tell) -> _Again:
+        result = whole.work(lesson, lambda event: None)
+        assert isinstance(result, TrialResult)
+        return _Again(share=share, outcome=result.outcome)
 
     return replace(whole, work=work)
 
 
-def _of(answers: Sequence[Outcome | Answers], names: Collection[str]) -> list[Outcome | Answers]:
+def _of(
+    answers: Sequence[CellPredictions | Answers], names: Collection[str]
+) -> list[CellPredictions | Answers]:
     """The answers of some cells, by name."""
     return sorted((one for one in answers if one.name in names), key=lambda one: one.name)
 
 
-def _stage(answers: Sequence[Outcome | Answers], board: Board) -> dict[str, Any]:
+def _stage(answers: Sequence[CellPredictions | Answers], board: TrainingData) -> dict[str, Any]:
     reference = reference_of([one.name for one in answers])
-    compared = compare(answers, board.task, reference=reference, seed=board.contest.seed)
+    compared = compare(answers, board.task, reference=reference, seed=board.config.seed)
     told = {}
     for one in answers:
         low, high = score_interval(one, board.task)

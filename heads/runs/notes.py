@@ -10,8 +10,8 @@ from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
-from heads.runs.spec import Asked
-from heads.settings import Contest
+from heads.runs.spec import RunSpec
+from heads.settings import ExperimentConfig
 from heads.training.fitters.successive_halving import CAP, CAP_PASSES
 from heads.training.racing import WRONG
 
@@ -26,14 +26,14 @@ def reference_of(names: Sequence[str]) -> str:
     return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
 
 
-def commonest(asked: Asked, rows: Tensor) -> str:
+def commonest(asked: RunSpec, rows: Tensor) -> str:
     """The class that most of some rows have; nothing, where it is not one class a row."""
     if asked.corpus.kind != "one":
         return ""
     return asked.corpus.classes[int(torch.bincount(asked.targets[rows]).argmax())]
 
 
-def protocol(splits: Splits, asked: Asked) -> str:
+def protocol(splits: Splits, asked: RunSpec) -> str:
     """Who learned from what and was scored on what, in a sentence."""
     seeds, test, train = len(splits), len(splits.test[0]), len(splits.train[0])
     chosen = f"settings chosen on {len(splits.development[0]):,} of them"
@@ -41,7 +41,7 @@ def protocol(splits: Splits, asked: Asked) -> str:
         chosen += ", others each time"
     times = "once" if seeds == 1 else f"{seeds} times"
     if splits.kind == "per class":
-        each = asked.contest.per_class
+        each = asked.config.per_class
         all_there = train == each * len(asked.corpus.classes)
         rows = f"{each} rows of every class" if all_there else f"up to {each} rows of every class"
         return (
@@ -55,7 +55,7 @@ def protocol(splits: Splits, asked: Asked) -> str:
         )
     repetitions = max(splits.repetition) + 1
     # A fold may have had nothing but rows that are set aside: it was learned from all the same.
-    folds = asked.contest.folds if asked.account.get("aside") else seeds // repetitions
+    folds = asked.config.folds if asked.account.get("aside") else seeds // repetitions
     scored = len(torch.cat(splits.test).unique())
     again = "" if repetitions == 1 else f", {repetitions} times in other folds"
     return (
@@ -75,7 +75,7 @@ def of_these_rows(splits: Splits) -> tuple[str, ...]:
     )
 
 
-def lopsided(asked: Asked) -> list[str]:
+def lopsided(asked: RunSpec) -> list[str]:
     """A hint at another metric, where most rows are of one class and accuracy ranks."""
     if asked.metric != "accuracy":
         return []
@@ -91,7 +91,7 @@ def lopsided(asked: Asked) -> list[str]:
 
 
 def so_far(
-    verdict: tuple[str, ...], cells: Collection[Cell], asked: Asked, stopped: int
+    verdict: tuple[str, ...], cells: Collection[Cell], asked: RunSpec, stopped: int
 ) -> tuple[str, ...]:
     """The verdict of a run says first that it is not at its end, and last whom it leaves out.
 
@@ -122,9 +122,9 @@ def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
     return (f"{heads} still improving when {they} reached {cap}: {scores} may be a little low.",)
 
 
-def without_effect(asked: Asked) -> list[str]:
+def without_effect(asked: RunSpec) -> list[str]:
     """Settings that were given and mean nothing where rows are split like this, a sentence each."""
-    usual, kind, contest = Contest(), asked.splits.kind, asked.contest
+    usual, kind, config = ExperimentConfig(), asked.splits.kind, asked.config
     learned = {
         TEST_SET: "with a test set heads are trained once a seed, and scored on all of it",
         FOLDS: "without a test set heads are trained once a fold of every repetition",
@@ -134,10 +134,10 @@ def without_effect(asked: Asked) -> list[str]:
     found = [
         f"The setting {name} has no effect here: {learned}."
         for name in names
-        if getattr(contest, name) != getattr(usual, name)
+        if getattr(config, name) != getattr(usual, name)
     ]
     drawn = kind == PER_CLASS and "test" not in asked.corpus.parts
-    if contest.held_out != usual.held_out and not drawn:
+    if config.held_out != usual.held_out and not drawn:
         why = "it is for per_class without a test set"
         found.append(f"The setting held_out has no effect here: {why}.")
     return found
@@ -152,7 +152,7 @@ def raced(stopped: int) -> str:
     return f"{heads} stopped in the race: {behind}. {WRONG}"
 
 
-def _failures(run: RunFolder, asked: Asked) -> list[str]:
+def _failures(run: RunFolder, asked: RunSpec) -> list[str]:
     """Why cells could not be trained, a sentence each."""
     told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.names)))
     return [says for says in told if says]
@@ -163,7 +163,9 @@ def _of(account: Mapping[str, Any] | None) -> list[str]:
     return account["notes"] + [one["says"] for one in account["warnings"]] if account else []
 
 
-def notes(run: RunFolder, asked: Asked, facts: Mapping[str, Any], stopped: int) -> tuple[str, ...]:
+def notes(
+    run: RunFolder, asked: RunSpec, facts: Mapping[str, Any], stopped: int
+) -> tuple[str, ...]:
     """What failed or was stopped, how the data were read, what spoils the comparison; each once.
 
     Args:

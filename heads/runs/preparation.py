@@ -9,22 +9,22 @@ from heads.backbone.precision import products
 from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract
-from heads.features.store import Features, Read
+from heads.features.store import FeatureMatrices, FeatureStore
 from heads.features.token_states import TokenStates, keep_states
 from heads.features.truncation import token_findings
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.racing import stopped_of
-from heads.runs.spec import Asked
+from heads.runs.spec import RunSpec
 from heads.settings import Limits
-from heads.training.fitters.sgd import Stacked
-from heads.training.scheduler import Board
-from heads.training.trial import Unit
+from heads.training.fitters.sgd import SGDFitter
+from heads.training.scheduler import TrainingData
+from heads.training.trial import Trial
 from heads.training.whitening import WIDEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Done:
+class CellDone:
     """A cell is done and kept."""
 
     cell: Cell
@@ -32,7 +32,7 @@ class Done:
     planned: int
 
 
-def scored_rows(asked: Asked) -> list[int]:
+def scored_rows(asked: RunSpec) -> list[int]:
     """The rows that heads are scored on, by any seed: those of the test set, or all of them.
 
     They are read in 32 bits, as an exported head reads them.
@@ -42,8 +42,8 @@ def scored_rows(asked: Asked) -> list[int]:
 
 
 def featured(
-    run: RunFolder, asked: Asked, cells: Sequence[Unit], backbone: Backbone
-) -> Generator[Progress, None, Read]:
+    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], backbone: Backbone
+) -> Generator[Progress, None, FeatureStore]:
     """The base model's features for all cells, and what reading the texts let one know.
 
     Pairs are read as one sequence, or each text by itself, or both, as the cells ask. What is
@@ -54,7 +54,7 @@ def featured(
     fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
     sides = {order.side.reading: order.side for order in siamese.values()}
     known = (run.read("facts.json") or {}).get("reading", {})  # a resumed run reads as it did
-    joined, apart = (known.get(way, asked.contest.precision) for way in ("joint", "alone"))
+    joined, apart = (known.get(way, asked.config.precision) for way in ("joint", "alone"))
     ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
     joint = alone = None
     scored = scored_rows(asked)
@@ -67,7 +67,7 @@ def featured(
         both = [*scored, *(row + len(corpus) for row in scored)]
         reading = extract(list(sides.values()), texts, (), backbone, apart, both)
         alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
-    read = Read(joint=joint, alone=alone, siamese=siamese)
+    read = FeatureStore(joint=joint, alone=alone, siamese=siamese)
     facts = run.read("facts.json")
     if facts is None:  # a resumed run finds the texts read already
         run.write("facts.json", _facts(asked, read, cells, backbone))
@@ -78,7 +78,9 @@ def featured(
     return read
 
 
-def _facts(asked: Asked, read: Read, cells: Sequence[Unit], backbone: Backbone) -> dict[str, Any]:
+def _facts(
+    asked: RunSpec, read: FeatureStore, cells: Sequence[Trial], backbone: Backbone
+) -> dict[str, Any]:
     """What reading let one know, and in what heads are going to learn, as plain values."""
     return {
         "forward_seconds": read.seconds,
@@ -87,13 +89,13 @@ def _facts(asked: Asked, read: Read, cells: Sequence[Unit], backbone: Backbone) 
             *_too_wide(read, cells),
         ],
         "reading": read.way,
-        "training": str(products(asked.contest.precision)).removeprefix("torch."),
+        "training": str(products(asked.config.precision)).removeprefix("torch."),
     }
 
 
-def _too_wide(read: Read, cells: Sequence[Unit]) -> list[str]:
+def _too_wide(read: FeatureStore, cells: Sequence[Trial]) -> list[str]:
     """Says which readings are too wide for one of the settings that other heads are tried with."""
-    stacked = [cell.reading for cell in cells if isinstance(cell.learner, Stacked)]
+    stacked = [cell.reading for cell in cells if isinstance(cell.fitter, SGDFitter)]
     wide = [one for one in dict.fromkeys(stacked) if read.vectors(one)[0].shape[1] > WIDEST]
     if not wide:
         return []
@@ -102,11 +104,11 @@ def _too_wide(read: Read, cells: Sequence[Unit]) -> list[str]:
 
 
 def _read(
-    events: Iterator[Progress | Features], start: float, share: float
-) -> Generator[Progress, None, Features]:
+    events: Iterator[Progress | FeatureMatrices], start: float, share: float
+) -> Generator[Progress, None, FeatureMatrices]:
     """Passes the progress of a reading on; its features."""
     for event in events:
-        if isinstance(event, Features):
+        if isinstance(event, FeatureMatrices):
             return event
         yield Progress(says=event.says, share=start + event.share * share)
     raise AssertionError("reading ends in features")
@@ -114,9 +116,9 @@ def _read(
 
 def stated(
     run: RunFolder,
-    asked: Asked,
-    cells: Sequence[Unit],
-    read: Read,
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    read: FeatureStore,
     backbone: Backbone,
     limits: Limits,
 ) -> Generator[Progress, None, TokenStates | None]:
@@ -132,7 +134,7 @@ def stated(
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
     facts = run.read("facts.json")
     told = facts["reading"] = facts.get("reading", {})
-    precision = told.get("states", asked.contest.precision)
+    precision = told.get("states", asked.config.precision)
     index = read.vectors("")[1]
     scored = index[scored_rows(asked)].unique().tolist()
     states = yield from keep_states(orders, texts, pairs, backbone, limits, precision, scored)
@@ -146,38 +148,40 @@ def stated(
     return states
 
 
-def board_of(run: RunFolder, asked: Asked, read: Read, states: TokenStates | None) -> Board:
+def board_of(
+    run: RunFolder, asked: RunSpec, read: FeatureStore, states: TokenStates | None
+) -> TrainingData:
     """What the heads of a run are learned on, in the precision that was noted when it was read."""
-    return Board(
+    return TrainingData(
         read=read,
         task=asked.task,
         splits=asked.splits,
-        contest=asked.contest,
+        config=asked.config,
         states=states,
         products=products((run.read("facts.json") or {}).get("training", "float32")),
     )
 
 
 def estimated(
-    run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board
+    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], training_data: TrainingData
 ) -> Iterator[Progress]:
     """The instant estimates of every reading, on rows that are learned from."""
     facts = run.read("facts.json")
     if "estimates" in facts:
         return
-    rows, found = board.splits.train[0], []
+    rows, found = training_data.splits.train[0], []
     for reading in dict.fromkeys(cell.reading for cell in cells if cell.reading):
         yield Progress(says=f"Estimating {reading} before any training", share=0.41)
-        matrix, index = board.read.vectors(reading)
+        matrix, index = training_data.read.vectors(reading)
         vectors = matrix[index[rows]]
-        goals, kind = board.task.targets[rows], board.task.kind
-        groups, seed = board.task.groups[rows], asked.contest.seed
-        one = estimate(reading, vectors, goals, kind=kind, seed=seed, groups=groups)
+        target_matrix, kind = training_data.task.targets[rows], training_data.task.kind
+        groups, seed = training_data.task.groups[rows], asked.config.seed
+        one = estimate(reading, vectors, target_matrix, kind=kind, seed=seed, groups=groups)
         found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
 
 
-def counted(run: RunFolder, asked: Asked) -> int:
+def counted(run: RunFolder, asked: RunSpec) -> int:
     """How many cells are done; with those that a race has stopped."""
     numbers = range(len(asked.names))
     return len(stopped_of(run)) + sum(

@@ -19,20 +19,24 @@ from heads.events import Progress
 from heads.runs.cells import keep_failure
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
-from heads.runs.spec import Asked
-from heads.training.fitters.base import Found, Tried, answered
-from heads.training.racing import Beaten, beaten
-from heads.training.scheduler import Board, Failed, play
-from heads.training.search import Searched, Trying, alike, search_job
-from heads.training.trial import Unit
+from heads.runs.spec import RunSpec
+from heads.training.fitters.base import SearchResult, TriedSettings, answered
+from heads.training.racing import Eliminated, eliminated
+from heads.training.scheduler import TrainingData, TrialFailed, run_trials
+from heads.training.search import CurvePointTried, SearchFinished, alike, search_job
+from heads.training.trial import Trial
 
 DECISION = "race.json"
 BEGUN, SHARE = 0.43, 0.15  # of the bar: where the first heat begins, and how much it takes
 
 
-def heats(
-    run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board, workers: int
-) -> Generator[Progress | Trying, None, Mapping[str, Searched | Failed]]:
+def race(
+    run: RunFolder,
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    training_data: TrainingData,
+    workers: int,
+) -> Generator[Progress | CurvePointTried, None, Mapping[str, SearchFinished | TrialFailed]]:
     """Searches the settings of all cells and decides which of them go on; what these came to.
 
     Returns what could not be searched as well: it is tried again when the run is resumed.
@@ -42,35 +46,37 @@ def heats(
     """
     numbered = enumerate(asked.recipes)
     found = {name: one for number, name in numbered if (one := _kept(run, number))}
-    failed: dict[str, Failed] = {}
+    failed: dict[str, TrialFailed] = {}
     if run.read(DECISION) is None:
-        left = [search_job(cell, board) for cell in cells if cell.name not in found]
-        with contextlib.closing(play(left, board, workers)) as events:
+        left = [search_job(cell, training_data) for cell in cells if cell.name not in found]
+        with contextlib.closing(run_trials(left, training_data, workers)) as events:
             for event in events:
-                if isinstance(event, Searched):
+                if isinstance(event, SearchFinished):
                     _keep(run, asked.recipes.index(event.name), event)
                     found[event.name] = event
                     yield _told(len(found), len(cells))
-                elif isinstance(event, Failed):
+                elif isinstance(event, TrialFailed):
                     failed[event.name] = event
                     yield keep_failure(run, asked.recipes.index(event.name), event.says)
-                elif isinstance(event, Trying):
+                elif isinstance(event, CurvePointTried):
                     yield event
-        _decide(run, asked, found, board)
+        _decide(run, asked, found, training_data)
     out = {one.recipe for one in stopped_of(run)}
     says = f"Race: {len(out)} of {len(cells)} recipes cannot win any more and are stopped"
     yield Progress(says=says, share=BEGUN + SHARE)
     return failed | {name: one for name, one in found.items() if name not in out}
 
 
-def stopped_of(run: RunFolder) -> tuple[Beaten, ...]:
+def stopped_of(run: RunFolder) -> tuple[Eliminated, ...]:
     """The cells that were stopped in the race of a run, the nearest first; without one, none.
 
     Raises:
         DataError: The run is broken.
     """
     try:
-        return tuple(Beaten(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"])
+        return tuple(
+            Eliminated(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"]
+        )
     except (KeyError, TypeError) as error:
         raise _broken(run, DECISION) from error
 
@@ -80,37 +86,44 @@ def _told(done: int, cells: int) -> Progress:
     return Progress(says=says, share=BEGUN + SHARE * done / max(cells, 1))
 
 
-def _decide(run: RunFolder, asked: Asked, found: Mapping[str, Searched], board: Board) -> None:
+def _decide(
+    run: RunFolder, asked: RunSpec, found: Mapping[str, SearchFinished], training_data: TrainingData
+) -> None:
     """Writes who is stopped; cells that could not be searched take no part."""
     ordered = {name: found[name] for name in asked.recipes if name in found}
-    out = behind(ordered, board)
+    out = behind(ordered, training_data)
     run.write(DECISION, {"cells": len(ordered), "stopped": [asdict(one) for one in out]})
 
 
-def behind(found: Mapping[str, Searched], board: Board) -> tuple[Beaten, ...]:
+def behind(
+    found: Mapping[str, SearchFinished], training_data: TrainingData
+) -> tuple[Eliminated, ...]:
     """The cells that a race stops, of those that have been searched."""
     if not found:
         return ()
-    names, texts = list(found), board.task.groups[torch.cat(board.splits.development)]
+    names, texts = (
+        list(found),
+        training_data.task.groups[torch.cat(training_data.splits.development)],
+    )
     parts = torch.stack([one.parts for one in found.values()], dim=1)
-    sure = torch.stack([_evidence(one, board) for one in found.values()], dim=1)
-    return beaten(names, parts, texts, always=[reference_of(names)], evidence=sure)
+    sure = torch.stack([_evidence(one, training_data) for one in found.values()], dim=1)
+    return eliminated(names, parts, texts, always=[reference_of(names)], evidence=sure)
 
 
-def _evidence(one: Searched, board: Board) -> Tensor:
+def _evidence(one: SearchFinished, training_data: TrainingData) -> Tensor:
     """(m,), the parts from which the variance of a development score is made, seed by seed."""
-    count, task = board.task.score.evidence, board.task
+    count, task = training_data.task.score.evidence, training_data.task
     if count is None:
         return one.parts
     found = list[Tensor]()
-    for each, rows in zip(one.found, board.splits.development, strict=True):
+    for each, rows in zip(one.found, training_data.splits.development, strict=True):
         assert each.held is not None
         given = answered(each.held, task.targets[rows], task.kind)
         found.append(count(given, task.targets[rows], len(task.classes), task.groups[rows]))
     return alike(found)
 
 
-def _keep(run: RunFolder, number: int, one: Searched) -> None:
+def _keep(run: RunFolder, number: int, one: SearchFinished) -> None:
     """Writes what a search came to; the JSON last, so that it vouches for the rest."""
     tensors = dict[str, Tensor]()
     for seed, each in enumerate(one.found):
@@ -129,7 +142,7 @@ def _keep(run: RunFolder, number: int, one: Searched) -> None:
     run.write(f"race/{number:03}.json", values)
 
 
-def _kept(run: RunFolder, number: int) -> Searched | None:
+def _kept(run: RunFolder, number: int) -> SearchFinished | None:
     """Reads that back; None where the cell has not been searched."""
     values: Mapping[str, Any] | None = run.read(f"race/{number:03}.json")
     if values is None:
@@ -139,17 +152,17 @@ def _kept(run: RunFolder, number: int) -> Searched | None:
         # In a file they lie anywhere, and the last bits of a product depend on where.
         tensors = {name: one.clone() for name, one in read.items()}
         for seed, told in enumerate(values["found"]):
-            point = Tried(**told, parts=tensors[f"parts.{seed}"])
+            point = TriedSettings(**told, parts=tensors[f"parts.{seed}"])
             held, begin = tensors.get(f"held.{seed}"), f"state.{seed}."
             if held is None:  # of a race that was begun before this was kept: searched anew
                 return None
             names = [name for name in tensors if name.startswith(begin)]
             state = {name.removeprefix(begin): tensors[name] for name in names} or None
-            found.append(Found(chosen=point.settings, point=point, held=held, state=state))
-        return Searched(
+            found.append(SearchResult(chosen=point.settings, point=point, held=held, state=state))
+        return SearchFinished(
             name=values["recipe"],
             found=tuple(found),
-            tried=tuple(Tried(**point) for point in values["tried"]),
+            tried=tuple(TriedSettings(**point) for point in values["tried"]),
             seconds=values["seconds"],
         )
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:

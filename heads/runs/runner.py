@@ -26,21 +26,29 @@ from heads.runs.duration import Expected, expected
 from heads.runs.folder import Clock, RunFolder, new_folder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.learning_curve import learning_curve
-from heads.runs.preparation import Done, board_of, counted, estimated, featured, scored_rows, stated
-from heads.runs.racing import heats, stopped_of
-from heads.runs.spec import Asked, Question, ask, chosen_recipes
+from heads.runs.preparation import (
+    CellDone,
+    board_of,
+    counted,
+    estimated,
+    featured,
+    scored_rows,
+    stated,
+)
+from heads.runs.racing import race, stopped_of
+from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
-from heads.settings import Contest, Limits
-from heads.training.scheduler import Board, Failed, Job, play
-from heads.training.search import Played, Searched, Trying, learn_job, unit_job
-from heads.training.trial import Unit, units
+from heads.settings import ExperimentConfig, Limits
+from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
+from heads.training.search import CurvePointTried, SearchFinished, TrialResult, fit_job, trial_job
+from heads.training.trial import Trial, trials
 
 # --- The cells of a run, trained on all cores; each is measured and kept as it comes.
 
 
 def filled(
-    run: RunFolder, asked: Asked, cells: Sequence[Unit], board: Board, backbone: Backbone
-) -> Generator[Progress | Trying | Done, None, None]:
+    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], board: TrainingData, backbone: Backbone
+) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
     """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
 
     Raises:
@@ -49,37 +57,37 @@ def filled(
     workers = max(1, torch.get_num_threads())
     if not is_kept(run, asked, MAJORITY):  # the heads that are kept name its score
         yield _done(run, asked, keep_baseline(run, asked, commonest(asked, board), board))
-    searched: Mapping[str, Searched | Failed] = {}
-    if asked.contest.race:
-        searched = yield from heats(run, asked, cells, board, workers)
+    searched: Mapping[str, SearchFinished | TrialFailed] = {}
+    if asked.config.race:
+        searched = yield from race(run, asked, cells, board, workers)
     jobs = _left(run, asked, cells, board, searched)
     if not is_kept(run, asked, TFIDF):
         jobs.append(words_job(asked, board, cells[0].reading))
-    with contextlib.closing(play(jobs, board, workers)) as events:
+    with contextlib.closing(run_trials(jobs, board, workers)) as events:
         for event in events:
             if told := _kept(run, asked, event, board, backbone):
                 yield told
 
 
 def _kept(
-    run: RunFolder, asked: Asked, event: object, board: Board, backbone: Backbone
-) -> Trying | Done | Progress | None:
+    run: RunFolder, asked: RunSpec, event: object, board: TrainingData, backbone: Backbone
+) -> CurvePointTried | CellDone | Progress | None:
     """Keeps what a core has made, and says so; None, where there is nothing to say."""
-    if isinstance(event, Played):
+    if isinstance(event, TrialResult):
         return _kept_cell(run, asked, event, board, backbone)
     if isinstance(event, Baseline):
         return _done(run, asked, keep_baseline(run, asked, event, board))
-    if isinstance(event, Failed):
+    if isinstance(event, TrialFailed):
         return keep_failure(run, asked.names.index(event.name), event.says)
-    return event if isinstance(event, Trying) else None
+    return event if isinstance(event, CurvePointTried) else None
 
 
 def _left(
     run: RunFolder,
-    asked: Asked,
-    cells: Sequence[Unit],
-    board: Board,
-    searched: Mapping[str, Searched | Failed],
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    board: TrainingData,
+    searched: Mapping[str, SearchFinished | TrialFailed],
 ) -> list[Job]:
     """What is still to be done; of a cell that has been searched, the second half."""
     out = {one.recipe for one in stopped_of(run)}
@@ -87,48 +95,48 @@ def _left(
     for cell in cells:
         before = searched.get(cell.name)
         is_done = cell.name in out or kept(run, asked.recipes.index(cell.name)) is not None
-        if isinstance(before, Searched) and not is_done:
-            jobs.append(learn_job(cell, board, before))
+        if isinstance(before, SearchFinished) and not is_done:
+            jobs.append(fit_job(cell, board, before))
         elif before is None and not is_done:
-            jobs.append(unit_job(cell, board))
+            jobs.append(trial_job(cell, board))
     return jobs
 
 
 def _kept_cell(
-    run: RunFolder, asked: Asked, played: Played, board: Board, backbone: Backbone
-) -> Done | Progress:
+    run: RunFolder, asked: RunSpec, result: TrialResult, board: TrainingData, backbone: Backbone
+) -> CellDone | Progress:
     """Measures a cell and keeps it: head and answers first, the measures last.
 
     One that answers with no numbers does not stop the others.
     """
-    name, number = played.unit.name, asked.recipes.index(played.unit.name)
+    name, number = result.trial.name, asked.recipes.index(result.trial.name)
     try:
-        measures = measure(played.outcome, board.task)
+        measures = measure(result.outcome, board.task)
     except RecipeError as error:
         return keep_failure(run, number, str(error))
     cell = Cell(
         name=name,
         measures=measures,
-        parameters=played.unit.parameters,
-        seconds=played.seconds,
-        chosen=played.chosen[0],
-        chosen_by_seed=played.chosen,
-        tried=played.tried,
-        development_score=played.development_score,
+        parameters=result.trial.parameters,
+        seconds=result.seconds,
+        chosen=result.chosen[0],
+        chosen_by_seed=result.chosen,
+        tried=result.tried,
+        development_score=result.development_score,
     )
-    keep_head(run, number, played, asked, cell.measures, backbone)
-    keep(run, number, cell, played.outcome, board.task)
+    keep_head(run, number, result, asked, cell.measures, backbone)
+    keep(run, number, cell, result.outcome, board.task)
     return _done(run, asked, cell)
 
 
-def _done(run: RunFolder, asked: Asked, cell: Cell) -> Done:
-    return Done(cell=cell, done=counted(run, asked), planned=len(asked.names))
+def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
+    return CellDone(cell=cell, done=counted(run, asked), planned=len(asked.names))
 
 
-Event = Progress | Trying | Done | Leaderboard
+Event = Progress | CurvePointTried | CellDone | Leaderboard
 
 
-def begin(question: Question, *, limits: Limits, out: Path | None = None) -> RunFolder:
+def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> RunFolder:
     """Checks a question whole and writes it into a new run; nothing is trained yet.
 
     Args:
@@ -137,12 +145,12 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    backbone = load(question.model, limits=limits)
-    chosen, left_out = chosen_recipes(question, backbone, limits)
-    corpus = question.data.corpus
-    cells = units(chosen, backbone, len(corpus.classes), limits, corpus.kind)
-    allowed = replace(question, contest=_bounded(question.contest, limits))
-    asked = ask(allowed, backbone, [cell.name for cell in cells], left_out)
+    backbone = load(request.model, limits=limits)
+    chosen, left_out = chosen_recipes(request, backbone, limits)
+    corpus = request.data.corpus
+    cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.kind)
+    allowed = replace(request, config=_bounded(request.config, limits))
+    asked = specified(allowed, backbone, [cell.name for cell in cells], left_out)
     _ = asked.splits  # which says it where there are too few rows
     learned = [cell.order for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
@@ -152,18 +160,18 @@ def begin(question: Question, *, limits: Limits, out: Path | None = None) -> Run
     return run
 
 
-def cells_of(asked: Asked, backbone: Backbone, limits: Limits) -> list[Unit]:
+def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
-    return units(asked.recipes, backbone, len(corpus.classes), limits, corpus.kind)
+    return trials(asked.recipes, backbone, len(corpus.classes), limits, corpus.kind)
 
 
-def _bounded(contest: Contest, limits: Limits) -> Contest:
+def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:
     """The settings with no more time than this place allows."""
     most = limits.run_seconds
-    if not most or 0 < contest.budget_seconds <= most:
-        return contest
-    return replace(contest, budget_seconds=most)
+    if not most or 0 < config.budget_seconds <= most:
+        return config
+    return replace(config, budget_seconds=most)
 
 
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
@@ -182,8 +190,8 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
     """Works on a run until it is finished; closing the iterator stops it, results kept.
 
     Yields:
-        `Progress`, whose share never falls, `Trying` for every point of a validation curve,
-        `Done` for every cell, and the `Leaderboard` at the end, also where the time allowed was
+        `Progress`, whose share never falls, `CurvePointTried` for every point of a validation
+        curve, `CellDone` for every cell, and the `Leaderboard` at the end, also where the time allowed was
         used up.
 
     Raises:
@@ -202,7 +210,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
             check_model(run, asked, backbone)
             for event in rising(_worked(run, asked, backbone, limits)):
                 yield event
-                if clock.is_over(asked.contest):
+                if clock.is_over(asked.config):
                     break
             else:
                 state = "finished"
@@ -239,8 +247,8 @@ def _without_tables(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worked(
-    run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits
-) -> Generator[Progress | Trying | Done, None, None]:
+    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
+) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
     cells = cells_of(asked, backbone, limits)
     # All texts are read twice where the states of their tokens are kept.
     once = 1.0 if all(cell.reading for cell in cells) else 0.5
@@ -251,7 +259,7 @@ def _worked(
     board = board_of(run, asked, read, states)
     yield from estimated(run, asked, cells, board)
     yield from filled(run, asked, cells, board, backbone)
-    if asked.contest.curve and run.read("curve.json") is None:
+    if asked.config.curve and run.read("curve.json") is None:
         yield Progress(says="Training the leaders on fewer rows", share=0.95)
         workers = max(1, torch.get_num_threads())
         yield from learning_curve(run, asked, cells, board, workers)

@@ -20,23 +20,23 @@ from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, split
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
-from heads.evaluation.metrics import Metric, metric_of
-from heads.evaluation.predictions import BASELINES, Task, strata
+from heads.evaluation.metrics import MetricName, metric_of
+from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.runs.folder import VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
-from heads.settings import Contest, Limits
-from heads.training.objective import check_order, goals_of
+from heads.settings import ExperimentConfig, Limits
+from heads.training.objective import check_order, targets_of
 from heads.training.trial import HEADS, POOLINGS, recipes_of
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Question:
+class RunRequest:
     """What a user asks, before it is held to the base model and to what this place allows.
 
     Attributes:
@@ -50,7 +50,7 @@ class Question:
         losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of
             its own.
         model: The base model.
-        contest: The settings.
+        config: The settings.
     """
 
     data: Data
@@ -60,11 +60,11 @@ class Question:
     pairs: Sequence[str] = (JOINT,)
     losses: Sequence[str] = (SOFTMAX,)
     model: str = BUNDLED
-    contest: Contest = field(default_factory=Contest)
+    config: ExperimentConfig = field(default_factory=ExperimentConfig)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
-class Asked:
+class RunSpec:
     """The question of a run, checked and as it is kept.
 
     Attributes:
@@ -72,7 +72,7 @@ class Asked:
         model: The id of the base model.
         revision: Which version of it.
         recipes: The heads, in order; the baselines come after them.
-        contest: The settings.
+        config: The settings.
         account: How the data were read: rows, columns, what was dropped, warnings; and whether
             folds set rows aside, which older runs have scored.
         created: Seconds since 1970.
@@ -83,7 +83,7 @@ class Asked:
     model: str
     revision: str
     recipes: tuple[str, ...]
-    contest: Contest
+    config: ExperimentConfig
     account: Mapping[str, Any]
     created: float
     versions: Mapping[str, str]
@@ -98,13 +98,13 @@ class Asked:
         """(n,), the class of each row, or its number; (n, c) 1 at its labels, else 0."""
         if self.corpus.kind == "one":
             return torch.tensor([target[0] for target in self.corpus.targets])
-        goals = goals_of(self.corpus, range(len(self.corpus)))
-        return goals if self.corpus.many else goals[:, 0]
+        target_matrix = targets_of(self.corpus, range(len(self.corpus)))
+        return target_matrix if self.corpus.many else target_matrix[:, 0]
 
     @cached_property
-    def task(self) -> Task:
+    def task(self) -> EvaluationTask:
         """What the measures need to know."""
-        return Task(
+        return EvaluationTask(
             targets=self.targets,
             classes=self.corpus.classes,
             groups=groups_of(self.corpus).tensor,
@@ -123,20 +123,20 @@ class Asked:
         return torch.tensor([known.setdefault(one, len(known)) for one in both])
 
     @cached_property
-    def metric(self) -> Metric:
+    def metric(self) -> MetricName:
         """What heads are ranked and compared by."""
-        return metric_of(self.contest.metric, self.corpus.kind, ordered=self.corpus.ordered)
+        return metric_of(self.config.metric, self.corpus.kind, ordered=self.corpus.ordered)
 
     @cached_property
     def splits(self) -> Splits:
         """Who learns from what."""
-        found = split(strata(self.task), self.task.groups, self.corpus.parts, self.contest)
+        found = split(strata(self.task), self.task.groups, self.corpus.parts, self.config)
         return set_aside(found, self.task) if self.account.get("aside") else found
 
 
-def ask(
-    question: Question, backbone: Backbone, recipes: Sequence[str], notes: Sequence[str] = ()
-) -> Asked:
+def specified(
+    request: RunRequest, backbone: Backbone, recipes: Sequence[str], notes: Sequence[str] = ()
+) -> RunSpec:
     """Puts a question together as it is kept.
 
     Args:
@@ -146,23 +146,23 @@ def ask(
     Raises:
         DataError: The data cannot be compared heads on.
     """
-    data, test = question.data, question.test
-    unseen = question.contest.unseen
+    data, test = request.data, request.test
+    unseen = request.config.unseen
     if test:
         corpus, found = joined(data.corpus, test.corpus, unseen)
     else:
         corpus, found = met(data.corpus, unseen)
     between = [*notes, *found]
-    _check_settings(question.contest, corpus)
+    _check_settings(request.config, corpus)
     check_groups(corpus, data.columns.group)
     account = data.as_json() | ({"test": test.as_json()} if test else {})
     account |= {"between": between} if test or between else {}
-    asked = Asked(
+    asked = RunSpec(
         corpus=corpus,
         model=backbone.id,
         revision=backbone.revision,
         recipes=tuple(recipes),
-        contest=question.contest,
+        config=request.config,
         account=account,
         created=time.time(),
         versions={name: version(name) for name in PACKAGES},
@@ -174,16 +174,16 @@ def ask(
     return replace(asked, account=account | own)
 
 
-def _check_settings(contest: Contest, corpus: Corpus) -> None:
+def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
     """Refuses settings that mean nothing for the labels."""
-    metric_of(contest.metric, corpus.kind, ordered=corpus.ordered)
-    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(contest, n)]
+    metric_of(config.metric, corpus.kind, ordered=corpus.ordered)
+    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
     if corpus.kind == "number" and asked:
         what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
         raise DataError(what, "Leave it out.")
 
 
-def save(run: RunFolder, asked: Asked) -> None:
+def save(run: RunFolder, asked: RunSpec) -> None:
     """Writes the question into the run's folder; run.json last.
 
     Raises:
@@ -205,7 +205,7 @@ def save(run: RunFolder, asked: Asked) -> None:
             "model": asked.model,
             "revision": asked.revision,
             "recipes": asked.recipes,
-            "contest": asdict(asked.contest),
+            "contest": asdict(asked.config),
             "account": asked.account,
             "created": asked.created,
             "versions": asked.versions,
@@ -213,7 +213,7 @@ def save(run: RunFolder, asked: Asked) -> None:
     )
 
 
-def load(run: RunFolder) -> Asked:
+def load(run: RunFolder) -> RunSpec:
     """Reads the question of a run.
 
     Raises:
@@ -237,13 +237,13 @@ def load(run: RunFolder) -> Asked:
             parts=tuple(rows["parts"]),
             groups=tuple(rows["groups"]),
         )
-        return Asked(
+        return RunSpec(
             corpus=corpus,
             model=facts["model"],
             revision=facts["revision"],
             recipes=tuple(facts["recipes"]),
             # A run that was begun before one could choose was exact.
-            contest=Contest(**{"precision": "exact"} | facts["contest"]),
+            config=ExperimentConfig(**{"precision": "exact"} | facts["contest"]),
             account=facts["account"],
             created=facts["created"],
             versions=facts["versions"],
@@ -259,7 +259,7 @@ USUAL = "uv_diff_prod"  # what `siamese` stands for
 
 
 def chosen_recipes(
-    question: Question, backbone: Backbone, limits: Limits
+    request: RunRequest, backbone: Backbone, limits: Limits
 ) -> tuple[list[str], list[str]]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
 
@@ -272,8 +272,8 @@ def chosen_recipes(
         DataError: The data have one text a row, or classes without an order.
         RecipeError: There is no such way in, or no such loss.
     """
-    corpus, losses = question.data.corpus, list(question.losses) or [SOFTMAX]
-    ways = _ways(question.pairs or (JOINT,))
+    corpus, losses = request.data.corpus, list(request.losses) or [SOFTMAX]
+    ways = _ways(request.pairs or (JOINT,))
     if ways != [JOINT] and not corpus.pairs:
         what = f"{corpus.name} has one text a row, and a siamese way in needs two."
         raise DataError(
@@ -282,9 +282,9 @@ def chosen_recipes(
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
     found, notes = list[Recipe](), list[str]()
-    recipes = list(question.recipes)
+    recipes = list(request.recipes)
     if not recipes:
-        recipes, notes = _grid(question, backbone, limits)
+        recipes, notes = _grid(request, backbone, limits)
     for text in recipes:
         recipe = resolve(text).recipe
         own = list(_each(recipe, ways, losses))
@@ -295,19 +295,19 @@ def chosen_recipes(
     return list(dict.fromkeys(map(str, found))), notes
 
 
-def _grid(question: Question, backbone: Backbone, limits: Limits) -> tuple[list[str], list[str]]:
+def _grid(request: RunRequest, backbone: Backbone, limits: Limits) -> tuple[list[str], list[str]]:
     """The recipes of a grid that suit, and a sentence on those that do not."""
-    recipes = recipes_of(question.grid, backbone)
-    if question.grid.partition(":")[0] not in (HEADS, POOLINGS):
+    recipes = recipes_of(request.grid, backbone)
+    if request.grid.partition(":")[0] not in (HEADS, POOLINGS):
         return recipes, []
-    corpus, found = question.data.corpus, list[str]()
+    corpus, found = request.data.corpus, list[str]()
     for recipe in recipes:
-        with suppress(HeadsError), Dice().rolling():  # its random weights are not used
+        with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
             check_order(resolve(recipe), corpus)
             assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
             found.append(recipe)
     unsuited = ", ".join(recipe for recipe in recipes if recipe not in found)
-    says = f"Left out of the grid {question.grid}: {unsuited}. Asked for by name, each says why."
+    says = f"Left out of the grid {request.grid}: {unsuited}. Asked for by name, each says why."
     return found, [says] * bool(unsuited)
 
 

@@ -13,23 +13,23 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import seen
-from heads.classifier.module import Assembly, TrainedHead
+from heads.classifier.inputs import head_inputs
+from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, DataError
 from heads.evaluation.details import Measures
-from heads.evaluation.predictions import MAJORITY, Task, first, scores
+from heads.evaluation.predictions import MAJORITY, EvaluationTask, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.runs import spec
 from heads.runs.cells import kept
 from heads.runs.folder import RunFolder
-from heads.runs.spec import Asked
-from heads.settings import Limits, Training
+from heads.runs.spec import RunSpec
+from heads.settings import Limits, TrainingConfig
 from heads.training.fitters import adamw
 from heads.training.fitters.token_sgd import BATCH
-from heads.training.search import Played
+from heads.training.search import TrialResult
 
 ROUNDS = 15
 
@@ -37,8 +37,8 @@ ROUNDS = 15
 def keep_head(
     run: RunFolder,
     number: int,
-    played: Played,
-    asked: Asked,
+    result: TrialResult,
+    asked: RunSpec,
     measures: Measures,
     backbone: Backbone,
 ) -> None:
@@ -47,25 +47,25 @@ def keep_head(
     Raises:
         DataError: The disk does not take it.
     """
-    head = trained_head(run, played, asked, measures, backbone)
+    head = trained_head(run, result, asked, measures, backbone)
     run.put(f"heads/{number:03}.safetensors", lambda place: head_cache.save(head, place))
 
 
 def trained_head(
-    run: RunFolder, played: Played, asked: Asked, measures: Measures, backbone: Backbone
+    run: RunFolder, result: TrialResult, asked: RunSpec, measures: Measures, backbone: Backbone
 ) -> TrainedHead:
     """The head of the first seed, with its scores and what was chosen."""
-    recipe = _with_options(played.unit.order.recipe, played)
-    with Dice().rolling():
-        module = Assembly(resolve(recipe), backbone, len(asked.corpus.classes))
-    whole = not played.unit.reading  # its reading is learned as well
-    (module if whole else module.head).load_state_dict(played.learned[0].state)
-    settings: Mapping[str, Any] = played.chosen[0]
-    cuts = played.outcome.thresholds
+    recipe = _with_options(result.trial.order.recipe, result)
+    with IsolatedRng().rolling():
+        module = RecipeModule(resolve(recipe), backbone, len(asked.corpus.classes))
+    whole = not result.trial.reading  # its reading is learned as well
+    (module if whole else module.head).load_state_dict(result.learned[0].state)
+    settings: Mapping[str, Any] = result.chosen[0]
+    cuts = result.outcome.thresholds
     thresholds = None if cuts is None else cuts[0]
     known = {name: settings[name] for name in ("learning_rate", "weight_decay") if name in settings}
     if "epochs" in settings:
-        batch = BATCH if whole else adamw.batch_of(played.rows)
+        batch = BATCH if whole else adamw.batch_of(result.rows)
         known |= {"epochs": max(1, ceil(settings["epochs"])), "batch_size": batch}
     return TrainedHead(
         recipe=recipe,
@@ -77,7 +77,7 @@ def trained_head(
         temperature=measures.calibration.temperature if measures.calibration else 1.0,
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
-        rows=played.rows,
+        rows=result.rows,
         scores=Scores(
             rows=measures.rows,
             accuracy=measures.score,
@@ -86,31 +86,31 @@ def trained_head(
             majority=_majority(run, asked),
             metric=measures.metric,
             among=len(asked.recipes),
-            own=_own(played, asked.task),
+            own=_own(result, asked.task),
         ),
-        training=Training(seed=asked.contest.seed, held_out=asked.contest.held_out, **known),
+        training=TrainingConfig(seed=asked.config.seed, held_out=asked.config.held_out, **known),
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
     )
 
 
-def _own(played: Played, task: Task) -> float | None:
+def _own(result: TrialResult, task: EvaluationTask) -> float | None:
     """What the head that is kept, the first seed's, reached by itself, where there are others."""
-    if len(played.outcome.rows) == 1:
+    if len(result.outcome.rows) == 1:
         return None
-    return fmean(scores(first(played.outcome, 1, task), task))
+    return fmean(scores(first(result.outcome, 1, task), task))
 
 
-def _majority(run: RunFolder, asked: Asked) -> float:
+def _majority(run: RunFolder, asked: RunSpec) -> float:
     """The score of the baseline that knows no text."""
     cell = kept(run, asked.names.index(MAJORITY))
     return cell.measures.score if cell else 0.0
 
 
-def _with_options(recipe: Recipe, played: Played) -> Recipe:
+def _with_options(recipe: Recipe, result: TrialResult) -> Recipe:
     """The recipe with those of the chosen settings that are options of its head."""
-    own = played.unit.order.head.options
-    options = dict(recipe.options) | {n: v for n, v in played.chosen[0].items() if n in own}
+    own = result.trial.order.head.options
+    options = dict(recipe.options) | {n: v for n, v in result.chosen[0].items() if n in own}
     whole = Recipe(
         pooling=recipe.pooling,
         layers=recipe.layers,
@@ -136,7 +136,7 @@ def classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
 
 
 def head_of(
-    run: RunFolder, asked: Asked, name: str, backbone: Backbone, limits: Limits
+    run: RunFolder, asked: RunSpec, name: str, backbone: Backbone, limits: Limits
 ) -> TrainedHead:
     """A trained head of a run.
 
@@ -157,7 +157,7 @@ def head_of(
         raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
 
 
-def trained_names(run: RunFolder, asked: Asked) -> list[str]:
+def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
     """The recipes of a run whose heads are there, the best first."""
     scores = {
         name: cell.measures.score
@@ -167,7 +167,7 @@ def trained_names(run: RunFolder, asked: Asked) -> list[str]:
     return sorted(scores, key=lambda name: -scores[name])
 
 
-def check_model(run: RunFolder, asked: Asked, backbone: Backbone) -> None:
+def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
     """Refuses a base model that has changed since the run began.
 
     Raises:
@@ -178,7 +178,9 @@ def check_model(run: RunFolder, asked: Asked, backbone: Backbone) -> None:
         raise DataError(what, "Train again, or bring that version back.")
 
 
-def latencies(run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits) -> dict[str, float]:
+def latencies(
+    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
+) -> dict[str, float]:
     """For each head what reading and head add to the base model for one text, in ms."""
     row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
     pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
@@ -186,7 +188,7 @@ def latencies(run: RunFolder, asked: Asked, backbone: Backbone, limits: Limits) 
     for name in asked.recipes:
         with contextlib.suppress(DataError):
             modules[name] = head_of(run, asked, name, backbone, limits).module
-    given = seen(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
+    given = head_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
     found = {}
     for name, module in modules.items():
         times = []

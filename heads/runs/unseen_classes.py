@@ -15,10 +15,10 @@ from heads.data.corpus import Corpus
 from heads.data.joining import MOST_UNSEEN, named
 from heads.data.splits import FOLDS, Splits
 from heads.errors import DataError
-from heads.evaluation.predictions import Task
+from heads.evaluation.predictions import EvaluationTask
 
 
-def unmet(splits: Splits, task: Task) -> tuple[Tensor, ...]:
+def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
     """For each fold (n,), which of its tested rows have a class that it does not learn from.
 
     Of several labels all of a row's: heads that have met one of them can score there. Nothing,
@@ -30,7 +30,7 @@ def unmet(splits: Splits, task: Task) -> tuple[Tensor, ...]:
     return tuple(_odd(task, train, test) for train, test in pairs)
 
 
-def _odd(task: Task, train: Tensor, test: Tensor) -> Tensor:
+def _odd(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n,), the tested rows that have classes, and none that a row to learn from has."""
     new = _new(task, train, test)
     if task.kind != "many":
@@ -38,7 +38,7 @@ def _odd(task: Task, train: Tensor, test: Tensor) -> Tensor:
     return new.any(dim=1) & (new == task.targets[test].bool()).all(dim=1)
 
 
-def _new(task: Task, train: Tensor, test: Tensor) -> Tensor:
+def _new(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n, c), the classes of tested rows that no row to learn from has."""
     classes = len(task.classes)
     if task.kind == "many":
@@ -47,7 +47,7 @@ def _new(task: Task, train: Tensor, test: Tensor) -> Tensor:
     return torch.nn.functional.one_hot(task.targets[test], classes).bool() & ~met
 
 
-def set_aside(splits: Splits, task: Task) -> Splits:
+def set_aside(splits: Splits, task: EvaluationTask) -> Splits:
     """The same folds without such rows; a fold that has no others is none."""
     odd = unmet(splits, task)
     if not any(bool(own.any()) for own in odd):
@@ -69,7 +69,7 @@ def set_aside(splits: Splits, task: Task) -> Splits:
     )
 
 
-def says_of_unmet(splits: Splits, task: Task, corpus: Corpus, unseen: str) -> str:
+def says_of_unmet(splits: Splits, task: EvaluationTask, corpus: Corpus, unseen: str) -> str:
     """What becomes of such rows, in a sentence; nothing where there are none.
 
     Args:

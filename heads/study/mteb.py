@@ -23,7 +23,7 @@ from heads.backbone.loading import load
 from heads.data.corpus import gate
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
-from heads.features.featurizer import Reader
+from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.settings import Limits
 
@@ -138,7 +138,7 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     yield Progress(says="Loading the bundled model", share=0.0)
     backbone = load(limits=limits)
     texts = [train[row] for row in needed] + test
-    reader = Reader(resolve("mean+linear"), backbone)
+    reader = Featurizer(resolve("mean+linear"), backbone)
     features = torch.empty(len(texts), reader.width)
     for share in _read_into(features, texts, reader, backbone):
         yield Progress(says=f"Reading {len(texts):,} texts of {name}", share=0.8 * share)
@@ -216,7 +216,7 @@ def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], 
 
 @torch.no_grad()
 def _read_into(
-    features: Tensor, texts: Sequence[str], reader: Reader, backbone: Backbone
+    features: Tensor, texts: Sequence[str], reader: Featurizer, backbone: Backbone
 ) -> Iterator[float]:
     """Fills in the normalised means of the texts (n, w); yields the share that is done."""
     done = 0

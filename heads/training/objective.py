@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from heads.data.corpus import Corpus, Kind
 from heads.errors import DataError, LimitError
-from heads.parts.losses import hinge_slope, near, squared
+from heads.parts.losses import hinge_gradient, near, squared
 from heads.parts.registry import loss as losses
-from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, Order
+from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, ResolvedRecipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,59 +76,59 @@ class Objective:
             targets = targets.expand(logits.shape[:-1])
             found = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
             return found.view(targets.shape)
-        goals = self.goals(targets)
+        target_matrix = self.target_matrix(targets)
         if self.kind == "number":
-            return squared(logits, goals)
+            return squared(logits, target_matrix)
         if self.by_class and self.balance is not None:
-            return self._balanced(logits, goals, targets)
+            return self._balanced(logits, target_matrix, targets)
         name = OVR if self.by_class else self.loss
-        return losses[name](logits, goals, focal=self.focal)
+        return losses[name](logits, target_matrix, focal=self.focal)
 
-    def _balanced(self, logits: Tensor, goals: Tensor, targets: Tensor) -> Tensor:
+    def _balanced(self, logits: Tensor, target_matrix: Tensor, targets: Tensor) -> Tensor:
         """One loss a class, weighed by what the row is labelled with, and then summed."""
         assert self.balance is not None
-        each = losses[OVR](logits[..., None], goals[..., None], focal=self.focal)  # (…, c)
+        each = losses[OVR](logits[..., None], target_matrix[..., None], focal=self.focal)  # (…, c)
         has = targets if self.kind == "many" else one_hot(targets, self.outputs).float()
         no, yes = self.balance
         return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
 
-    def goals(self, targets: Tensor) -> Tensor:
+    def target_matrix(self, targets: Tensor) -> Tensor:
         """What the squashed logits should be, (…, c); numbers as they are."""
         if self.kind == "number":
             return targets[..., None]
         if self.kind == "many":
-            goals = targets
+            target_matrix = targets
         elif self.loss == ORDINAL:
-            goals = near(targets, self.outputs)
+            target_matrix = near(targets, self.outputs)
         else:
-            goals = one_hot(targets, self.outputs).float()
+            target_matrix = one_hot(targets, self.outputs).float()
         if not self.smoothing:
-            return goals
+            return target_matrix
         even = 0.5 if self.by_class else 1 / self.outputs
-        return goals * (1 - self.smoothing) + self.smoothing * even
+        return target_matrix * (1 - self.smoothing) + self.smoothing * even
 
-    def slopes(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row (…), and its gradient by the logits (…, c)."""
         if not (self.focal or self.balance is not None):
             seen = self.learned(logits, targets)
-            return self.rows(seen, targets), self.slope(logits, targets)
+            return self.rows(seen, targets), self.gradient(logits, targets)
         with torch.enable_grad():
             point = logits.detach().requires_grad_()
             found = self.rows(self.learned(point, targets), targets)
-            (slope,) = torch.autograd.grad(found.sum(), point)
-        return found.detach(), slope
+            (gradient,) = torch.autograd.grad(found.sum(), point)
+        return found.detach(), gradient
 
-    def slope(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
         """That gradient alone (…, c), which most losses do not need to be computed for."""
         if self.focal or self.balance is not None:
-            return self.slopes(logits, targets)[1]
-        goals, logits = self.goals(targets), self.learned(logits, targets)
+            return self.gradients(logits, targets)[1]
+        target_matrix, logits = self.target_matrix(targets), self.learned(logits, targets)
         if self.kind == "number":
-            return logits - goals
+            return logits - target_matrix
         if self.loss == HINGE:
-            return hinge_slope(logits, goals)
+            return hinge_gradient(logits, target_matrix)
         squashed = logits.sigmoid() if self.by_class else logits.softmax(dim=-1)
-        return squashed.sub_(goals)
+        return squashed.sub_(target_matrix)
 
 
 def balance_of(targets: Tensor, classes: int) -> Tensor:
@@ -136,14 +136,14 @@ def balance_of(targets: Tensor, classes: int) -> Tensor:
 
     Source: scikit-learn's `class_weight="balanced"` in each problem of OneVsRestClassifier.
     """
-    goals = targets if targets.dim() == 2 else one_hot(targets, classes).float()
-    yes = goals.sum(dim=0)
-    counts = torch.stack([len(goals) - yes, yes])
-    return len(goals) / (2 * counts.clamp_min(1))
+    target_matrix = targets if targets.dim() == 2 else one_hot(targets, classes).float()
+    yes = target_matrix.sum(dim=0)
+    counts = torch.stack([len(target_matrix) - yes, yes])
+    return len(target_matrix) / (2 * counts.clamp_min(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TargetScaler:
     """Where numbers lie: they are learned as if their mean were 0 and their deviation 1.
 
     Attributes:
@@ -155,7 +155,7 @@ class Span:
     spread: float
 
     @classmethod
-    def of(cls, numbers: Tensor, *, centred: bool) -> "Span":
+    def of(cls, numbers: Tensor, *, centred: bool) -> "TargetScaler":
         """Of some numbers (n,)."""
         centre = float(numbers.mean()) if centred else 0.0
         spread = float((numbers - centre).square().mean().sqrt())
@@ -181,7 +181,7 @@ class Span:
         return new
 
 
-def check_order(order: Order, corpus: Corpus) -> None:
+def check_order(order: ResolvedRecipe, corpus: Corpus) -> None:
     """Refuses a loss or a head that goes by the order of the classes where they have none.
 
     Raises:
@@ -196,11 +196,11 @@ def check_order(order: Order, corpus: Corpus) -> None:
         )
 
 
-def goals_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:
+def targets_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:
     """(n, c), 1 at the classes of some rows, 0 elsewhere; (n, 1) where labels are numbers."""
     if corpus.kind == "number":
         return torch.tensor([[corpus.numbers[row]] for row in rows])
-    goals = torch.zeros(len(rows), len(corpus.classes))
+    target_matrix = torch.zeros(len(rows), len(corpus.classes))
     for place, row in enumerate(rows):
-        goals[place, list(corpus.targets[row])] = 1.0
-    return goals
+        target_matrix[place, list(corpus.targets[row])] = 1.0
+    return target_matrix

@@ -36,7 +36,7 @@ WRONG = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beaten:
+class Eliminated:
     """A cell that was stopped in the race.
 
     Attributes:
@@ -52,13 +52,13 @@ class Beaten:
     least: float
 
 
-def beaten(
+def eliminated(
     names: Sequence[str],
     parts: Tensor,
     texts: Tensor,
     always: Collection[str] = (),
     evidence: Tensor | None = None,
-) -> tuple[Beaten, ...]:
+) -> tuple[Eliminated, ...]:
     """The cells that are surely behind the leader, the nearest first; never the last two.
 
     Each is compared with the cell of highest score, row by row, on the same rows: it is stopped
@@ -96,7 +96,7 @@ def beaten(
     spread = (by_text.square().sum(dim=0) + 2 * (most / len(different)) ** 2).sqrt()
     highest = means + bar(len(names)) * spread
     found = [
-        Beaten(
+        Eliminated(
             recipe=names[cell],
             development_score=float(scores[cell]),
             behind=-float(means[cell]),

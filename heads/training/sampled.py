@@ -13,7 +13,7 @@ from heads.data.table import Columns
 from heads.errors import DataError
 from heads.events import Progress
 from heads.recipe import Recipe
-from heads.settings import Limits, Training
+from heads.settings import Limits, TrainingConfig
 from heads.training.trainer import Trained, train
 
 
@@ -52,7 +52,7 @@ def trained(
     corpus: Corpus,
     backbone: Backbone,
     limits: Limits,
-    settings: Training | None = None,
+    settings: TrainingConfig | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
     """Finds heads that were trained on these texts before, and trains those that were not.
 
@@ -62,7 +62,7 @@ def trained(
     Returns:
         The heads, in the order of the recipes.
     """
-    settings = settings or Training()
+    settings = settings or TrainingConfig()
     keys = {
         recipe: head_cache.fingerprint(recipe, corpus, backbone, settings) for recipe in recipes
     }

@@ -15,19 +15,19 @@ import torch
 
 from heads.data.splits import Splits
 from heads.errors import HeadsError
-from heads.evaluation.predictions import Task
-from heads.features.store import Read
+from heads.evaluation.predictions import EvaluationTask
+from heads.features.store import FeatureStore
 from heads.features.token_states import TokenStates
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 from heads.training.objective import Objective
-from heads.training.task import Fixed, Lesson, Stopped, class_weights
+from heads.training.task import FixedSettings, Interrupted, TrainingTask, class_weights
 
 Tell = Callable[[object], None]
 log = logging.getLogger("heads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class TrialFailed:
     """A cell could not be learned: why, in a sentence; the others go on."""
 
     name: str
@@ -35,33 +35,33 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Board:
+class TrainingData:
     """What is played on: features, classes and splits, the same for every unit.
 
     Attributes:
         read: What the base model made of all rows.
         task: The class and the text of each row.
         splits: Who learns from what.
-        contest: The settings.
+        config: The settings.
         states: The states of all tokens, where a reading is learned.
         products: What matrix products are computed in, in learning.
     """
 
-    read: Read
-    task: Task
+    read: FeatureStore
+    task: EvaluationTask
     splits: Splits
-    contest: Contest
+    config: ExperimentConfig
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
 
-    def lesson(self, reading: str, stop: threading.Event) -> Lesson:
+    def lesson(self, reading: str, stop: threading.Event) -> TrainingTask:
         """The rows under one reading."""
         targets, classes = self.task.targets, len(self.task.classes)
         weights = torch.ones(len(targets))
-        if self.contest.class_weights and self.task.kind == "one":
+        if self.config.class_weights and self.task.kind == "one":
             weights = class_weights(targets, self.splits.learned, classes)
         vectors, index = self.read.vectors(reading)
-        return Lesson(
+        return TrainingTask(
             vectors=vectors,
             index=index,
             targets=targets,
@@ -71,7 +71,7 @@ class Board:
             stop=stop,
             states=None if reading else self.states,
             products=self.products,
-            fixed=Fixed.of(self.contest),
+            fixed=FixedSettings.of(self.config),
             metric=self.task.metric,
         )
 
@@ -89,19 +89,21 @@ class Job:
 
     name: str
     reading: str
-    work: Callable[[Lesson, Tell], object]
+    work: Callable[[TrainingTask, Tell], object]
     cost: float = 0.0
 
 
-def play(jobs: Sequence[Job], board: Board, workers: int) -> Generator[object, None, None]:
+def run_trials(
+    jobs: Sequence[Job], training_data: TrainingData, workers: int
+) -> Generator[object, None, None]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
     The longest begin first, so that no core waits long for another at the end. Closing the
-    iterator ends them at their next step. A job that fails gives `Failed`, and the others go on.
+    iterator ends them at their next step. A job that fails gives `TrialFailed`; the others go on.
     """
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
-    lessons = _Lessons(board, stop, workers)
+    lessons = _Lessons(training_data, stop, workers)
 
     def one(job: Job) -> None:
         torch.set_num_threads(1)  # of this thread alone: cores are shared out by jobs
@@ -109,10 +111,10 @@ def play(jobs: Sequence[Job], board: Board, workers: int) -> Generator[object, N
             told.put(
                 (True, job.work(lessons.of(job.reading), lambda event: told.put((False, event))))
             )
-        except Stopped:
+        except Interrupted:
             told.put((True, None))
         except Exception as error:
-            told.put((True, Failed(name=job.name, says=_sentence(job.name, error))))
+            told.put((True, TrialFailed(name=job.name, says=_sentence(job.name, error))))
         except BaseException as error:
             told.put((True, error))
 
@@ -146,12 +148,12 @@ def _sentence(name: str, error: Exception) -> str:
 class _Lessons:
     """The lessons used last, as many as there are threads; one let go lives while a job has it."""
 
-    def __init__(self, board: Board, stop: threading.Event, most: int) -> None:
-        self._board, self._stop, self._most = board, stop, most
-        self._held: OrderedDict[str, Lesson] = OrderedDict()
+    def __init__(self, training_data: TrainingData, stop: threading.Event, most: int) -> None:
+        self._board, self._stop, self._most = training_data, stop, most
+        self._held: OrderedDict[str, TrainingTask] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, reading: str) -> Lesson:
+    def of(self, reading: str) -> TrainingTask:
         with self._lock:
             if reading not in self._held:
                 self._held[reading] = self._board.lesson(reading, self._stop)

@@ -15,92 +15,96 @@ from torch import Tensor
 
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
-from heads.evaluation.predictions import Outcome
+from heads.evaluation.predictions import CellPredictions
 from heads.evaluation.statistics import competing
-from heads.settings import Contest
-from heads.training.fitters.base import Chosen, Found, Learned, Tried
-from heads.training.objective import OVR, Span, balance_of
-from heads.training.scheduler import Board, Job, Tell
-from heads.training.task import Lesson
-from heads.training.trial import Unit
+from heads.settings import ExperimentConfig
+from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
+from heads.training.objective import OVR, TargetScaler, balance_of
+from heads.training.scheduler import Job, Tell, TrainingData
+from heads.training.task import TrainingTask
+from heads.training.trial import Trial
 
 # --- Teaching one unit: its own loss, numbers brought to a common span, and rows kept apart.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Teaching:
+class TrialOnTask:
     """A unit with the lesson that suits it.
 
     Attributes:
-        unit: What is taught.
+        trial: What is taught.
         lesson: The rows under its reading, with its own loss.
         span: Where the numbers lay before they were narrowed; None for classes.
     """
 
-    unit: Unit
-    lesson: Lesson
-    span: Span | None
+    trial: Trial
+    lesson: TrainingTask
+    span: TargetScaler | None
 
-    def search(self, splits: Splits, seeds: Sequence[int]) -> Generator[Tried, None, list[Found]]:
+    def search(
+        self, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
         """Every seed tries settings on its own development rows; the last answer is the best."""
-        return self.unit.learner.search(self.lesson, splits, seeds)
+        return self.trial.fitter.search(self.lesson, splits, seeds)
 
     def learn(
         self,
-        found: Sequence[Found],
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
+    ) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
-        learned = self.unit.learner.learn(self.lesson, found, rows, asked, seeds)
+        learned = self.trial.fitter.learn(self.lesson, found, rows, asked, seeds)
         if self.span is None:
             return learned
         return [
-            Learned(
+            FittedHead(
                 logits=self.span.widened(one.logits),
-                state=self.span.put_back(one.state, self.unit.last),
+                state=self.span.put_back(one.state, self.trial.last),
             )
             for one in learned
         ]
 
     def competing(self, logits: Tensor) -> Tensor:
         """Logits (n, c) whose softmax are the probabilities, where one class applies."""
-        return competing(logits, "votes" if self.unit.order.loss == OVR else "softmax")
+        return competing(logits, "votes" if self.trial.order.loss == OVR else "softmax")
 
 
-def teaching(unit: Unit, lesson: Lesson, splits: Splits, contest: Contest) -> Teaching:
+def on_task(
+    trial: Trial, lesson: TrainingTask, splits: Splits, config: ExperimentConfig
+) -> TrialOnTask:
     """Prepares a lesson for a unit."""
     objective = replace(
         lesson.objective,
-        loss=unit.order.loss,
-        focal=contest.focal,
-        smoothing=contest.smoothing,
-        margin=unit.order.margin,
+        loss=trial.order.loss,
+        focal=config.focal,
+        smoothing=config.smoothing,
+        margin=trial.order.margin,
     )
-    if contest.class_weights and objective.by_class:
+    if config.class_weights and objective.by_class:
         balance = balance_of(lesson.targets[splits.learned], objective.outputs)
         objective = replace(objective, balance=balance)
         # Each of its questions is balanced by itself, so the rows are not.
         lesson = replace(lesson, weights=torch.ones_like(lesson.weights))
     lesson = replace(lesson, objective=objective)
     if objective.kind != "number":
-        return Teaching(unit=unit, lesson=lesson, span=None)
-    span = Span.of(lesson.targets[splits.learned], centred=unit.biased)
+        return TrialOnTask(trial=trial, lesson=lesson, span=None)
+    span = TargetScaler.of(lesson.targets[splits.learned], centred=trial.biased)
     lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
-    return Teaching(unit=unit, lesson=lesson, span=span)
+    return TrialOnTask(trial=trial, lesson=lesson, span=span)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trying:
+class CurvePointTried:
     """A point of the validation curve of one cell."""
 
     name: str
-    point: Tried
+    point: TriedSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Searched:
+class SearchFinished:
     """Every seed of a cell has chosen its settings.
 
     Attributes:
@@ -111,8 +115,8 @@ class Searched:
     """
 
     name: str
-    found: tuple[Found, ...]
-    tried: tuple[Tried, ...]
+    found: tuple[SearchResult, ...]
+    tried: tuple[TriedSettings, ...]
     seconds: float
 
     @property
@@ -128,11 +132,11 @@ def alike(parts: Sequence[Tensor]) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Played:
+class TrialResult:
     """A cell is done.
 
     Attributes:
-        unit: Which one.
+        trial: Which one.
         chosen: For each seed the settings that were best on its development rows.
         tried: All that was tried, in order.
         development_score: What the chosen settings came to there, mean over seeds.
@@ -142,117 +146,137 @@ class Played:
         seconds: How long it took, on one core.
     """
 
-    unit: Unit
+    trial: Trial
     chosen: tuple[Chosen, ...]
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedSettings, ...]
     development_score: float
-    learned: tuple[Learned, ...]
-    outcome: Outcome
+    learned: tuple[FittedHead, ...]
+    outcome: CellPredictions
     rows: int
     seconds: float
 
 
-def unit_job(unit: Unit, board: Board) -> Job:
+def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     """The whole work on a unit: every seed searches its settings, then learns with them."""
 
-    def work(lesson: Lesson, tell: Tell) -> Played:
-        taught = teaching(unit, lesson, board.splits, board.contest)
-        return _learned(taught, _searched(taught, board, tell), board)
+    def work(lesson: TrainingTask, tell: Tell) -> TrialResult:
+        taught = on_task(trial, lesson, training_data.splits, training_data.config)
+        return _learned(taught, _searched(taught, training_data, tell), training_data)
 
-    return _job(unit, board, work)
-
-
-def search_job(unit: Unit, board: Board) -> Job:
-    """The first half of the work on a unit: `Searched`."""
-
-    def work(lesson: Lesson, tell: Tell) -> Searched:
-        return _searched(teaching(unit, lesson, board.splits, board.contest), board, tell)
-
-    return _job(unit, board, work)
+    return _job(trial, training_data, work)
 
 
-def learn_job(unit: Unit, board: Board, searched: Searched) -> Job:
+def search_job(trial: Trial, training_data: TrainingData) -> Job:
+    """The first half of the work on a unit: `SearchFinished`."""
+
+    def work(lesson: TrainingTask, tell: Tell) -> SearchFinished:
+        return _searched(
+            on_task(trial, lesson, training_data.splits, training_data.config), training_data, tell
+        )
+
+    return _job(trial, training_data, work)
+
+
+def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished) -> Job:
     """The second half: learn with every seed and the settings that it has chosen."""
 
-    def work(lesson: Lesson, tell: Tell) -> Played:
-        return _learned(teaching(unit, lesson, board.splits, board.contest), searched, board)
+    def work(lesson: TrainingTask, tell: Tell) -> TrialResult:
+        return _learned(
+            on_task(trial, lesson, training_data.splits, training_data.config),
+            searched,
+            training_data,
+        )
 
-    return _job(unit, board, work)
+    return _job(trial, training_data, work)
 
 
-def _job(unit: Unit, board: Board, work: Callable[[Lesson, Tell], object]) -> Job:
-    cost = unit.cost(len(board.splits.train[0]), len(board.splits))
-    return Job(name=unit.name, reading=unit.reading, work=work, cost=cost)
+def _job(
+    trial: Trial, training_data: TrainingData, work: Callable[[TrainingTask, Tell], object]
+) -> Job:
+    cost = trial.cost(len(training_data.splits.train[0]), len(training_data.splits))
+    return Job(name=trial.name, reading=trial.reading, work=work, cost=cost)
 
 
-def _searched(taught: Teaching, board: Board, tell: Tell) -> Searched:
+def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> SearchFinished:
     """Every seed tries settings on its development rows, and tells of every one of them."""
-    begun, name, tried = time.perf_counter(), taught.unit.name, list[Tried]()
-    search = taught.search(board.splits, seeds_of(board))
+    begun, name, tried = time.perf_counter(), taught.trial.name, list[TriedSettings]()
+    search = taught.search(training_data.splits, seeds_of(training_data))
     while True:
         try:
             tried.append(replace(next(search), parts=None))
         except StopIteration as end:
-            return Searched(
+            return SearchFinished(
                 name=name,
                 found=tuple(end.value),
                 tried=tuple(tried),
                 seconds=time.perf_counter() - begun,
             )
-        tell(Trying(name=name, point=tried[-1]))
+        tell(CurvePointTried(name=name, point=tried[-1]))
 
 
-def _learned(taught: Teaching, searched: Searched, board: Board) -> Played:
+def _learned(
+    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData
+) -> TrialResult:
     """Learns with every seed and the settings that it has chosen."""
     begun = time.perf_counter()
-    learned = taught.learn(searched.found, board.splits.train, board.splits.test, seeds_of(board))
-    return Played(
-        unit=taught.unit,
+    learned = taught.learn(
+        searched.found,
+        training_data.splits.train,
+        training_data.splits.test,
+        seeds_of(training_data),
+    )
+    return TrialResult(
+        trial=taught.trial,
         chosen=tuple(one.chosen for one in searched.found),
         tried=searched.tried,
         development_score=fmean(one.point.score for one in searched.found),
         learned=tuple(learned),
-        outcome=_outcome(taught, searched.found, learned, board),
-        rows=len(board.splits.train[0]),
+        outcome=_outcome(taught, searched.found, learned, training_data),
+        rows=len(training_data.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
 
 
 def _outcome(
-    taught: Teaching, found: Sequence[Found], learned: Sequence[Learned], board: Board
-) -> Outcome:
+    taught: TrialOnTask,
+    found: Sequence[SearchResult],
+    learned: Sequence[FittedHead],
+    training_data: TrainingData,
+) -> CellPredictions:
     """What the heads of all seeds said of the tested rows.
 
     What a head says of rows that it has not seen is also asked of the development rows, by one
     that has learned from the others: how sure it is, and from which logit it gives a label.
     """
-    return Outcome(
-        name=taught.unit.name,
-        rows=board.splits.test,
+    return CellPredictions(
+        name=taught.trial.name,
+        rows=training_data.splits.test,
         logits=tuple(taught.competing(one.logits) for one in learned),
-        is_random=taught.unit.learner.is_random,
-        repetition=board.splits.repetition,
-        **_held(taught, found, board),
+        is_random=taught.trial.fitter.is_random,
+        repetition=training_data.splits.repetition,
+        **_held(taught, found, training_data),
     )
 
 
-def _held(taught: Teaching, found: Sequence[Found], board: Board) -> dict[str, Any]:
-    """What an `Outcome` holds of the development rows of all seeds."""
-    if board.task.kind == "number":
+def _held(
+    taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
+) -> dict[str, Any]:
+    """What an `CellPredictions` holds of the development rows of all seeds."""
+    if training_data.task.kind == "number":
         return {}
-    development = board.splits.development
+    development = training_data.splits.development
     answered = list[Tensor]()
     for one in found:
         assert one.held is not None  # every search answers its development rows
         answered.append(taught.competing(one.held))
     held = {"held": (torch.cat(answered), torch.cat(development))}
-    if board.task.kind == "one":
+    if training_data.task.kind == "one":
         return held
     pairs = zip(answered, development, strict=True)
-    cuts = [thresholds(own, board.task.targets[rows]) for own, rows in pairs]
+    cuts = [thresholds(own, training_data.task.targets[rows]) for own, rows in pairs]
     return held | {"thresholds": torch.stack(cuts)}
 
 
-def seeds_of(board: Board) -> list[int]:
+def seeds_of(training_data: TrainingData) -> list[int]:
     """The seed of every repetition, or of every fold of all of them."""
-    return [board.contest.seed + number for number in range(len(board.splits))]
+    return [training_data.config.seed + number for number in range(len(training_data.splits))]

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from heads.evaluation.metrics import METRICS, SCORES, Metric, ScoreName
+from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
 from heads.features.token_states import TokenStates
-from heads.settings import Contest
-from heads.training.objective import Objective, Span
-from heads.training.whitening import Basis, Kept, basis
+from heads.settings import ExperimentConfig
+from heads.training.objective import Objective, TargetScaler
+from heads.training.whitening import DerivedVectors, InputBasis, basis
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """Somebody asked the work to end; what is finished has been handed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
+class FixedSettings:
     """Settings that the run gives to every head, so that none searches them.
 
     Attributes:
@@ -32,17 +32,17 @@ class Fixed:
     standardise: bool | None = None
 
     @classmethod
-    def of(cls, contest: Contest) -> "Fixed":
+    def of(cls, config: ExperimentConfig) -> "FixedSettings":
         """What a run asks for."""
         return cls(
-            learning_rate=contest.learning_rate,
-            steps=contest.steps,
-            standardise={"yes": True, "no": False}.get(contest.standardise),
+            learning_rate=config.learning_rate,
+            steps=config.steps,
+            standardise={"yes": True, "no": False}.get(config.standardise),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lesson:
+class TrainingTask:
     """The rows of a corpus under one reading.
 
     Attributes:
@@ -72,10 +72,10 @@ class Lesson:
     stop: threading.Event
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
-    fixed: Fixed = Fixed()
-    kept: Kept = field(default_factory=Kept)
-    metric: Metric | None = None
-    span: Span | None = None
+    fixed: FixedSettings = FixedSettings()
+    kept: DerivedVectors = field(default_factory=DerivedVectors)
+    metric: MetricName | None = None
+    span: TargetScaler | None = None
 
     @property
     def classes(self) -> int:
@@ -83,7 +83,7 @@ class Lesson:
         return self.objective.outputs
 
     @property
-    def score(self) -> ScoreName:
+    def score(self) -> Metric:
         """The metric that settings are chosen by."""
         return SCORES[self.metric or METRICS[self.objective.kind]]
 
@@ -93,10 +93,10 @@ class Lesson:
 
     def seen(
         self, rows: Tensor, *, standardise: bool, centred: bool, turned: bool = True
-    ) -> tuple[Basis, Tensor]:
+    ) -> tuple[InputBasis, Tensor]:
         """The axes that some rows ask for, and the vectors of those rows along them, (n, w)."""
 
-        def make() -> tuple[Basis, Tensor]:
+        def make() -> tuple[InputBasis, Tensor]:
             vectors = self.of(rows)
             found = basis(vectors, standardise=standardise, centred=centred, turned=turned)
             return found, found.seen(vectors, self.products)
@@ -110,7 +110,7 @@ class Lesson:
             Stopped: It was.
         """
         if self.stop.is_set():
-            raise Stopped
+            raise Interrupted
 
 
 def class_weights(targets: Tensor, rows: Tensor, classes: int) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.classifier.inputs import check_pairs
-from heads.classifier.module import Assembly, TrainedHead, assemble
+from heads.classifier.module import RecipeModule, TrainedHead, assemble
 from heads.data.corpus import Corpus, Kind, split
 from heads.errors import DataError
 from heads.evaluation.statistics import fit_of_numbers, score
@@ -23,12 +23,12 @@ from heads.events import Progress
 from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
-from heads.parts.resolved import HINGE, OVR, Order
+from heads.parts.resolved import HINGE, OVR, ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
-from heads.settings import Limits, Training
-from heads.training.objective import Span, check_order, goals_of
-from heads.training.whitening import Standard
+from heads.rng import IsolatedRng
+from heads.settings import Limits, TrainingConfig
+from heads.training.objective import TargetScaler, check_order, targets_of
+from heads.training.whitening import Standardisation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def train(
     corpus: Corpus,
     backbone: Backbone,
     *,
-    training: Training,
+    training: TrainingConfig,
     limits: Limits,
 ) -> Iterator[Event]:
     """Trains every recipe on the same rows and scores it on the same held-out rows.
@@ -62,10 +62,10 @@ def train(
             compares two, or classes without an order where its loss needs one.
     """
     # Each recipe rolls dice of its own, so that its numbers do not depend on its neighbours.
-    dice = [Dice(training.seed) for _ in recipes]
+    rng = [IsolatedRng(training.seed) for _ in recipes]
     modules = [
         _new(recipe, corpus, backbone, own, limits)
-        for recipe, own in zip(recipes, dice, strict=True)
+        for recipe, own in zip(recipes, rng, strict=True)
     ]
     rows, held = _parts(corpus, training)
     seen: list[tuple[Batches, Batches]] = [([], []) for _ in modules]
@@ -83,24 +83,24 @@ def train(
         seen[number][part].append(given)
     for number, module in enumerate(modules):
         learned, unseen = seen[number]
-        for share in _fit(module, learned, dice[number], training, corpus.kind):
+        for share in _fit(module, learned, rng[number], training, corpus.kind):
             says = f"Training {module.reader.order.recipe}"
             yield Progress(says=says, share=0.5 + (number + share) / len(modules) / 2)
         yield Trained(head=_scored(module, unseen, len(rows), corpus, backbone.id, training))
 
 
 def _new(
-    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, dice: Dice, limits: Limits
-) -> Assembly:
+    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, rng: IsolatedRng, limits: Limits
+) -> RecipeModule:
     """A recipe, untrained, that suits the labels."""
-    with dice.rolling():
+    with rng.rolling():
         module = assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
     check_pairs(module.reader.order, corpus.pairs)
     check_order(module.reader.order, corpus)
     return module
 
 
-def _parts(corpus: Corpus, training: Training) -> tuple[list[int], list[int]]:
+def _parts(corpus: Corpus, training: TrainingConfig) -> tuple[list[int], list[int]]:
     """The rows that are learned from, and those held out."""
     rows, held = split(corpus, training.held_out, training.seed)
     if not rows or not held:
@@ -110,7 +110,12 @@ def _parts(corpus: Corpus, training: Training) -> tuple[list[int], list[int]]:
 
 
 def _scored(
-    module: Assembly, unseen: Batches, rows: int, corpus: Corpus, model: str, training: Training
+    module: RecipeModule,
+    unseen: Batches,
+    rows: int,
+    corpus: Corpus,
+    model: str,
+    training: TrainingConfig,
 ) -> TrainedHead:
     module.eval().requires_grad_(False)
     logits = torch.cat([_logits(module, given) for given, _ in unseen])
@@ -134,11 +139,11 @@ def _scored(
 
 
 def _read_together(
-    modules: Sequence[Assembly],
+    modules: Sequence[RecipeModule],
     parts: Sequence[list[int]],
     corpus: Corpus,
     backbone: Backbone,
-    training: Training,
+    training: TrainingConfig,
 ) -> Iterator[tuple[str, int, States, Tensor]]:
     """What modules read of whole rows, once with every prompt that one of them has behind texts."""
     for prompt in dict.fromkeys(module.reader.order.prompt for module in modules):
@@ -147,20 +152,20 @@ def _read_together(
 
 
 def _read(
-    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, training: Training
+    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, training: TrainingConfig
 ) -> Iterator[tuple[int, States, Tensor]]:
     """The number of the part, states and targets, in batches of like length."""
     for number, rows in enumerate(parts):
         pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
         encoded = backbone.encode([corpus.texts[row] for row in rows], pairs)
-        goals = goals_of(corpus, rows)
+        goals = targets_of(corpus, rows)
         for places, states in backbone.passes(encoded, training.batch_size):
             yield number, states, goals[places]
 
 
 @torch.no_grad()
 def _read_apart(
-    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, modules: Sequence[Assembly]
+    parts: Sequence[list[int]], corpus: Corpus, backbone: Backbone, modules: Sequence[RecipeModule]
 ) -> Iterator[tuple[int, int, tuple[Tensor, Tensor]]]:
     """For siamese modules: the module's number, the part's, and what its head gets of the rows."""
     siamese = {n: module for n, module in enumerate(modules) if module.is_siamese}
@@ -175,11 +180,11 @@ def _read_apart(
             sides.append(own)
         for number, module in siamese.items():
             given = module.reader.order.joined(sides[0][number], sides[1][number])
-            yield number, part, (given, goals_of(corpus, rows))
+            yield number, part, (given, targets_of(corpus, rows))
 
 
 @torch.no_grad()
-def _input(module: Assembly, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
+def _input(module: RecipeModule, states: States, goals: Tensor) -> tuple[Tensor | States, Tensor]:
     """Pooled vectors where the reading is fixed, else the states to learn it from."""
     order = module.reader.order
     if not order.needs_states:
@@ -189,38 +194,38 @@ def _input(module: Assembly, states: States, goals: Tensor) -> tuple[Tensor | St
     return states, goals
 
 
-def _logits(module: Assembly, given: Tensor | States) -> Tensor:
+def _logits(module: RecipeModule, given: Tensor | States) -> Tensor:
     return module(given) if isinstance(given, States) else module.head(given)
 
 
 def _fit(
-    module: Assembly, batches: Batches, dice: Dice, training: Training, kind: Kind
+    module: RecipeModule, batches: Batches, rng: IsolatedRng, training: TrainingConfig, kind: Kind
 ) -> Iterator[float]:
     """Trains a classifier in place; yields the share that is done, once an epoch."""
     if kind != "number":
-        yield from _fit_goals(module, batches, dice, training, kind)
+        yield from _fit_goals(module, batches, rng, training, kind)
         return
     last = last_linear(module.head)
     bias = f"{last}.bias" in module.head.state_dict()
-    span = Span.of(torch.cat([goal for _, goal in batches])[:, 0], centred=bias)
+    span = TargetScaler.of(torch.cat([goal for _, goal in batches])[:, 0], centred=bias)
     narrow: Batches = [(given, span.narrowed(goal)) for given, goal in batches]
-    yield from _fit_goals(module, narrow, dice, training, kind)
+    yield from _fit_goals(module, narrow, rng, training, kind)
     module.head.load_state_dict(span.put_back(module.head.state_dict(), last))
 
 
 def _fit_goals(
-    module: Assembly, batches: Batches, dice: Dice, training: Training, kind: Kind
+    module: RecipeModule, batches: Batches, rng: IsolatedRng, training: TrainingConfig, kind: Kind
 ) -> Iterator[float]:
     """The same for goals as they are."""
     order = module.reader.order
-    batches = [(given, order.goals(goal)) for given, goal in batches]
+    batches = [(given, order.target_matrix(goal)) for given, goal in batches]
     if all(isinstance(given, Tensor) for given, _ in batches):
         vectors = torch.cat([given for given, _ in batches if isinstance(given, Tensor)])
         goals = torch.cat([goal for _, goal in batches])
         if order.head.solve:
             _solve(module, vectors, goals, kind)
             return
-        standard = Standard.of(vectors) if order.standardise else None
+        standard = Standardisation.of(vectors) if order.standardise else None
         batches = [(standard.seen(vectors) if standard else vectors, goals)]
         if standard and module.pretrained:
             standard.unfold(module.head)
@@ -232,7 +237,7 @@ def _fit_goals(
     total = sum(len(goal) for _, goal in batches) * training.epochs
     done = 0
     for _ in range(training.epochs):
-        with dice.rolling():
+        with rng.rolling():
             for given, goal in _shuffled(batches, training.batch_size):
                 optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
                 optimizer.zero_grad()
@@ -244,7 +249,7 @@ def _fit_goals(
         standard.fold(module.head)
 
 
-def _solve(module: Assembly, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
+def _solve(module: RecipeModule, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
     """Hands the solver the rows and those of the head's options that it knows."""
     top = module.reader.order.head
     assert top.solve is not None
@@ -266,7 +271,7 @@ def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Te
             yield given[rows], goals[rows]
 
 
-def _loss(logits: Tensor, goals: Tensor, kind: Kind, order: Order) -> Tensor:
+def _loss(logits: Tensor, goals: Tensor, kind: Kind, order: ResolvedRecipe) -> Tensor:
     """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
     goals = goals.expand_as(logits)
     if kind == "number":

@@ -7,29 +7,34 @@ from functools import partial
 from torch import nn
 
 from heads.backbone.backbone import Backbone
-from heads.classifier.module import Assembly, assemble, new_head
+from heads.classifier.module import RecipeModule, assemble, new_head
 from heads.data.corpus import Kind
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.recipe import Recipe
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.settings import Limits
-from heads.training.fitters.base import Learner, first_of
+from heads.training.fitters.base import Fitter, first_of
 from heads.training.fitters.batched import can_stack
-from heads.training.fitters.closed_form import Solved
-from heads.training.fitters.logistic import Convex
-from heads.training.fitters.sgd import Stacked
-from heads.training.fitters.token_sgd import Apart
+from heads.training.fitters.closed_form import ClosedFormFitter
+from heads.training.fitters.logistic import LinearFitter
+from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.token_sgd import TokenSGDFitter
 
 # One linear layer whose dropout, at its default, gives way to the penalty that is searched.
 LINEAR = ("linear", "gpt2", "logistic")
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
 # How much dearer a parameter is than one of a head that is solved at once, roughly: the layers of
 # a learned reading see every token, and copy by copy.
-PACES: dict[type, float] = {Solved: 1.0, Convex: 30.0, Stacked: 10.0, Apart: 500.0}
+PACES: dict[type, float] = {
+    ClosedFormFitter: 1.0,
+    LinearFitter: 30.0,
+    SGDFitter: 10.0,
+    TokenSGDFitter: 500.0,
+}
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -40,19 +45,19 @@ GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Trial:
     """One cell of the grid.
 
     Attributes:
         order: Its recipe.
-        learner: How its head is learned.
+        fitter: How its head is learned.
         parameters: How many numbers that are.
         last: The name of its last linear layer, as the learned tensors have it.
         biased: Whether that layer has a bias.
     """
 
-    order: Order
-    learner: Learner
+    order: ResolvedRecipe
+    fitter: Fitter
     parameters: int
     last: str
     biased: bool
@@ -60,7 +65,7 @@ class Unit:
     @property
     def reading(self) -> str:
         """The fixed reading that it learns from; none, if it learns from token states."""
-        return "" if isinstance(self.learner, Apart) else self.order.reading
+        return "" if isinstance(self.fitter, TokenSGDFitter) else self.order.reading
 
     @property
     def name(self) -> str:
@@ -74,7 +79,7 @@ class Unit:
             rows: How many each seed learns from.
             seeds: How many there are.
         """
-        return self.parameters * rows * seeds * PACES[type(self.learner)]
+        return self.parameters * rows * seeds * PACES[type(self.fitter)]
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
@@ -111,13 +116,13 @@ def recipes_of(grid: str, backbone: Backbone) -> list[str]:
     return [f"{reading}+{top}" for reading in readings for top in tops]
 
 
-def units(
+def trials(
     recipes: Sequence[Recipe | str],
     backbone: Backbone,
     classes: int,
     limits: Limits,
     kind: Kind = "one",
-) -> list[Unit]:
+) -> list[Trial]:
     """The cells of these recipes, each once, those of one reading side by side.
 
     Args:
@@ -137,42 +142,46 @@ def units(
         )
         raise LimitError(what, "Take some away.")
     found = [_unit(order, backbone, classes, limits, kind) for order in orders.values()]
-    readings = list(dict.fromkeys(unit.order.reading for unit in found))
-    return sorted(found, key=lambda unit: readings.index(unit.order.reading))
+    readings = list(dict.fromkeys(trial.order.reading for trial in found))
+    return sorted(found, key=lambda trial: readings.index(trial.order.reading))
 
 
-def _unit(order: Order, backbone: Backbone, classes: int, limits: Limits, kind: Kind) -> Unit:
-    with Dice().rolling():  # its random weights are not used
+def _unit(
+    order: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, kind: Kind
+) -> Trial:
+    with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(order.recipe, backbone, classes, kind=kind, limits=limits)
-    learner, last = _learner(order, backbone, module, classes), last_linear(module.head)
-    return Unit(
+    fitter, last = _learner(order, backbone, module, classes), last_linear(module.head)
+    return Trial(
         order=order,
-        learner=learner,
+        fitter=fitter,
         parameters=sum(tensor.numel() for tensor in module.parameters()),
-        last=f"head.{last}" if isinstance(learner, Apart) else last,
+        last=f"head.{last}" if isinstance(fitter, TokenSGDFitter) else last,
         biased=f"{last}.bias" in module.head.state_dict(),
     )
 
 
-def _head(order: Order, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
+def _head(order: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
     return new_head(order, backbone, width, classes)[0]
 
 
-def _learner(order: Order, backbone: Backbone, module: Assembly, classes: int) -> Learner:
+def _learner(
+    order: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
+) -> Fitter:
     width = module.width
     if order.needs_states or not (order.head.solve or can_stack(module.head)):
         if order.pair:
             what = f"{order.head.name} has layers that are learned from one sequence of tokens."
             raise RecipeError(what, "Let it read both texts as one sequence: joint, without pair=.")
-        return Apart(make=partial(Assembly, order, backbone, classes))
+        return TokenSGDFitter(make=partial(RecipeModule, order, backbone, classes))
     first = first_of(module.head)
     if order.head.name in LINEAR and "dropout" not in dict(order.recipe.options):
         assert first is not None
-        return Convex(first=first, order=order)
+        return LinearFitter(first=first, order=order)
     if order.head.solve:
-        return Solved(order=order, width=width)
+        return ClosedFormFitter(order=order, width=width)
     make = partial(_head, order, backbone, width, classes)
-    return Stacked(
+    return SGDFitter(
         make=make,
         first=first,
         pretrained=bool(module.pretrained),

@@ -26,7 +26,7 @@ KEPT_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Basis:
+class InputBasis:
     """A change of axes: x to (x - shift) @ turn.
 
     Attributes:
@@ -67,7 +67,7 @@ def _turned(values: Tensor, turn: Tensor) -> Tensor:
     return values * turn if turn.dim() == 1 else values @ turn
 
 
-def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = True) -> Basis:
+def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = True) -> InputBasis:
     """The axes that some vectors (n, w) are seen along.
 
     Axes are not shortened until all vary alike: that learns as fast, and blows noise up.
@@ -85,20 +85,22 @@ def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = T
         gain = torch.where(flat, torch.zeros_like(spread), 1 / spread.clamp_min(1e-12))
     undone = torch.where(gain > 0, 1 / gain.clamp_min(1e-12), torch.zeros_like(gain))
     if not turned or vectors.shape[1] > WIDEST:
-        return Basis(shift=shift, turn=gain, back=undone)
+        return InputBasis(shift=shift, turn=gain, back=undone)
     some = (vectors[:: -(-len(vectors) // MOST_ROWS)] - shift) * gain
     _, axes = torch.linalg.eigh(some.T @ some / len(some))
-    return Basis(shift=shift, turn=gain[:, None] * axes, back=undone[:, None] * axes)
+    return InputBasis(shift=shift, turn=gain[:, None] * axes, back=undone[:, None] * axes)
 
 
-class Kept:
+class DerivedVectors:
     """What was made of the vectors of a reading and its heads ask for again, within a bound."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[object, tuple[Basis, Tensor]] = OrderedDict()
+        self._found: OrderedDict[object, tuple[InputBasis, Tensor]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, key: object, make: Callable[[], tuple[Basis, Tensor]]) -> tuple[Basis, Tensor]:
+    def of(
+        self, key: object, make: Callable[[], tuple[InputBasis, Tensor]]
+    ) -> tuple[InputBasis, Tensor]:
         """What stands under the key, made now if it is not there."""
         with self._lock:
             if key not in self._found:
@@ -117,7 +119,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standard:
+class Standardisation:
     """Where vectors lie, number by number.
 
     Attributes:
@@ -129,7 +131,7 @@ class Standard:
     spread: Tensor
 
     @classmethod
-    def of(cls, vectors: Tensor) -> "Standard":
+    def of(cls, vectors: Tensor) -> "Standardisation":
         """Of some vectors (n, w)."""
         spread, centre = torch.std_mean(vectors, dim=0, correction=0)
         flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)

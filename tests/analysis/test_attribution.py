@@ -9,11 +9,17 @@ import torch
 from tiny_models import LIMITS
 
 from heads.analysis.attribution import attributions
-from heads.analysis.integrated_gradients import Aim, _looked_up, entry, integrated, pull
+from heads.analysis.integrated_gradients import (
+    ExplainedLogits,
+    _looked_up,
+    embedding_gradients,
+    input_embeddings,
+    integrated,
+)
 from heads.backbone import loading
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, ModelError
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 TEXT = "I expected more, but the ending won me over."
@@ -25,7 +31,7 @@ RECIPES = (
 
 def small_heads(backbone, rows, recipes):
     """Heads that are hardly trained."""
-    training = Training(epochs=3, learning_rate=0.02)
+    training = TrainingConfig(epochs=3, learning_rate=0.02)
     events = train(recipes, rows, backbone, training=training, limits=LIMITS)
     return [
         Classifier(backbone=backbone, head=event.head)
@@ -67,13 +73,15 @@ def test_without_the_average_it_is_what_captum_computes(heads):
 
     for head in heads[:2]:
         module = head.head.module
-        own = entry(head.backbone, head.backbone.encode([TEXT])[0])
+        own = input_embeddings(head.backbone, head.backbone.encode([TEXT])[0])
         walk = IntegratedGradients(lambda rows, own=own, module=module: module(own.states(rows)))
         theirs = walk.attribute(own.embeddings, own.baseline, target=1, n_steps=64)[0].sum(dim=-1)
         weights = torch.nn.functional.one_hot(torch.tensor(1), len(head.classes)).float()
-        pulled = pull(module, weights, [own])
+        pulled = embedding_gradients(module, weights, [own])
         assert pulled is not None
-        ours = integrated([Aim(module=module, weights=weights, pull=pulled)], [own], 64)[0][0]
+        ours = integrated(
+            [ExplainedLogits(module=module, weights=weights, pull=pulled)], [own], 64
+        )[0][0]
         assert torch.allclose(ours, theirs, atol=2e-3 * float(theirs.abs().max()))
 
 
@@ -89,8 +97,8 @@ def test_several_heads_at_once_are_each_by_itself(heads):
 
 def test_the_gradient_is_what_a_small_step_does(heads):
     head = heads[0]
-    module, own = head.head.module, entry(head.backbone, head.backbone.encode([TEXT])[0])
-    pulled = pull(module, torch.eye(len(head.classes))[0], [own])
+    module, own = head.head.module, input_embeddings(head.backbone, head.backbone.encode([TEXT])[0])
+    pulled = embedding_gradients(module, torch.eye(len(head.classes))[0], [own])
     assert pulled is not None
     step = 1e-2 * torch.nn.functional.normalize(pulled.gradients[0].flatten(), dim=0)
     with torch.no_grad():

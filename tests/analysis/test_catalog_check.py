@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 
-from heads.analysis.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt, walk
+from heads.analysis.catalog_check import CLASSES, ROUNDING, check_catalog, compare_family, rebuilt
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
 from heads.backbone.weights import bare
@@ -26,7 +26,7 @@ from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES, FORMS, family
 from heads.catalog.forms import Form, Side, setting
 from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
 from heads.parts.resolve import resolve
@@ -75,7 +75,7 @@ class Pair:
     form: Form
     model: Any
     backbone: Backbone
-    module: Assembly
+    module: RecipeModule
     names: Mapping[str, str]
 
     def theirs(self, lengths: tuple[int, ...], side: Side = "right") -> Tensor:
@@ -252,8 +252,8 @@ def test_dropout_is_that_of_the_class(pair: Pair, monkeypatch: pytest.MonkeyPatc
         if not training or p == 0:
             return given
         made.append(p)
-        dice = torch.Generator().manual_seed(len(made))
-        return given * (torch.rand(given.shape, generator=dice) >= p) / (1 - p)
+        rng = torch.Generator().manual_seed(len(made))
+        return given * (torch.rand(given.shape, generator=rng) >= p) / (1 - p)
 
     monkeypatch.setattr(nn.functional, "dropout", dropped)
     pair.model.train().base_model.eval()
@@ -294,7 +294,7 @@ def test_the_whole_walk_finds_every_family_equal(record: Record) -> None:
     """As `heads families --check` does it, in one go."""
     begun = time.perf_counter()
     with quiet():
-        steps = list(walk(catalog.classes()))
+        steps = list(check_catalog(catalog.classes()))
     record("seconds", round(time.perf_counter() - begun, 1))
     record("families", len(steps))
     record("equal", sum(step.equal is True for step in steps))
@@ -473,7 +473,7 @@ def test_a_dropout_that_is_not_set_is_the_usual_one() -> None:
 def test_five_families_run_on_another_base_model() -> None:
     assert set(base_models.BASES) == {"longformer", "funnel", "gte", "nomic_bert", "reformer"}
     assert all(base_of(name).why.endswith(".") for name in base_models.BASES)
-    assert base_of("bert") == base_models.Base()
+    assert base_of("bert") == base_models.BaseModelNeeds()
 
 
 def test_without_its_global_attention_longformer_differs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from tiny_models import rewrite, save_tiny
 from transformers import AutoModelForSequenceClassification
 
 from heads.analysis.padding import subject as doctor_models
-from heads.analysis.padding.report import Diagnosis, Finding, examine
-from heads.analysis.padding.subject import Question, patient
+from heads.analysis.padding.report import PaddingFinding, PaddingReport, examine
+from heads.analysis.padding.subject import PaddedInput, subject_of
 from heads.catalog import tiny_models
 from heads.errors import ModelError
 from heads.settings import PUBLIC, Limits
@@ -53,11 +53,11 @@ LEARNED_POSITIONS = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "bi
 
 
 @functools.cache
-def seen(model: str) -> Diagnosis:
+def seen(model: str) -> PaddingReport:
     return examine(model, limits=Limits())
 
 
-def finding(model: str, case: str) -> Finding:
+def finding(model: str, case: str) -> PaddingFinding:
     return next(each for each in seen(model).findings if each.case == case)
 
 
@@ -100,7 +100,7 @@ def test_the_verdict_counts() -> None:
 
 def test_a_difference_is_the_one_that_the_class_shows() -> None:
     """Held against the class itself, asked by hand."""
-    one = patient("bert", Limits())
+    one = subject_of("bert", Limits())
     text = list(one.texts[0])
     with torch.no_grad():
         alone = one.model(torch.tensor([text])).logits
@@ -118,7 +118,7 @@ def test_a_difference_is_the_one_that_the_class_shows() -> None:
 
 
 def test_pad_equal_to_eos_gives_the_logits_of_the_text_without_it() -> None:
-    one = patient("gpt2", Limits())
+    one = subject_of("gpt2", Limits())
     assert one.eos == one.texts[0][-1] == 3
     model = one.model
     with torch.no_grad():
@@ -160,8 +160,8 @@ def test_fnet_takes_no_mask() -> None:
 
 @pytest.mark.parametrize("family", LEARNED_POSITIONS)
 def test_learned_positions_count_padding(family: str) -> None:
-    one = patient(family, Limits())
-    alone = Question(rows=one.texts[:1])
+    one = subject_of(family, Limits())
+    alone = PaddedInput(rows=one.texts[:1])
     left = replace(alone, padding=6, side="left")
     assert not torch.allclose(one.logits(left), one.logits(alone), atol=1e-2)
     assert torch.allclose(one.logits(replace(left, counted=True)), one.logits(alone), atol=1e-5)
@@ -171,8 +171,8 @@ def test_learned_positions_count_padding(family: str) -> None:
 
 
 def test_t5gemma_reads_one_place_further_only_where_there_is_one() -> None:
-    one = patient("t5gemma", Limits())
-    alone = Question(rows=one.texts[:1])
+    one = subject_of("t5gemma", Limits())
+    alone = PaddedInput(rows=one.texts[:1])
     assert one.places(alone) == (8,)
     assert one.places(replace(alone, padding=1)) == (9,)
     assert "one place behind the text" in finding("t5gemma", "right_padded").why
@@ -229,9 +229,9 @@ def test_small_leaks_are_told_from_rounding(family, leaks, monkeypatch) -> None:
     found = next(each for each in diagnosis.findings if each.case == "in_batch")
     assert found.changes is leaks
     assert found.difference < 5e-4
-    one = patient(family, Limits())
+    one = subject_of(family, Limits())
     one.model.double()
-    alone = Question(rows=one.texts[:1])
+    alone = PaddedInput(rows=one.texts[:1])
     beside = replace(alone, rows=one.texts)
     if family != "canine":  # which has no numbers for its mask in double precision
         exact = (one.logits(alone) - one.logits(beside)).abs().max().item()
@@ -268,10 +268,10 @@ def test_a_folder_s_own_head_is_examined(tiny: Callable[..., Path]) -> None:
         *("left_padded", "no_mask", "truncated"),
     }
     model = AutoModelForSequenceClassification.from_pretrained(folder)
-    one = patient(str(folder), Limits())
+    one = subject_of(str(folder), Limits())
     with torch.no_grad():
         logits = model(torch.tensor([one.texts[0]])).logits[0]
-    assert torch.allclose(one.logits(Question(rows=one.texts[:1])), logits, atol=1e-6)
+    assert torch.allclose(one.logits(PaddedInput(rows=one.texts[:1])), logits, atol=1e-6)
 
 
 def test_one_label_is_enough(tmp_path: Path) -> None:
@@ -284,17 +284,17 @@ def test_one_label_is_enough(tmp_path: Path) -> None:
 def test_a_model_on_this_machine_comes_before_the_family(tiny, tmp_path, monkeypatch) -> None:
     shutil.copytree(tiny("roberta", "ForSequenceClassification"), tmp_path / "bert")
     monkeypatch.chdir(tmp_path)
-    assert patient("bert", Limits()).model.config.model_type == "roberta"
-    assert patient("bert", PUBLIC).tiny  # where folders are nobody's business
-    assert patient(" gpt2 ", Limits()).tiny
+    assert subject_of("bert", Limits()).model.config.model_type == "roberta"
+    assert subject_of("bert", PUBLIC).tiny  # where folders are nobody's business
+    assert subject_of(" gpt2 ", Limits()).tiny
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "t5gemma"])
 def test_the_config_is_left_as_it_was(family: str) -> None:
-    one = patient(family, Limits())
+    one = subject_of(family, Limits())
     before = one.model.config.to_dict()
     with pytest.raises(ModelError, match=r"no padding token|pad_token_id has to be defined"):
-        one.logits(Question(rows=2 * one.texts[:1], pad=None))
+        one.logits(PaddedInput(rows=2 * one.texts[:1], pad=None))
     assert one.model.config.to_dict() == before
     assert one.pad == 1
 

@@ -11,14 +11,21 @@ from torch.nn.functional import normalize
 
 import heads as public
 from heads.analysis.ablation import ablated, kind_of, layers_named
-from heads.analysis.counterfactuals import Edit, Flips, flipped, pieces
-from heads.analysis.selection import Chosen, Heads, Said, choosing, reading, tempered
+from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, flipped, pieces
+from heads.analysis.selection import (
+    HeadOutput,
+    SelectedHeads,
+    Selection,
+    choosing,
+    reading,
+    tempered,
+)
 from heads.api import ablating, searching
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 RECIPES = ("cls+roberta", "attention+linear", "mean+mlp", "cls+bert", "mean+modernbert")
@@ -26,7 +33,7 @@ PAIRED = ("mean+linear", "mean+linear?pair=uv_diff")
 
 
 def trained(backbone, rows, recipes):
-    training = Training(epochs=3, learning_rate=0.02)
+    training = TrainingConfig(epochs=3, learning_rate=0.02)
     events = train(recipes, rows, backbone, training=training, limits=LIMITS)
     return tuple(
         Classifier(backbone=backbone, head=event.head)
@@ -40,7 +47,7 @@ def asked(small, rows):
     found = trained(small, rows, RECIPES)
     settings = found[0].head.training
     learned, held = split(rows, settings.held_out, settings.seed)
-    return Heads(classifiers=found, corpus=rows, learned=tuple(learned), held=tuple(held))
+    return SelectedHeads(classifiers=found, corpus=rows, learned=tuple(learned), held=tuple(held))
 
 
 def result(events):
@@ -70,8 +77,13 @@ def test_examples_of_equal_text_and_labels_are_one_neighbour(small, rows):
     names = [rows.classes[rows.targets[row][0]] for row in repeated]
     corpus = build("repeated", texts, names)
     found = trained(small, corpus, RECIPES)
-    for one in result(searching(Heads(classifiers=found, corpus=corpus, learned=tuple(range(60))),
-                                "it was not there", most=5)):  # fmt: skip
+    for one in result(
+        searching(
+            SelectedHeads(classifiers=found, corpus=corpus, learned=tuple(range(60))),
+            "it was not there",
+            most=5,
+        )
+    ):
         assert [n.times for n in one.neighbours] == [3] * 5
         assert not any(n.is_same for n in one.neighbours)
         assert len({n.text.strip() for n in one.neighbours}) == 5
@@ -101,7 +113,7 @@ def test_neighbours_are_those_of_the_vectors_that_the_head_gets(asked):
 def test_pairs_have_pairs_for_neighbours(small, rows):
     corpus = replace(rows, pairs=tuple(reversed(rows.texts)), fingerprint="pairs")
     found = trained(small, corpus, PAIRED)
-    asked = Heads(classifiers=found, corpus=corpus, learned=tuple(range(60)))
+    asked = SelectedHeads(classifiers=found, corpus=corpus, learned=tuple(range(60)))
     for one in result(searching(asked, corpus.texts[3], corpus.pairs[3], 2)):
         assert (one.neighbours[0].text, one.neighbours[0].pair) == (
             corpus.texts[3],
@@ -113,7 +125,7 @@ def test_pairs_have_pairs_for_neighbours(small, rows):
 
 def test_what_a_head_was_trained_on_must_be_known(asked):
     with pytest.raises(DataError, match="is not known here"):
-        result(searching(Heads(classifiers=asked.classifiers), "the cat"))
+        result(searching(SelectedHeads(classifiers=asked.classifiers), "the cat"))
     with pytest.raises(DataError, match="1 to 50"):
         result(searching(asked, "the cat", most=0))
 
@@ -130,14 +142,20 @@ def test_an_edit_flips_the_heads_whose_answer_changes(asked):
 
 
 def told(flips):
-    one = Said(name="a+b", classes=("x", "y"), logits=(1, 0), probabilities=(0.7, 0.3),
-               answer=("x",), squash="softmax")  # fmt: skip
+    one = HeadOutput(
+        name="a+b",
+        classes=("x", "y"),
+        logits=(1, 0),
+        probabilities=(0.7, 0.3),
+        answer=("x",),
+        squash="softmax",
+    )
     two = replace(one, name="c+d")
     words = {"pair": "", "said": (replace(one, answer=("y",)), two)}
-    original = Edit(text="Not bad.", pair="", pieces=pieces("Not bad.", "Not bad."),
+    original = Counterfactual(text="Not bad.", pair="", pieces=pieces("Not bad.", "Not bad."),
                     said=(one, two), flips=(False, False))  # fmt: skip
-    edit = Edit(text="Bad.", pieces=pieces("Not bad.", "Bad."), flips=flips, **words)
-    return Flips(original=original, edits=(edit,))
+    edit = Counterfactual(text="Bad.", pieces=pieces("Not bad.", "Bad."), flips=flips, **words)
+    return Counterfactuals(original=original, edits=(edit,))
 
 
 def test_a_sentence_says_who_flips_on_what():
@@ -150,11 +168,17 @@ def test_a_sentence_says_who_flips_on_what():
 
 def test_a_number_does_not_flip_but_moves():
     flips = told((False, False))
-    number = Said(name="a+b", classes=("score",), logits=(2.0,), probabilities=(2.0,), answer=(),
-                  squash="none")  # fmt: skip
+    number = HeadOutput(
+        name="a+b",
+        classes=("score",),
+        logits=(2.0,),
+        probabilities=(2.0,),
+        answer=(),
+        squash="none",
+    )
     original = replace(flips.original, said=(number,), flips=(False,))
     edit = replace(flips.edits[0], said=(replace(number, logits=(3.5,)),), flips=(False,))
-    assert Flips(original=original, edits=(edit,)).summary == (
+    assert Counterfactuals(original=original, edits=(edit,)).summary == (
         "a+b moves most with “Not bad.” → “Bad.”: from +2.00 to +3.50."
     )
     assert reading(number).softmax == ()
@@ -202,8 +226,14 @@ def test_a_temperature_out_of_range_is_refused(temperature):
 
 
 def test_softmax_and_sigmoid_of_the_same_logits():
-    one = Said(name="a+b", classes=("x", "y", "z"), logits=(2.0, 2.0, -2.0), answer=("x",),
-               probabilities=(0.5, 0.5, 0.0), squash="softmax")  # fmt: skip
+    one = HeadOutput(
+        name="a+b",
+        classes=("x", "y", "z"),
+        logits=(2.0, 2.0, -2.0),
+        answer=("x",),
+        probabilities=(0.5, 0.5, 0.0),
+        squash="softmax",
+    )
     found = reading(one, 2.0)
     assert sum(found.softmax) == pytest.approx(1)
     assert found.sigmoid == pytest.approx([0.8808, 0.8808, 0.1192], abs=1e-4)
@@ -326,20 +356,20 @@ def test_no_head_has_the_layer(asked):
 
 def test_heads_are_given_or_found_by_name(asked):
     one = asked.classifiers[0]
-    found = list(choosing(Chosen(recipes=[one]), "", LIMITS))[-1]
+    found = list(choosing(Selection(recipes=[one]), "", LIMITS))[-1]
     assert found.classifiers == (one,)
     assert found.corpus is None
     with pytest.raises(LimitError, match="17 recipes"):
-        list(choosing(Chosen(recipes=["mean+linear"] * 17), "", LIMITS))
+        list(choosing(Selection(recipes=["mean+linear"] * 17), "", LIMITS))
     with pytest.raises(DataError, match="no run called"):
-        list(choosing(Chosen(run="nothing"), "", LIMITS))
+        list(choosing(Selection(run="nothing"), "", LIMITS))
     with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
-        list(choosing(Chosen(recipes=["mean+robert"]), "", LIMITS))
+        list(choosing(Selection(recipes=["mean+robert"]), "", LIMITS))
 
 
 def test_from_the_outside():
     recipes = ["mean+linear", "cls+roberta"]
-    inside = public.Look(recipes=recipes)
+    inside = public.Inspector(recipes=recipes)
     found = inside.attribute("Not bad at all.")
     assert [one.name for one in found] == recipes
     assert all(one.is_complete for one in found)
@@ -352,29 +382,31 @@ def test_from_the_outside():
 
 
 def test_heads_of_a_run(tmp_path):
-    contest = public.Contest(seeds=1, folds=2, curve=False)
+    config = public.ExperimentConfig(seeds=1, folds=2, curve=False)
     recipes = ["mean+logistic", "cls+centroid"]
     place = tmp_path / "run"
-    public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)
-    found = list(choosing(Chosen(run=str(place)), "", LIMITS))[-1]
+    public.train_grid("sentiment", recipes=recipes, config=config, out=place)
+    found = list(choosing(Selection(run=str(place)), "", LIMITS))[-1]
     assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
     assert not set(found.learned) & set(found.held)
-    near = public.Look(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[0]
+    near = public.Inspector(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[
+        0
+    ]
     assert near.searched == len(found.learned)
-    assert public.Look(run=str(place)).attribute("Not bad at all.")[1].is_complete
+    assert public.Inspector(run=str(place)).attribute("Not bad at all.")[1].is_complete
     with pytest.raises(DataError, match=r"no trained head mean\+linear"):
-        public.Look(run=str(place), recipes=["mean+linear"]).attribute("Not bad at all.")
+        public.Inspector(run=str(place), recipes=["mean+linear"]).attribute("Not bad at all.")
     with pytest.raises(RecipeError, match="A run has heads of its own"):
-        public.Look(run=str(place), recipes=[found.classifiers[0]]).attribute("x")
+        public.Inspector(run=str(place), recipes=[found.classifiers[0]]).attribute("x")
 
 
 def test_a_layer_of_a_head_of_a_run_is_searched_and_trained_as_its_cells_were(tmp_path):
-    contest = public.Contest(seeds=2, folds=2, curve=False)
+    config = public.ExperimentConfig(seeds=2, folds=2, curve=False)
     recipes = ["mean+mlp?hidden=8", "mean+mlp?hidden=8&without=activation", "mean+logistic"]
     place = tmp_path / "run"
-    board = public.train_grid("sentiment", recipes=recipes, contest=contest, out=place)
+    board = public.train_grid("sentiment", recipes=recipes, config=config, out=place)
     scores = {cell.name: cell.measures for cell in board.cells}
-    inside = public.Look(run=str(place), recipes=recipes[:1])
+    inside = public.Inspector(run=str(place), recipes=recipes[:1])
     found = inside.ablate("Not bad at all.", without="activation")[0]
     whole, bare = scores[recipes[0]], scores[recipes[1]]  # what the run itself says of both
     assert found.retrained.name.startswith(recipes[1])

@@ -18,23 +18,23 @@ from tiny_models import LIMITS, write_classifier
 from heads.backbone import engine, precision
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, called, exact_on, fastest, lying_on
-from heads.backbone.engine import Engine, agreement, tried
+from heads.backbone.engine import InferenceEngine, agreement, tried
 from heads.backbone.loading import load
 from heads.backbone.unpadded import bert as blocks
 from heads.backbone.unpadded.linear import product
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.features.extraction import extract
-from heads.features.store import Features
+from heads.features.store import FeatureMatrices
 from heads.features.token_states import TokenStates, keep_states
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.preparation import Done
+from heads.runs.preparation import CellDone
 from heads.runs.runner import begin, foreseen, working
-from heads.runs.spec import Question
-from heads.settings import Contest
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 
 CUDA = torch.device("cuda", 0)
@@ -77,9 +77,9 @@ def on_the_processor() -> Iterator[None]:
 
 def features(
     backbone: Backbone, *readings: str, texts: Sequence[str] = TEXTS, asked: str = "exact"
-) -> Features:
+) -> FeatureMatrices:
     *_, found = extract([resolve(f"{r}+linear") for r in readings], texts, (), backbone, asked)
-    assert isinstance(found, Features)
+    assert isinstance(found, FeatureMatrices)
     return found
 
 
@@ -226,10 +226,10 @@ def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPat
     file = tmp_path / "few.csv"
     lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:81]))
-    asked = Question(
+    asked = RunRequest(
         data=read(file, LIMITS),
         recipes=("mean+linear", "cls+roberta", "attention+linear"),
-        contest=Contest(seeds=2, folds=2, precision="exact"),
+        config=ExperimentConfig(seeds=2, folds=2, precision="exact"),
         model=str(tiny()),
     )
     return begin(asked, limits=LIMITS)
@@ -252,7 +252,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(
 ) -> None:
     events = working(run, LIMITS)
     for event in events:
-        if isinstance(event, Done):
+        if isinstance(event, CellDone):
             break
     events.close()
     assert on in run.read("facts.json")["reading"]["says"]
@@ -322,15 +322,15 @@ def test_sixteen_bits_that_turn_states_too_far_leave_the_device_in_thirty_two(
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device with room for the few texts on which it is tried, and no more."""
-    passes = Engine.passes
+    passes = InferenceEngine.passes
 
-    def narrowly(self: Engine, texts: Any, layers: Any) -> Any:
+    def narrowly(self: InferenceEngine, texts: Any, layers: Any) -> Any:
         for batch in passes(self, texts, layers):
             yield batch
             if self.way.device != HERE and len(texts) > len(TEXTS):
                 full()
 
-    monkeypatch.setattr(Engine, "passes", narrowly)
+    monkeypatch.setattr(InferenceEngine, "passes", narrowly)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -365,7 +365,7 @@ def test_a_whole_run_on_a_device_that_fails_in_the_midst(
 def test_what_fails_on_the_processor_is_passed_on(
     backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "passes", full)
+    monkeypatch.setattr(InferenceEngine, "passes", full)
     with pytest.raises(torch.OutOfMemoryError):
         features(backbone, "mean")
 

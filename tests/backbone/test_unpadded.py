@@ -14,17 +14,17 @@ from tiny_models import LIMITS
 from heads.backbone import engine as reading
 from heads.backbone import loading, precision
 from heads.backbone.backbone import Backbone
-from heads.backbone.engine import Engine, agreement, to_try, tried, ways, with_block
+from heads.backbone.engine import InferenceEngine, agreement, backends, to_try, tried, with_block
 from heads.backbone.states import Encoded
 from heads.backbone.unpadded import bert as blocks
-from heads.backbone.unpadded.bert import FAMILIES, Block, block_of
+from heads.backbone.unpadded.bert import FAMILIES, BertEncoder, block_of
 from heads.backbone.unpadded.forward import NOT_KEPT, batches, run
 from heads.backbone.unpadded.linear import ALWAYS
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
 from heads.features.extraction import extract
-from heads.features.featurizer import Reader
-from heads.features.store import Features, Read
+from heads.features.featurizer import Featurizer
+from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
@@ -48,7 +48,7 @@ def small(family: str, **settings: Any) -> Any:
         return tiny_model(family, labels=2, **settings).base_model.eval().requires_grad_(False)
 
 
-def differs(model: Any, block: Block, given: list[Encoded], most: int = 20) -> float:
+def differs(model: Any, block: BertEncoder, given: list[Encoded], most: int = 20) -> float:
     """The largest difference from Transformers' states, over all layers."""
     worst = 0.0
     for batch in batches(given, most):
@@ -204,7 +204,7 @@ def test_a_loaded_model_gives_the_same_states_by_either_pass(
 
 def test_a_reading_knows_which_layers_it_needs(backbone: Backbone) -> None:
     needed = {
-        name: sorted(Reader(resolve(f"{name}+linear"), backbone).depths)
+        name: sorted(Featurizer(resolve(f"{name}+linear"), backbone).depths)
         for name in ("mean", "cls@2", "mean@0", "mean@mean4", "max@cat4", "mean@mix", "pooler")
     }
     last4, every = [3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6]
@@ -236,8 +236,8 @@ def test_a_pass_that_differs_is_not_used_and_it_is_said(
     order = [resolve("mean+linear")]
     *_, features = extract(order, TEXTS, (), broken)
     *_, right = extract(order, TEXTS, (), replace(backbone, block=None))
-    assert isinstance(features, Features)
-    assert isinstance(right, Features)
+    assert isinstance(features, FeatureMatrices)
+    assert isinstance(right, FeatureMatrices)
     assert features.engine == "Transformers"
     assert "differed by" in features.says
     assert torch.equal(features.matrix("mean"), right.matrix("mean"))
@@ -263,14 +263,14 @@ def test_what_a_model_cannot_read_is_said_in_a_sentence(tiny: Callable[..., Path
 def test_texts_read_both_ways_go_on_as_they_were_read() -> None:
     index = torch.arange(2)
     both = {
-        name: Features(
+        name: FeatureMatrices(
             index=index, parts={"mean": ()}, tokens=index, whole=index, unknown=index,
             seconds=0.0, fresh=0, engine="packed", precision=precision,
             says=f"Read in {precision}.",
         )
         for name, precision in (("joint", "float32"), ("alone", "bfloat16"))
     }  # fmt: skip
-    way = Read(**both, siamese={}).way
+    way = FeatureStore(**both, siamese={}).way
     assert (way["joint"], way["alone"]) == ("float32", "bfloat16")
     assert way["precision"] == "float32 and bfloat16"
     assert way["says"] == "Read in float32. Read in bfloat16."
@@ -291,7 +291,7 @@ def test_the_exact_pass_is_exact_and_says_so(backbone: Backbone) -> None:
     assert (found.way.name, found.way.precision) == ("packed", "float32")
     assert "without padding, in float32" in found.says
     assert backbone.block is not None
-    engine = Engine(backbone=backbone, way=ways(backbone, "exact")[0])
+    engine = InferenceEngine(backbone=backbone, way=backends(backbone, "exact")[0])
     assert agreement(engine, backbone.encode(TEXTS)).difference < 1e-5
 
 

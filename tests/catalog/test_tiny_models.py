@@ -22,8 +22,8 @@ FAMILIES = [
 
 def texts() -> tuple[torch.Tensor, torch.Tensor]:
     """Texts that differ from the first in one token each, and a shorter one, padded right."""
-    dice = torch.Generator().manual_seed(0)
-    first = torch.randint(10, 110, (LENGTH - 1,), generator=dice)
+    rng = torch.Generator().manual_seed(0)
+    first = torch.randint(10, 110, (LENGTH - 1,), generator=rng)
     rows = torch.cat([first + 7 * torch.eye(LENGTH - 1, dtype=torch.long), first[None]])
     ids = torch.nn.functional.pad(rows, (0, 1), value=EOS)
     short = torch.tensor([*first[: SHORT - 1], EOS, *[PAD] * (LENGTH - SHORT)])

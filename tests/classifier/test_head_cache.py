@@ -29,10 +29,10 @@ from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
-from heads.settings import Limits, Training
+from heads.settings import Limits, TrainingConfig
 from heads.training.trainer import Trained, train
 
-FEW = Training(epochs=1)
+FEW = TrainingConfig(epochs=1)
 EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]
 EVERY_POOLING = [f"{name}+linear" for name in poolings_shelf]
 EVERY_LAYERS = [f"mean@{name}+linear" for name in (*layers_shelf, "0", "1") if name != "decoder"]
@@ -431,7 +431,7 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
     small: Backbone, rows: Corpus
 ) -> None:
     other_rows = build("made up", rows.texts, ["y", "x", "z"] * 20)
-    asked: list[tuple[Any, Corpus, Backbone, Training]] = [
+    asked: list[tuple[Any, Corpus, Backbone, TrainingConfig]] = [
         ("mean+linear", rows, small, FEW),
         ("cls+linear", rows, small, FEW),
         ("mean+bert", rows, small, FEW),

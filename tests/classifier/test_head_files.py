@@ -16,7 +16,7 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.settings import PUBLIC, Training
+from heads.settings import PUBLIC, TrainingConfig
 from heads.training.trainer import Trained, train
 
 LABELS = {"labels": json.dumps(["neg", "pos"])}
@@ -139,7 +139,7 @@ def test_the_base_model_that_it_names_is_only_compared(tmp_path: Path) -> None:
 def test_an_export_whose_facts_are_no_facts_is_refused(
     tmp_path: Path, small: Backbone, rows: Corpus, change: dict[str, Any]
 ) -> None:
-    events = train(["mean+linear"], rows, small, training=Training(epochs=1), limits=LIMITS)
+    events = train(["mean+linear"], rows, small, training=TrainingConfig(epochs=1), limits=LIMITS)
     [head] = [event.head for event in events if isinstance(event, Trained)]
     folder = tmp_path / "out"
     heads.export(heads.Classifier(backbone=small, head=head), folder)

@@ -30,12 +30,12 @@ from heads.analysis.explanation import Explanation, TensorFact
 from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 Tensors = dict[str, Tensor]
@@ -620,16 +620,16 @@ def test_training_begins_with_what_the_checkpoint_has(tiny: Folders, rows: Corpu
     folder = tiny("modernbert", "ForMaskedLM")
     stored = load_file(folder / "model.safetensors")
     backbone = load_backbone(str(folder), limits=LIMITS)
-    begun = Assembly(resolve("cls+modernbert"), backbone, 3)
+    begun = RecipeModule(resolve("cls+modernbert"), backbone, 3)
     assert set(begun.pretrained) == {"head.dense.weight", "head.norm.weight"}
-    still = Training(epochs=1, learning_rate=1e-12)
+    still = TrainingConfig(epochs=1, learning_rate=1e-12)
     *_, event = train(["cls+modernbert"], rows, backbone, training=still, limits=LIMITS)
     assert isinstance(event, Trained)
     learned = event.head.module.head.state_dict()
     for name in begun.pretrained:
         assert torch.equal(begun.head.state_dict()[name], stored[name])
         torch.testing.assert_close(learned[name], stored[name], rtol=0, atol=1e-6)
-    *_, event = train(["cls+modernbert"], rows, backbone, training=Training(), limits=LIMITS)
+    *_, event = train(["cls+modernbert"], rows, backbone, training=TrainingConfig(), limits=LIMITS)
     assert isinstance(event, Trained)
     moved = event.head.module.head.state_dict()["head.dense.weight"]
     assert (moved - stored["head.dense.weight"]).abs().max() > 1e-3
@@ -640,7 +640,9 @@ def test_training_leaves_the_checkpoints_own_head_as_it_was(tiny: Folders, rows:
     folder = str(tiny("modernbert", "ForSequenceClassification"))
     before = load(folder, limits=LIMITS).logits(TEXTS)
     backbone = load_backbone(folder, limits=LIMITS)
-    list(train(["cls+modernbert"], rows, backbone, training=Training(epochs=3), limits=LIMITS))
+    list(
+        train(["cls+modernbert"], rows, backbone, training=TrainingConfig(epochs=3), limits=LIMITS)
+    )
     assert torch.equal(load(folder, limits=LIMITS).logits(TEXTS), before)
 
 

@@ -87,40 +87,40 @@ class Made:
     """Cells of all kinds, drawn anew for every row."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.row = 0
 
     def words(self, low: int, high: int) -> str:
-        count = self.dice.randint(low, high)
-        return " ".join(self.dice.choice((*NOUNS, *VERBS, *WORDS, *WORDS)) for _ in range(count))
+        count = self.rng.randint(low, high)
+        return " ".join(self.rng.choice((*NOUNS, *VERBS, *WORDS, *WORDS)) for _ in range(count))
 
     def sentence(self) -> str:
         return self.words(7, 16).capitalize() + "."
 
     def long(self) -> str:
-        return " ".join(self.sentence() for _ in range(self.dice.randint(3, 8)))
+        return " ".join(self.sentence() for _ in range(self.rng.randint(3, 8)))
 
     def title(self) -> str:
         return self.words(2, 5).title()
 
     def pick(self, *options: Any) -> Any:
-        return self.dice.choice(options)
+        return self.rng.choice(options)
 
     def number(self, low: int, high: int) -> int:
-        return self.dice.randint(low, high)
+        return self.rng.randint(low, high)
 
     def real(self, low: float, high: float, digits: int = 3) -> float:
-        return round(self.dice.uniform(low, high), digits)
+        return round(self.rng.uniform(low, high), digits)
 
     def code(self, length: int = 10) -> str:
         signs = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789abcdefghijk"
-        return "B" + "".join(self.dice.choice(signs) for _ in range(length)) + "7"
+        return "B" + "".join(self.rng.choice(signs) for _ in range(length)) + "7"
 
     def person(self) -> str:
         return f"{self.dice.choice(FIRST)} {self.dice.choice(LAST)}"
 
     def user(self) -> str:
-        return self.dice.choice(FIRST).lower() + self.dice.choice(LAST) + str(self.number(1, 99))
+        return self.rng.choice(FIRST).lower() + self.rng.choice(LAST) + str(self.number(1, 99))
 
     def date(self, style: str) -> str:
         year, month, day = self.number(2009, 2021), self.number(1, 12), self.number(1, 28)

@@ -20,7 +20,7 @@ from heads.data.splits import split as splits_of
 from heads.data.table import ColumnHints, Columns
 from heads.data.text import fold
 from heads.errors import DataError
-from heads.settings import Contest, Limits
+from heads.settings import ExperimentConfig, Limits
 
 LIMITS = Limits()
 FEW = st.text("abcde", min_size=1, max_size=1)
@@ -99,13 +99,13 @@ def test_rows_for_scoring_bind_no_others() -> None:
 
 def inference(premises: int, generic: float, seed: int = 0) -> tuple[list[str], list[str]]:
     """Three hypotheses a premise, of which some are such as everybody writes."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     texts, pairs = [], []
     for premise in range(premises):
         for each in range(3):
-            common = dice.random() < generic
+            common = rng.random() < generic
             texts.append(f"premise {premise}")
-            often = f"a man is outside {int(dice.paretovariate(0.6)) % 500}"
+            often = f"a man is outside {int(rng.paretovariate(0.6)) % 500}"
             pairs.append(often if common else f"hypothesis {premise} {each}")
     return texts, pairs
 
@@ -177,7 +177,7 @@ def test_groups_stand_on_one_side_of_every_split() -> None:
     assert held
     assert not {groups[row] for row in train} & {groups[row] for row in held}
     targets = torch.tensor([target[0] for target in corpus.targets])
-    found = splits_of(targets, groups_of(corpus).tensor, (), Contest(folds=3))
+    found = splits_of(targets, groups_of(corpus).tensor, (), ExperimentConfig(folds=3))
     for learned, scored in zip(found.train, found.test, strict=True):
         here = {groups[row] for row in scored.tolist()}
         assert here

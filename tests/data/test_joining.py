@@ -15,12 +15,12 @@ from heads.data.joining import joined, met
 from heads.data.splits import Splits
 from heads.data.table import Columns
 from heads.errors import DataError
-from heads.evaluation.predictions import Task
+from heads.evaluation.predictions import EvaluationTask
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.spec import Asked, load
+from heads.runs.spec import RunSpec, load
 from heads.runs.unseen_classes import says_of_unmet, set_aside, unmet
-from heads.settings import Contest, Limits
+from heads.settings import ExperimentConfig, Limits
 from heads.training.fitters import successive_halving
 
 LIMITS = Limits()
@@ -141,12 +141,12 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: Callable[...,
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(successive_halving, "CAP", 24)
 
-    def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, Asked]:
+    def train(data: Data, test: Data | None = None, **settings) -> tuple[Leaderboard, RunSpec]:
         settings = {"seeds": 2, "folds": 2, "curve": False} | settings
-        contest = Contest(precision="exact", **settings)
+        config = ExperimentConfig(precision="exact", **settings)
         out = tmp_path / "_".join(map(str, settings.values()))
         found = train_grid(
-            data, test=test, recipes=RECIPES, model=str(tiny()), contest=contest, out=out
+            data, test=test, recipes=RECIPES, model=str(tiny()), config=config, out=out
         )
         return found, load(RunFolder(path=out))
 
@@ -200,7 +200,7 @@ def test_folds_settle_rows_of_a_class_that_stands_in_one_group(
 
 def test_a_fold_of_nothing_but_rows_never_met_is_none_and_too_many_are_refused(tmp_path) -> None:
     targets = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
-    task = Task(targets=targets, classes=tuple("abc"), groups=torch.arange(8))
+    task = EvaluationTask(targets=targets, classes=tuple("abc"), groups=torch.arange(8))
     folds = [torch.tensor([0, 3]), torch.tensor([1, 4]), torch.tensor([2, 5]), torch.tensor([6, 7])]
     learned = [torch.tensor([n for n in range(8) if n not in own.tolist()]) for own in folds]
     splits = Splits(

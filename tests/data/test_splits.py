@@ -22,9 +22,9 @@ from heads.data.splits import (
     without,
 )
 from heads.errors import DataError
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 
-PLAIN = Contest()
+PLAIN = ExperimentConfig()
 
 
 @st.composite
@@ -32,13 +32,13 @@ def corpora(draw, most_classes: int = 4) -> tuple[Tensor, Tensor]:
     """Classes and text numbers of 40 to 150 rows, some texts repeated and some labelled twice."""
     texts = draw(st.integers(40, 100))
     classes = draw(st.integers(2, most_classes))
-    dice = torch.Generator().manual_seed(draw(st.integers(0, 999)))
-    of_text = torch.randint(classes, (texts,), generator=dice)
+    rng = torch.Generator().manual_seed(draw(st.integers(0, 999)))
+    of_text = torch.randint(classes, (texts,), generator=rng)
     of_text[: 4 * classes] = torch.arange(classes).repeat(4)  # a few of each at least
-    again = torch.randint(texts, (draw(st.integers(0, 50)),), generator=dice)
+    again = torch.randint(texts, (draw(st.integers(0, 50)),), generator=rng)
     large = torch.full((draw(st.sampled_from((0, 0, 9))),), texts - 1)
     groups = torch.cat([torch.arange(texts), again, large])
-    groups = groups[torch.randperm(len(groups), generator=dice)]
+    groups = groups[torch.randperm(len(groups), generator=rng)]
     targets = of_text[groups]
     if draw(st.booleans()):
         targets[draw(st.integers(0, len(targets) - 1))] = draw(st.integers(0, classes - 1))
@@ -46,7 +46,7 @@ def corpora(draw, most_classes: int = 4) -> tuple[Tensor, Tensor]:
 
 
 contests = st.builds(
-    Contest,
+    ExperimentConfig,
     folds=st.integers(2, 6),
     repetitions=st.integers(1, 3),
     development=st.sampled_from((0.15, 0.25, 0.4)),
@@ -76,16 +76,16 @@ def by_repetition(found: Splits) -> list[list[Tensor]]:
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_every_row_is_scored_once_a_repetition_and_no_text_is_on_two_sides(corpus, contest):
+def test_every_row_is_scored_once_a_repetition_and_no_text_is_on_two_sides(corpus, config):
     targets, groups = corpus
-    found = split(targets, groups, (), contest)
+    found = split(targets, groups, (), config)
     assert found.kind == FOLDS
     assert not found.is_fixed
-    assert len(found) == contest.folds * contest.repetitions
+    assert len(found) == config.folds * config.repetitions
     for tests in by_repetition(found):
-        assert len(tests) == contest.folds
+        assert len(tests) == config.folds
         assert sorted(torch.cat(tests).tolist()) == list(range(len(targets)))
-    assert len(by_repetition(found)) == contest.repetitions
+    assert len(by_repetition(found)) == config.repetitions
     parts = zip(found.search, found.development, found.train, found.test, strict=True)
     for number, (search, development, train, test) in enumerate(parts):
         assert sorted([*train.tolist(), *test.tolist()]) == list(range(len(targets)))
@@ -101,19 +101,19 @@ def test_every_row_is_scored_once_a_repetition_and_no_text_is_on_two_sides(corpu
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_folds_are_of_like_size_and_like_classes(corpus, contest):
+def test_folds_are_of_like_size_and_like_classes(corpus, config):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))  # such a text may count for either class
     largest = {
         int(target): max(Counter(groups[targets == target].tolist()).values())
         for target in targets.unique()
     }
-    for tests in by_repetition(split(targets, groups, (), contest)):
+    for tests in by_repetition(split(targets, groups, (), config)):
         for target, most in largest.items():
             counts = [int((targets[test] == target).sum()) for test in tests]
             assert max(counts) - min(counts) <= most
         sizes = [len(test) for test in tests]
-        assert max(sizes) - min(sizes) <= max(len(targets), 1) / contest.folds + max(
+        assert max(sizes) - min(sizes) <= max(len(targets), 1) / config.folds + max(
             largest.values()
         )
 
@@ -145,10 +145,10 @@ def test_large_groups_go_whole_and_small_ones_fill_up_beside_them():
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus, contest):
+def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus, config):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))
-    found = split(targets, groups, (), contest)
+    found = split(targets, groups, (), config)
     for train, search in zip(found.train, found.search, strict=True):
         there = set(targets[train].tolist())
         assert there == set(targets.tolist())
@@ -159,15 +159,15 @@ def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus,
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_development_rows_are_about_their_share_of_every_class(corpus, contest):
+def test_development_rows_are_about_their_share_of_every_class(corpus, config):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))
     largest = max(Counter(groups.tolist()).values())
-    found = split(targets, groups, (), contest)
+    found = split(targets, groups, (), config)
     for train, development in zip(found.train, found.development, strict=True):
         sizes, drawn = (Counter(targets[rows].tolist()) for rows in (train, development))
         for target, size in sizes.items():
-            assert abs(drawn[target] - contest.development * size) <= largest + 1
+            assert abs(drawn[target] - config.development * size) <= largest + 1
 
 
 def _labelled_twice(targets: Tensor, groups: Tensor) -> bool:
@@ -212,7 +212,7 @@ def test_rows_are_fixed_only_where_a_test_set_is_given():
     targets, groups = torch.arange(200) % 2, torch.arange(200)
     assert not split(targets, groups, (), PLAIN).is_fixed
     assert split(targets, groups, ["train"] * 150 + ["test"] * 50, PLAIN).is_fixed
-    assert not split(targets, groups, (), Contest(per_class=4)).is_fixed
+    assert not split(targets, groups, (), ExperimentConfig(per_class=4)).is_fixed
 
 
 def test_fewer_groups_than_folds_are_a_fold_each():
@@ -228,7 +228,7 @@ def test_fewer_groups_than_folds_are_a_fold_each():
 
 def test_a_given_test_set_is_scored_and_nothing_else():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
-    found = split(targets, groups, ["train"] * 80 + ["test"] * 20, Contest(seeds=4))
+    found = split(targets, groups, ["train"] * 80 + ["test"] * 20, ExperimentConfig(seeds=4))
     assert (found.kind, len(found), found.repetition) == (TEST_SET, 4, ())
     for number, (train, test) in enumerate(zip(found.train, found.test, strict=True)):
         assert test.tolist() == list(range(80, 100))
@@ -243,10 +243,10 @@ def test_a_given_test_set_is_scored_and_nothing_else():
 def test_more_seeds_change_nothing_in_the_first_ones():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     parts = ["train"] * 80 + ["test"] * 20
-    few, more = (split(targets, groups, parts, Contest(seeds=seeds)) for seeds in (2, 5))
+    few, more = (split(targets, groups, parts, ExperimentConfig(seeds=seeds)) for seeds in (2, 5))
     for one, two in zip(few.development, more.development, strict=False):
         assert torch.equal(one, two)
-    other = split(targets, groups, parts, Contest(seeds=2, seed=9))
+    other = split(targets, groups, parts, ExperimentConfig(seeds=2, seed=9))
     assert not torch.equal(other.development[0], few.development[0])
 
 
@@ -303,12 +303,12 @@ def test_rows_less_others_are_all_where_nothing_is_left():
 
 @given(corpora(), contests, st.booleans())
 @settings(max_examples=30)
-def test_on_fewer_rows_the_tests_stay_and_development_rows_are_drawn_anew(corpus, contest, fixed):
+def test_on_fewer_rows_the_tests_stay_and_development_rows_are_drawn_anew(corpus, config, fixed):
     targets, groups = corpus
     parts = ["test" if group % 4 == 0 else "train" for group in groups.tolist()] if fixed else ()
-    whole = split(targets, groups, parts, contest)
+    whole = split(targets, groups, parts, config)
     rows = [own[::2] for own in whole.train]
-    found = on_fewer_rows(whole, rows, targets, groups, contest)
+    found = on_fewer_rows(whole, rows, targets, groups, config)
     assert (found.kind, found.repetition) == (whole.kind, whole.repetition)
     assert all(map(torch.equal, found.train, rows))
     assert all(map(torch.equal, found.test, whole.test))
@@ -320,7 +320,7 @@ def test_on_fewer_rows_the_tests_stay_and_development_rows_are_drawn_anew(corpus
         assert fitted | development == set(own.tolist())
         assert not of(found.fitted(number), groups) & of(found.development[number], groups)
         assert set(found.search[number].tolist()) <= fitted
-    again = on_fewer_rows(whole, rows, targets, groups, contest)
+    again = on_fewer_rows(whole, rows, targets, groups, config)
     assert plain(again) == plain(found)
 
 
@@ -349,8 +349,8 @@ def test_on_fewer_rows_the_development_rows_of_the_data_stay_the_development_row
 def test_so_many_different_texts_of_every_class_are_drawn(corpus, count, seeds, seed):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))
-    contest = Contest(per_class=count, seeds=seeds, seed=seed)
-    found = split(targets, groups, (), contest)
+    config = ExperimentConfig(per_class=count, seeds=seeds, seed=seed)
+    found = split(targets, groups, (), config)
     assert (found.kind, len(found), found.repetition) == (PER_CLASS, seeds, ())
     test = found.test[0]
     assert all(torch.equal(other, test) for other in found.test)
@@ -374,7 +374,7 @@ def _of_class(rows: Sequence[int], targets: Tensor, target: int) -> Tensor:
 def test_draws_differ_from_seed_to_seed_and_a_given_test_set_stays():
     targets, groups = torch.arange(300) % 3, torch.arange(300)
     parts = ["train"] * 240 + ["test"] * 60
-    found = split(targets, groups, parts, Contest(per_class=8, seeds=4))
+    found = split(targets, groups, parts, ExperimentConfig(per_class=8, seeds=4))
     assert len({tuple(train.tolist()) for train in found.train}) == 4
     assert all(test.tolist() == list(range(240, 300)) for test in found.test)
     assert all(max(train.tolist()) < 240 for train in found.train)
@@ -391,15 +391,15 @@ def test_draws_differ_from_seed_to_seed_and_a_given_test_set_stays():
         ([0] * 20, range(20), (), PLAIN),
         ([0, 1] * 10, range(20), ["train"] * 19 + ["validation"], PLAIN),
         ([0] * 10 + [1] * 10, range(20), ["train"] * 10 + ["test"] * 10, PLAIN),
-        ([0, 1] * 10, range(20), (), Contest(per_class=1)),
+        ([0, 1] * 10, range(20), (), ExperimentConfig(per_class=1)),
         ([0, 1] * 10, range(20), ["test"] * 20, PLAIN),
     ],
     ids=["two rows", "one text", "one class", "one row to choose on", "one class learned",
          "one a class", "only a test set"],
 )  # fmt: skip
-def test_too_few_rows_are_a_sentence(targets, groups, parts, contest):
+def test_too_few_rows_are_a_sentence(targets, groups, parts, config):
     with pytest.raises(DataError) as caught:
-        split(torch.tensor(targets), torch.tensor(list(groups)), parts, contest)
+        split(torch.tensor(targets), torch.tensor(list(groups)), parts, config)
     assert caught.value.what.endswith(".")
     assert caught.value.hint
 
@@ -411,23 +411,23 @@ def test_a_class_of_a_single_text_is_scored_once_by_a_head_that_has_not_seen_it(
     for train, test in zip(found.train, found.test, strict=True):
         assert (60 in train.tolist()) != (60 in test.tolist())
     for share in (0.1, 0.5, 0.9):  # where few are drawn, it is among those to learn from
-        few = split(targets, torch.arange(61), (), Contest(held_out=share, per_class=2))
+        few = split(targets, torch.arange(61), (), ExperimentConfig(held_out=share, per_class=2))
         assert all(60 in train.tolist() for train in few.train)
 
 
 def _authors(seed: int) -> tuple[Tensor, Tensor]:
     """25 authors of 10 to 60 rows, who write of two classes in shares of their own."""
-    dice = torch.Generator().manual_seed(seed)
-    sizes = torch.randint(10, 60, (25,), generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(10, 60, (25,), generator=rng)
     groups = torch.arange(25).repeat_interleave(sizes)
-    shares = (torch.rand(25, generator=dice) * 0.5)[groups]
-    return (torch.rand(len(groups), generator=dice) < shares).long(), groups
+    shares = (torch.rand(25, generator=rng) * 0.5)[groups]
+    return (torch.rand(len(groups), generator=rng) < shares).long(), groups
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_of_several_classes_are_dealt_out_by_all_of_them(seed):
     targets, groups = _authors(seed)
-    found = split(targets, groups, [], Contest(seed=seed))
+    found = split(targets, groups, [], ExperimentConfig(seed=seed))
     whole = float(targets.double().mean())
     assert all(abs(float(targets[test].double().mean()) - whole) < 0.1 for test in found.test)
     assert max(map(len, found.test)) < 1.6 * min(map(len, found.test))
@@ -446,6 +446,6 @@ def test_a_group_that_has_most_of_a_class_does_not_choose_its_settings():
         ]
     )
     for seed in range(6):
-        found = split(targets, groups, [], Contest(folds=2, seed=seed))
+        found = split(targets, groups, [], ExperimentConfig(folds=2, seed=seed))
         for train, development in zip(found.train, found.development, strict=True):
             assert len(development) < 0.25 * len(train)

@@ -64,10 +64,10 @@ def test_strengths_beyond_the_first_are_tried_while_they_are_better():
 
 
 def test_labels_that_hardly_hang_on_words_get_a_weak_fit():
-    dice = random.Random(0)
+    rng = random.Random(0)
     words = [f"word{n}" for n in range(60)]
-    texts = [" ".join(dice.sample(words, 8)) for _ in range(300)]
-    labels = ["yes" if dice.random() < 0.6 + 0.15 * ("word1 " in t) else "no" for t in texts]
+    texts = [" ".join(rng.sample(words, 8)) for _ in range(300)]
+    labels = ["yes" if rng.random() < 0.6 + 0.15 * ("word1 " in t) else "no" for t in texts]
     corpus = build("noisy", texts, labels)
     assert tfidf_strength(corpus, range(200), range(200, 300)) < 1.0
 

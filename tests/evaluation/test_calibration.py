@@ -13,13 +13,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from heads.evaluation.calibration import common_threshold, temperature, thresholds
 from heads.evaluation.details import measure
-from heads.evaluation.predictions import Outcome, Task
+from heads.evaluation.predictions import CellPredictions, EvaluationTask
 
 
 def drawn(rows: int, seed: int, labels: int) -> tuple[Tensor, Tensor]:
-    dice = torch.Generator().manual_seed(seed)
-    targets = (torch.rand(rows, labels, generator=dice) < 0.3).float()
-    logits = 2 * targets - 1.5 + torch.randn(rows, labels, generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    targets = (torch.rand(rows, labels, generator=rng) < 0.3).float()
+    logits = 2 * targets - 1.5 + torch.randn(rows, labels, generator=rng)
     return (4 * logits).round() / 4, targets
 
 
@@ -91,9 +91,9 @@ def test_thresholds_lie_between_logits_and_without_any_label_at_one_half():
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
 def test_the_temperature_has_the_smallest_log_loss(scale):
-    dice = torch.Generator().manual_seed(1)
-    logits = torch.randn(400, 5, generator=dice).double()
-    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
+    rng = torch.Generator().manual_seed(1)
+    logits = torch.randn(400, 5, generator=rng).double()
+    targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
     logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
     found = temperature(logits, targets, "one")
     best = minimize_scalar(
@@ -105,9 +105,9 @@ def test_the_temperature_has_the_smallest_log_loss(scale):
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
 def test_the_temperature_of_several_labels_has_the_smallest_log_loss(scale):
-    dice = torch.Generator().manual_seed(2)
-    logits = torch.randn(300, 4, generator=dice).double() - 1
-    targets = logits.sigmoid().bernoulli(generator=dice)
+    rng = torch.Generator().manual_seed(2)
+    logits = torch.randn(300, 4, generator=rng).double() - 1
+    targets = logits.sigmoid().bernoulli(generator=rng)
     logits = scale * logits
     found = temperature(logits, targets, "many")
     best = minimize_scalar(
@@ -134,15 +134,15 @@ def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_h
 
 
 @pytest.fixture(scope="module")
-def boastful() -> tuple[Outcome, Task]:
+def boastful() -> tuple[CellPredictions, EvaluationTask]:
     """Logits three times as large as they should be, two seeds of 1,000 rows and 500 held."""
-    dice = torch.Generator().manual_seed(3)
-    logits = 1.5 * torch.randn(1500, 3, generator=dice)
-    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
-    task = Task(targets=targets, classes=("a", "b", "c"), groups=torch.arange(1500))
+    rng = torch.Generator().manual_seed(3)
+    logits = 1.5 * torch.randn(1500, 3, generator=rng)
+    targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
+    task = EvaluationTask(targets=targets, classes=("a", "b", "c"), groups=torch.arange(1500))
     rows, held = torch.arange(1000), torch.arange(1000, 1500)
-    again = logits[rows] + 0.1 * torch.randn(1000, 3, generator=dice)
-    outcome = Outcome(
+    again = logits[rows] + 0.1 * torch.randn(1000, 3, generator=rng)
+    outcome = CellPredictions(
         name="x",
         rows=(rows, rows),
         logits=(3 * logits[rows], 3 * again),
@@ -181,7 +181,7 @@ def test_coverage_goes_from_all_to_a_few_that_are_surer_and_more_often_right(boa
 def test_answers_of_one_confidence_go_together(boastful):
     _, task = boastful
     rows = torch.arange(100)
-    alike = Outcome(
+    alike = CellPredictions(
         name="x", rows=(rows,), logits=(torch.zeros(100, 3),), held=(torch.zeros(100, 3), rows)
     )
     found = measure(alike, task).calibration
@@ -192,10 +192,12 @@ def test_answers_of_one_confidence_go_together(boastful):
 
 def test_every_label_of_a_row_is_a_decision_of_its_own():
     logits, targets = drawn(200, 4, 3)
-    task = Task(targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), kind="many")
+    task = EvaluationTask(
+        targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), kind="many"
+    )
     bars, rows = torch.tensor([-1.0, 0.0, 0.5]), torch.arange(100)
     held = 4 * logits[100:], torch.arange(100, 200)
-    outcome = Outcome(
+    outcome = CellPredictions(
         name="x", rows=(rows,), logits=(4 * logits[:100],), thresholds=bars, held=held
     )
     found = measure(outcome, task)
@@ -209,5 +211,5 @@ def test_every_label_of_a_row_is_a_decision_of_its_own():
 
 def test_without_held_rows_nothing_is_known_of_a_temperature(boastful):
     outcome, task = boastful
-    bare = Outcome(name="x", rows=outcome.rows, logits=outcome.logits)
+    bare = CellPredictions(name="x", rows=outcome.rows, logits=outcome.logits)
     assert measure(bare, task).calibration is None

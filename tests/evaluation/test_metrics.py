@@ -13,12 +13,12 @@ from torch import Tensor
 from heads.data.corpus import Kind
 from heads.errors import DataError, LimitError
 from heads.evaluation.details import score_interval
-from heads.evaluation.metrics import AUTO, METRICS, SCORES, Metric, metric_of, metrics_of
-from heads.evaluation.predictions import Answers, Task, evidence, parts
+from heads.evaluation.metrics import AUTO, METRICS, SCORES, MetricName, metric_of, metrics_of
+from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare
 from heads.interfaces.views.comparison import PLAIN
 from heads.settings import METRICS as NAMES
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 
 CLASSES = 4
 
@@ -28,7 +28,7 @@ def f1(average: str, zero: float = 0.0) -> Callable[[Any, Any], float]:
 
 
 # What a library says it is, of (truth, answers).
-KNOWN: dict[tuple[Kind, Metric], Callable[[Any, Any], Any]] = {
+KNOWN: dict[tuple[Kind, MetricName], Callable[[Any, Any], Any]] = {
     ("one", "accuracy"): metrics.accuracy_score,
     ("one", "balanced_accuracy"): metrics.balanced_accuracy_score,
     ("one", "macro_f1"): f1("macro"),
@@ -51,29 +51,31 @@ EACH = pytest.mark.parametrize(("kind", "metric"), KNOWN)
 
 def drawn(kind: Kind, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Truth and answers that agree more often than not; classes of unlike size."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     if kind == "number":
-        truth = 3 * torch.randn(rows, generator=dice) + 1
-        return truth, truth + 2 * torch.randn(rows, generator=dice)
+        truth = 3 * torch.randn(rows, generator=rng) + 1
+        return truth, truth + 2 * torch.randn(rows, generator=rng)
     if kind == "many":
-        truth = (torch.rand(rows, CLASSES, generator=dice) < 0.3).float()
-        return truth, truth.bool() ^ (torch.rand(rows, CLASSES, generator=dice) < 0.15)
-    truth = torch.tensor([0.6, 0.2, 0.15, 0.05]).multinomial(rows, True, generator=dice)
-    other = torch.randint(CLASSES, (rows,), generator=dice)
-    return truth, torch.where(torch.rand(rows, generator=dice) < 0.7, truth, other)
+        truth = (torch.rand(rows, CLASSES, generator=rng) < 0.3).float()
+        return truth, truth.bool() ^ (torch.rand(rows, CLASSES, generator=rng) < 0.15)
+    truth = torch.tensor([0.6, 0.2, 0.15, 0.05]).multinomial(rows, True, generator=rng)
+    other = torch.randint(CLASSES, (rows,), generator=rng)
+    return truth, torch.where(torch.rand(rows, generator=rng) < 0.7, truth, other)
 
 
-def task_of(kind: Kind, truth: Tensor, metric: Metric) -> Task:
+def task_of(kind: Kind, truth: Tensor, metric: MetricName) -> EvaluationTask:
     names = ("x",) if kind == "number" else tuple("abcd")
     rows = torch.arange(len(truth))
-    return Task(targets=truth, classes=names, groups=rows, kind=kind, ordered=True, metric=metric)
+    return EvaluationTask(
+        targets=truth, classes=names, groups=rows, kind=kind, ordered=True, metric=metric
+    )
 
 
 def saying(given: Tensor, name: str = "x") -> Answers:
     return Answers(name=name, rows=(torch.arange(len(given)),), given=(given,), is_random=False)
 
 
-def counted(kind: Kind, metric: Metric, truth: Tensor, given: Tensor) -> Tensor:
+def counted(kind: Kind, metric: MetricName, truth: Tensor, given: Tensor) -> Tensor:
     return parts(saying(given), task_of(kind, truth, metric))[0]
 
 
@@ -202,7 +204,9 @@ def test_the_metric_decides_who_is_best():
     even[:150] = 1  # misses 150 of the many, and none of the few
     cells = [saying(always, "always"), saying(even, "even")]
     for metric, wanted in (("accuracy", "always"), ("balanced_accuracy", "even"), ("mcc", "even")):
-        task = Task(targets=truth, classes=("a", "b"), groups=torch.arange(1000), metric=metric)
+        task = EvaluationTask(
+            targets=truth, classes=("a", "b"), groups=torch.arange(1000), metric=metric
+        )
         assert compare(cells, task, reference="always").best == wanted
 
 
@@ -223,7 +227,7 @@ def test_what_is_no_metric_for_the_labels_is_refused():
         metric_of("quadratic_kappa", "one")
     assert metric_of("quadratic_kappa", "one", ordered=True) == "quadratic_kappa"
     with pytest.raises(LimitError, match=r"metric must be auto, accuracy, .* not 'auc'"):
-        Contest(metric="auc")
+        ExperimentConfig(metric="auc")
 
 
 def test_errors_in_units_of_the_labels_do_not_hang_on_the_unit():

@@ -9,23 +9,30 @@ from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.evaluation.details import Measures, measure, score_interval
-from heads.evaluation.predictions import Answers, Outcome, Task, answers_of, parts, strata
+from heads.evaluation.predictions import (
+    Answers,
+    CellPredictions,
+    EvaluationTask,
+    answers_of,
+    parts,
+    strata,
+)
 from heads.evaluation.statistics import micro_f1_parts
 
 LABELS = 5
 
 
-def task_of(targets: Tensor, groups: Tensor | None = None) -> Task:
+def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
     names = tuple("abcdefgh"[: targets.shape[1]])
     groups = torch.arange(len(targets)) if groups is None else groups
-    return Task(targets=targets, classes=names, groups=groups, kind="many")
+    return EvaluationTask(targets=targets, classes=names, groups=groups, kind="many")
 
 
 def drawn(rows: int, seed: int, labels: int = LABELS) -> tuple[Tensor, Tensor]:
     """Targets of which some rows have none, and logits in steps, so that some are equal."""
-    dice = torch.Generator().manual_seed(seed)
-    targets = (torch.rand(rows, labels, generator=dice) < 0.3).float()
-    logits = 2 * targets - 1.5 + torch.randn(rows, labels, generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    targets = (torch.rand(rows, labels, generator=rng) < 0.3).float()
+    logits = 2 * targets - 1.5 + torch.randn(rows, labels, generator=rng)
     return targets, (4 * logits).round() / 4
 
 
@@ -38,7 +45,9 @@ def measured() -> tuple[Measures, Tensor, Tensor, Tensor]:
     """300 rows of one seed, with thresholds of their own."""
     targets, logits = drawn(300, 0)
     bars = torch.tensor([-0.4, 0.1, 0.3, 0.0, -0.1])
-    outcome = Outcome(name="x", rows=(torch.arange(300),), logits=(logits,), thresholds=bars)
+    outcome = CellPredictions(
+        name="x", rows=(torch.arange(300),), logits=(logits,), thresholds=bars
+    )
     return measure(outcome, task_of(targets)), targets, logits, logits > bars
 
 
@@ -81,7 +90,7 @@ def test_the_table_of_labels_is_that_of_scikit_learn(measured):
 def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
     targets, logits = drawn(200, 1)
     rows = torch.arange(0, 120), torch.arange(80, 200)
-    outcome = Outcome(name="x", rows=rows, logits=tuple(logits[part] for part in rows))
+    outcome = CellPredictions(name="x", rows=rows, logits=tuple(logits[part] for part in rows))
     found = measure(outcome, task_of(targets))
     each = [f1(targets[part], logits[part] > 0) for part in rows]
     assert found.scores == pytest.approx(each)
@@ -93,7 +102,9 @@ def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
 def test_a_label_that_is_nowhere_counts_in_no_mean_and_one_given_in_vain_is_zero():
     targets = torch.tensor([[1.0, 0, 0, 0], [1.0, 0, 0, 1]])
     logits = torch.tensor([[1.0, -1, 1, -1], [1.0, -1, -1, -1]])
-    found = measure(Outcome(name="x", rows=(torch.arange(2),), logits=(logits,)), task_of(targets))
+    found = measure(
+        CellPredictions(name="x", rows=(torch.arange(2),), logits=(logits,)), task_of(targets)
+    )
     assert found.f1 == (1.0, None, 0.0, 0.0)
     assert found.values["macro_f1"] == pytest.approx(1 / 3)
     a, b, c, d = found.labels
@@ -106,7 +117,7 @@ def test_a_label_that_is_nowhere_counts_in_no_mean_and_one_given_in_vain_is_zero
 
 def test_rows_without_labels_that_get_none_are_right_and_nothing_at_all_is_no_error():
     found = measure(
-        Outcome(name="x", rows=(torch.arange(3),), logits=(-torch.ones(3, 2),)),
+        CellPredictions(name="x", rows=(torch.arange(3),), logits=(-torch.ones(3, 2),)),
         task_of(torch.zeros(3, 2)),
     )
     assert found.values["samples_f1"] == found.values["exact_match"] == 1.0
@@ -137,7 +148,7 @@ def test_the_parts_of_micro_f1_are_what_each_row_would_move_it_by(rows, seed):
 def test_answers_of_a_kept_cell_are_worth_what_its_logits_were():
     targets, logits = drawn(50, 2)
     bars = torch.linspace(-0.5, 0.5, LABELS)
-    outcome = Outcome(name="x", rows=(torch.arange(50),), logits=(logits,), thresholds=bars)
+    outcome = CellPredictions(name="x", rows=(torch.arange(50),), logits=(logits,), thresholds=bars)
     task = task_of(targets)
     answers = answers_of(outcome, task)
     assert isinstance(answers, Answers)
@@ -150,15 +161,17 @@ def test_shapes_that_do_not_fit_and_logits_that_are_no_numbers_are_refused():
     targets, logits = drawn(10, 3)
     task, rows = task_of(targets), (torch.arange(10),)
     with pytest.raises(ValueError, match="logits"):
-        measure(Outcome(name="x", rows=rows, logits=(logits[:, :3],)), task)
-    wrong = Outcome(name="x", rows=rows, logits=(logits,), thresholds=torch.zeros(2))
+        measure(CellPredictions(name="x", rows=rows, logits=(logits[:, :3],)), task)
+    wrong = CellPredictions(name="x", rows=rows, logits=(logits,), thresholds=torch.zeros(2))
     with pytest.raises(ValueError, match="thresholds"):
         measure(wrong, task)
-    few = Task(targets=targets[:, :2], classes=task.classes, groups=task.groups, kind="many")
+    few = EvaluationTask(
+        targets=targets[:, :2], classes=task.classes, groups=task.groups, kind="many"
+    )
     with pytest.raises(ValueError, match="targets"):
-        measure(Outcome(name="x", rows=rows, logits=(logits,)), few)
+        measure(CellPredictions(name="x", rows=rows, logits=(logits,)), few)
     held = torch.full((2, LABELS), torch.nan), torch.arange(2)
-    unsure = Outcome(name="x", rows=rows, logits=(logits,), held=held)
+    unsure = CellPredictions(name="x", rows=rows, logits=(logits,), held=held)
     with pytest.raises(RecipeError, match="2 of 2 rows with no finite number"):
         measure(unsure, task)
 

@@ -12,27 +12,27 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.evaluation.details import measure, score_interval
-from heads.evaluation.predictions import Outcome, Task, strata
+from heads.evaluation.predictions import CellPredictions, EvaluationTask, strata
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import spearman_parts
 
 
-def task_of(targets: Tensor, groups: Tensor | None = None) -> Task:
+def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
     groups = torch.arange(len(targets)) if groups is None else groups
-    return Task(targets=targets, classes=("likeness",), groups=groups, kind="number")
+    return EvaluationTask(targets=targets, classes=("likeness",), groups=groups, kind="number")
 
 
 def drawn(rows: int, seed: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:
     """Numbers from 0 to 5 in halves, and predictions of them with some ties."""
-    dice = torch.Generator().manual_seed(seed)
-    targets = (10 * torch.rand(rows, generator=dice)).round() / 2
-    given = targets + noise * torch.randn(rows, generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    targets = (10 * torch.rand(rows, generator=rng)).round() / 2
+    given = targets + noise * torch.randn(rows, generator=rng)
     return targets, (5 * given).round() / 5
 
 
-def saying(name: str, *given: Tensor) -> Outcome:
+def saying(name: str, *given: Tensor) -> CellPredictions:
     rows = tuple(torch.arange(len(one)) for one in given)
-    return Outcome(name=name, rows=rows, logits=tuple(one[:, None] for one in given))
+    return CellPredictions(name=name, rows=rows, logits=tuple(one[:, None] for one in given))
 
 
 def test_measures_are_those_of_scipy_and_scikit_learn():
@@ -79,9 +79,9 @@ def test_a_few_rows_have_a_wide_interval(rows):
 @given(rows=st.integers(2, 25), seed=st.integers(0, 300), steps=st.integers(1, 6))
 @settings(max_examples=60)
 def test_the_parts_of_the_correlation_are_what_each_row_would_move_it_by(rows, seed, steps):
-    dice = torch.Generator().manual_seed(seed)
-    one = torch.randint(steps + 1, (rows,), generator=dice)
-    other = one + torch.randint(2 * steps, (rows,), generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    one = torch.randint(steps + 1, (rows,), generator=rng)
+    other = one + torch.randint(2 * steps, (rows,), generator=rng)
     found = spearman_parts(one, other)
     if len(one.unique()) == 1 or len(other.unique()) == 1:
         assert found.tolist() == [0.0] * rows
@@ -110,9 +110,9 @@ def test_the_parts_of_the_correlation_are_what_each_row_would_move_it_by(rows, s
 
 
 def test_fishers_interval_is_that_of_scipy_where_both_are_normal():
-    dice = torch.Generator().manual_seed(4)
-    targets = torch.randn(4000, generator=dice)
-    said = targets + torch.randn(4000, generator=dice)
+    rng = torch.Generator().manual_seed(4)
+    targets = torch.randn(4000, generator=rng)
+    said = targets + torch.randn(4000, generator=rng)
     low, high = score_interval(saying("x", said), task_of(targets))
     wanted = stats.pearsonr(targets.double(), said.double()).confidence_interval()
     assert high - low == pytest.approx(wanted.high - wanted.low, rel=0.15)
@@ -147,27 +147,33 @@ def test_a_better_head_is_told_apart_and_its_like_is_not():
 
 
 def test_ordered_classes_have_the_error_in_classes_and_the_kappa_of_scikit_learn():
-    dice = torch.Generator().manual_seed(8)
-    targets = torch.randint(4, (150,), generator=dice)
-    logits = torch.randn(150, 5, generator=dice)
+    rng = torch.Generator().manual_seed(8)
+    targets = torch.randint(4, (150,), generator=rng)
+    logits = torch.randn(150, 5, generator=rng)
     logits[torch.arange(150), targets] += 1
-    task = Task(targets=targets, classes=tuple("12345"), groups=torch.arange(150), ordered=True)
-    values = measure(Outcome(name="x", rows=(torch.arange(150),), logits=(logits,)), task).values
+    task = EvaluationTask(
+        targets=targets, classes=tuple("12345"), groups=torch.arange(150), ordered=True
+    )
+    values = measure(
+        CellPredictions(name="x", rows=(torch.arange(150),), logits=(logits,)), task
+    ).values
     answers = logits.argmax(dim=1)
     wanted = metrics.cohen_kappa_score(targets, answers, weights="quadratic")
     assert values["quadratic_kappa"] == pytest.approx(wanted)
     wanted = metrics.mean_absolute_error(targets, answers)
     assert values["mean_absolute_error"] == pytest.approx(wanted)
     one = torch.zeros(4, dtype=torch.long)
-    alike = Task(targets=one, classes=("1", "2"), groups=torch.arange(4), ordered=True)
+    alike = EvaluationTask(targets=one, classes=("1", "2"), groups=torch.arange(4), ordered=True)
     logits = torch.tensor([[1.0, 0]] * 4)
-    values = measure(Outcome(name="x", rows=(torch.arange(4),), logits=(logits,)), alike).values
+    values = measure(
+        CellPredictions(name="x", rows=(torch.arange(4),), logits=(logits,)), alike
+    ).values
     assert (values["quadratic_kappa"], values["mean_absolute_error"]) == (0.0, 0.0)
 
 
 def test_classes_without_an_order_have_neither():
-    task = Task(targets=torch.zeros(3).long(), classes=("x", "y"), groups=torch.arange(3))
-    outcome = Outcome(name="x", rows=(torch.arange(3),), logits=(torch.eye(3)[:, :2],))
+    task = EvaluationTask(targets=torch.zeros(3).long(), classes=("x", "y"), groups=torch.arange(3))
+    outcome = CellPredictions(name="x", rows=(torch.arange(3),), logits=(torch.eye(3)[:, :2],))
     assert set(measure(outcome, task).values) == {
         "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa", "brier",
         "log_loss", "calibration_error",

@@ -28,7 +28,7 @@ from benchmarks.verdicts import (
 )
 from heads.data.corpus import Kind
 from heads.evaluation.details import score_interval
-from heads.evaluation.predictions import Answers, Outcome, Task
+from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
 
 ACCURACY = 0.85
@@ -36,39 +36,43 @@ NOISE = 0.35  # of a head's training, as a share of the spread of the rows' ease
 CELLS = 16
 
 
-def task_of(rows: int, dice: torch.Generator) -> Task:
+def task_of(rows: int, rng: torch.Generator) -> EvaluationTask:
     """One text in six stands in more than one row."""
     groups = torch.arange(rows)
-    repeated = torch.rand(rows, generator=dice) < 1 / 6
-    groups[repeated] = torch.randint(rows, (int(repeated.sum()),), generator=dice)
+    repeated = torch.rand(rows, generator=rng) < 1 / 6
+    groups[repeated] = torch.randint(rows, (int(repeated.sum()),), generator=rng)
     groups = groups.unique(return_inverse=True)[1]
-    return Task(targets=torch.zeros(rows).long(), classes=("x", "y"), groups=groups)
+    return EvaluationTask(targets=torch.zeros(rows).long(), classes=("x", "y"), groups=groups)
 
 
-def splits_of(rows: int, seeds: int, repeated: bool, dice: torch.Generator) -> tuple[Tensor, ...]:
+def splits_of(rows: int, seeds: int, repeated: bool, rng: torch.Generator) -> tuple[Tensor, ...]:
     """One fixed test set of all rows, or a quarter of them drawn anew for every seed."""
     if not repeated:
         return (torch.arange(rows),) * seeds
-    return tuple(torch.randperm(rows, generator=dice)[: rows // 4] for _ in range(seeds))
+    return tuple(torch.randperm(rows, generator=rng)[: rows // 4] for _ in range(seeds))
 
 
 def simulated(
-    task: Task, splits: Sequence[Tensor], gains: Sequence[float], luck: float, dice: torch.Generator
-) -> list[Outcome]:
+    task: EvaluationTask,
+    splits: Sequence[Tensor],
+    gains: Sequence[float],
+    luck: float,
+    rng: torch.Generator,
+) -> list[CellPredictions]:
     """Heads that are right in 85 % and so much more of the rows, with luck of so many points."""
     size = int(task.groups.max()) + 1
-    ease = torch.randn(size, generator=dice)
+    ease = torch.randn(size, generator=rng)
     normal = torch.distributions.Normal(0.0, (1 + NOISE**2) ** 0.5)
     outcomes = []
     for number, gain in enumerate(gains):
         logits = []
         for split in splits:
-            lucky = ACCURACY + gain + luck * torch.randn(1, generator=dice)
+            lucky = ACCURACY + gain + luck * torch.randn(1, generator=rng)
             bar = normal.icdf(1 - lucky.clamp(0.01, 0.99))
-            margin = ease + NOISE * torch.randn(size, generator=dice) - bar
+            margin = ease + NOISE * torch.randn(size, generator=rng) - bar
             logits.append(torch.stack([margin, -margin], dim=1)[task.groups[split]])
         outcomes.append(
-            Outcome(
+            CellPredictions(
                 name=f"head {number}",
                 rows=tuple(splits),
                 logits=tuple(logits),
@@ -82,9 +86,9 @@ def compared(
     rows: int, seeds: int, repeated: bool, luck: float, gains: Sequence[float], number: int
 ) -> tuple[Comparisons, bool]:
     """The comparisons of one simulated run, and whether the reference's interval holds."""
-    dice = torch.Generator().manual_seed(number)
-    task = task_of(rows, dice)
-    outcomes = simulated(task, splits_of(rows, seeds, repeated, dice), gains, luck, dice)
+    rng = torch.Generator().manual_seed(number)
+    task = task_of(rows, rng)
+    outcomes = simulated(task, splits_of(rows, seeds, repeated, rng), gains, luck, rng)
     low, high = score_interval(outcomes[0], task)
     found = compare(outcomes, task, reference="head 0", seed=number)
     return found, low <= ACCURACY + gains[0] <= high
@@ -117,11 +121,11 @@ def test_two_points_are_found_among_3000_rows():
 
 def test_training_luck_that_one_seed_cannot_show_is_shown_by_three():
     """What three trainings are for: of the trained heads themselves much is true that is luck."""
-    dice = [torch.Generator().manual_seed(n) for n in range(30)]
+    rng = [torch.Generator().manual_seed(n) for n in range(30)]
     once, thrice = (Design(rows=3000, seeds=seeds) for seeds in (1, 3))
-    one = [simulate(once, [0.0] * 4, [0.01] * 4, n, is_random=False) for n in dice]
-    careful = [simulate(once, [0.0] * 4, [0.01] * 4, n) for n in dice]
-    three = [simulate(thrice, [0.0] * 4, [0.01] * 4, n) for n in dice]
+    one = [simulate(once, [0.0] * 4, [0.01] * 4, n, is_random=False) for n in rng]
+    careful = [simulate(once, [0.0] * 4, [0.01] * 4, n) for n in rng]
+    three = [simulate(thrice, [0.0] * 4, [0.01] * 4, n) for n in rng]
     fooled, silent, warned = (
         rate([wrong(*run, RIGHT, n)[0] for n, run in enumerate(runs)])
         for runs in (one, careful, three)
@@ -164,10 +168,10 @@ def test_classes_of_three_rows_are_compared_as_honestly(metric, even, design):
 
 def test_folds_make_narrower_intervals_than_a_quarter_of_the_rows_five_times():
     """Every row is scored once: what the five quarters leave out is seen."""
-    dice = torch.Generator().manual_seed(1)
-    heads, task = simulate(Design(rows=1000, seeds=5, repetitions=1), [0.0], [0.003], dice)
+    rng = torch.Generator().manual_seed(1)
+    heads, task = simulate(Design(rows=1000, seeds=5, repetitions=1), [0.0], [0.003], rng)
     low, high = score_interval(heads[0], task)
-    (quarters,) = simulated(task, splits_of(1000, 5, True, dice), [0.0], 0.003, dice)
+    (quarters,) = simulated(task, splits_of(1000, 5, True, rng), [0.0], 0.003, rng)
     wide = score_interval(quarters, task)
     assert high - low < 0.9 * (wide[1] - wide[0])
 
@@ -179,23 +183,23 @@ WRONG = 0.1  # of a head's answers to a label
 LIKENESS = 0.8  # Pearson's correlation of numbers and predictions
 
 
-def labelled(texts: int, heads: int, seeds: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+def labelled(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Labels (t, c) of texts and what heads give, (k, s, t, c); a hard text is hard throughout."""
     normal = torch.distributions.Normal(0.0, 1.0)
-    latent = 0.6 * torch.randn(texts, 1, generator=dice)
-    latent = latent + 0.8 * torch.randn(texts, len(LABELS), generator=dice)
+    latent = 0.6 * torch.randn(texts, 1, generator=rng)
+    latent = latent + 0.8 * torch.randn(texts, len(LABELS), generator=rng)
     targets = latent > normal.icdf(1 - LABELS)
-    hard = 0.5 * torch.randn(texts, 1, generator=dice)
-    hard = hard + 0.75**0.5 * torch.randn(texts, len(LABELS), generator=dice)
-    noise = torch.randn(heads, seeds, texts, len(LABELS), generator=dice)
+    hard = 0.5 * torch.randn(texts, 1, generator=rng)
+    hard = hard + 0.75**0.5 * torch.randn(texts, len(LABELS), generator=rng)
+    noise = torch.randn(heads, seeds, texts, len(LABELS), generator=rng)
     wrong = (hard + NOISE * noise) / (1 + NOISE**2) ** 0.5 > normal.icdf(torch.tensor(1 - WRONG))
     return targets.float(), targets ^ wrong
 
 
-def rated(texts: int, heads: int, seeds: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+def rated(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Numbers (t,) of texts and what heads predict, (k, s, t); all are normal."""
-    targets, same = torch.randn(2, texts, generator=dice)
-    noise = torch.randn(heads, seeds, texts, generator=dice)
+    targets, same = torch.randn(2, texts, generator=rng)
+    noise = torch.randn(heads, seeds, texts, generator=rng)
     other = (same + NOISE * noise) / (1 + NOISE**2) ** 0.5
     return targets, LIKENESS * targets + (1 - LIKENESS**2) ** 0.5 * other
 
@@ -210,14 +214,14 @@ def of_kind(
     kind: Kind, rows: int, seeds: int, repeated: bool, number: int
 ) -> tuple[Comparisons, bool]:
     """The comparisons of sixteen like heads, and whether the first one's interval holds."""
-    dice = torch.Generator().manual_seed(number)
-    groups = task_of(rows, dice).groups
+    rng = torch.Generator().manual_seed(number)
+    groups = task_of(rows, rng).groups
     texts = int(groups.max()) + 1
     draw = labelled if kind == "many" else rated
-    targets, given = draw(texts, CELLS, seeds, dice)
-    splits = splits_of(rows, seeds, repeated, dice)
+    targets, given = draw(texts, CELLS, seeds, rng)
+    splits = splits_of(rows, seeds, repeated, rng)
     classes = ("x",) * (len(LABELS) if kind == "many" else 1)
-    task = Task(targets=targets[groups], classes=classes, groups=groups, kind=kind)
+    task = EvaluationTask(targets=targets[groups], classes=classes, groups=groups, kind=kind)
     answers = [
         Answers(
             name=f"head {head}",

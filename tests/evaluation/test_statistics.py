@@ -13,21 +13,21 @@ from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.evaluation.details import Measures, measure, score_interval
-from heads.evaluation.predictions import Outcome, Task, parts
+from heads.evaluation.predictions import CellPredictions, EvaluationTask, parts
 from heads.evaluation.significance import LEVEL, Comparisons, Difference, compare
 from heads.evaluation.statistics import wilson
 
 
-def task_of(targets: Tensor, classes: int = 2, groups: Tensor | None = None) -> Task:
+def task_of(targets: Tensor, classes: int = 2, groups: Tensor | None = None) -> EvaluationTask:
     names = tuple("abcdefgh"[:classes])
     groups = torch.arange(len(targets)) if groups is None else groups
-    return Task(targets=targets, classes=names, groups=groups)
+    return EvaluationTask(targets=targets, classes=names, groups=groups)
 
 
-def answering(name: str, *right: Sequence[bool]) -> Outcome:
+def answering(name: str, *right: Sequence[bool]) -> CellPredictions:
     """A cell of two classes, class 0 being right, that is right in these rows of each seed."""
     hits = [torch.tensor(seed).float() for seed in right]
-    return Outcome(
+    return CellPredictions(
         name=name,
         rows=tuple(torch.arange(len(seed)) for seed in hits),
         logits=tuple(torch.stack([seed, 1 - seed], dim=1) for seed in hits),
@@ -48,12 +48,12 @@ def of(differences: Sequence[Difference], name: str) -> Difference:
 @pytest.fixture(scope="module")
 def measured() -> tuple[Measures, Tensor, Tensor]:
     """One seed of 200 rows; class d is never the truth, class c never the answer."""
-    dice = torch.Generator().manual_seed(0)
-    targets = torch.randint(3, (200,), generator=dice)
-    logits = torch.randn(200, 4, generator=dice)
+    rng = torch.Generator().manual_seed(0)
+    targets = torch.randint(3, (200,), generator=rng)
+    logits = torch.randn(200, 4, generator=rng)
     logits[torch.arange(200), targets] += 1.5
     logits[:, 2] -= 20
-    outcome = Outcome(name="x", rows=(torch.arange(200),), logits=(logits,))
+    outcome = CellPredictions(name="x", rows=(torch.arange(200),), logits=(logits,))
     return measure(outcome, task_of(targets, 4)), targets, logits
 
 
@@ -79,7 +79,7 @@ def test_measures_are_those_of_scikit_learn(measured):
 def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it():
     logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
     task = task_of(torch.tensor([0, 1]), 3)
-    found = measure(Outcome(name="x", rows=(torch.arange(2),), logits=(logits,)), task)
+    found = measure(CellPredictions(name="x", rows=(torch.arange(2),), logits=(logits,)), task)
     assert found.f1 == (pytest.approx(2 / 3), 0.0, None)
     assert found.values["macro_f1"] == pytest.approx(1 / 3)
 
@@ -89,18 +89,18 @@ def test_bins_hold_all_answers_and_equal_confidences_stay_together(measured):
     assert sum(one.rows for one in found.bins) == 200
     assert len(found.bins) == 15
     assert max(one.rows for one in found.bins) - min(one.rows for one in found.bins) <= 1
-    alike = Outcome(name="x", rows=(torch.arange(200),), logits=(torch.zeros(200, 4),))
+    alike = CellPredictions(name="x", rows=(torch.arange(200),), logits=(torch.zeros(200, 4),))
     (only,) = measure(alike, task_of(targets, 4)).bins
     assert (only.rows, only.confidence) == (200, 0.25)
 
 
 def test_a_calibrated_head_has_little_calibration_error_and_a_boastful_one_much():
-    dice = torch.Generator().manual_seed(1)
-    logits = torch.randn(20_000, 3, generator=dice)
-    targets = logits.softmax(dim=1).multinomial(1, generator=dice)[:, 0]
+    rng = torch.Generator().manual_seed(1)
+    logits = torch.randn(20_000, 3, generator=rng)
+    targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
     rows = (torch.arange(20_000),)
-    true = measure(Outcome(name="x", rows=rows, logits=(logits,)), task_of(targets, 3))
-    loud = measure(Outcome(name="x", rows=rows, logits=(5 * logits,)), task_of(targets, 3))
+    true = measure(CellPredictions(name="x", rows=rows, logits=(logits,)), task_of(targets, 3))
+    loud = measure(CellPredictions(name="x", rows=rows, logits=(5 * logits,)), task_of(targets, 3))
     assert true.values["calibration_error"] < 0.02 < 0.2 < loud.values["calibration_error"]
     assert true.score == loud.score
 
@@ -114,7 +114,7 @@ def test_what_is_no_number_is_refused(value):
 
 
 def test_huge_logits_are_no_harm():
-    outcome = Outcome(
+    outcome = CellPredictions(
         name="x", rows=(torch.arange(2),), logits=(torch.tensor([[1e30, 0], [0, 1e30]]),)
     )
     found = measure(outcome, task_of(zeros(2)))
@@ -167,7 +167,9 @@ def test_seeds_that_differ_widen_the_interval_the_more_the_fewer_they_are():
 # Comparisons
 
 
-def compared(*outcomes: Outcome, groups: Tensor | None = None, seed: int = 0) -> Comparisons:
+def compared(
+    *outcomes: CellPredictions, groups: Tensor | None = None, seed: int = 0
+) -> Comparisons:
     rows = len(outcomes[0].rows[0])
     task = task_of(zeros(rows), groups=groups)
     return compare(outcomes, task, reference=outcomes[0].name, seed=seed)
@@ -196,10 +198,10 @@ def test_one_pair_of_one_seed_has_the_p_of_the_exact_sign_test(better, worse):
 
 
 def test_the_interval_leaves_zero_out_just_when_p_is_small():
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     shares = torch.linspace(0.6, 0.9, 13)
     cells = [
-        answering(f"{share:.3f}", *(torch.rand(2, 300, generator=dice) < share).tolist())
+        answering(f"{share:.3f}", *(torch.rand(2, 300, generator=rng) < share).tolist())
         for share in shares
     ]
     found = compared(*cells)
@@ -211,11 +213,11 @@ def test_the_interval_leaves_zero_out_just_when_p_is_small():
 
 
 def test_a_family_of_many_raises_the_bar():
-    dice = torch.Generator().manual_seed(3)
+    rng = torch.Generator().manual_seed(3)
     near = [row >= 14 for row in range(300)]
     far = [row >= 28 or row % 7 == 0 for row in range(300)]
     others = [
-        answering(f"x{n}", (torch.rand(300, generator=dice) < 0.9).tolist()) for n in range(30)
+        answering(f"x{n}", (torch.rand(300, generator=rng) < 0.9).tolist()) for n in range(30)
     ]
     alone = of(compared(answering("a", far), answering("b", near)).to_reference, "b")
     among = of(compared(answering("a", far), answering("b", near), *others).to_reference, "b")
@@ -235,8 +237,8 @@ def test_rows_of_one_text_are_one_piece_of_evidence():
 
 
 def test_of_few_groups_of_many_texts_only_what_differs_widens_the_interval():
-    dice = torch.Generator().manual_seed(0)
-    right = [torch.rand(240, generator=dice) < share for share in (0.9, 0.93)]
+    rng = torch.Generator().manual_seed(0)
+    right = [torch.rand(240, generator=rng) < share for share in (0.9, 0.93)]
     one, other = (
         answering(name, list(map(bool, own))) for name, own in zip("ab", right, strict=True)
     )
@@ -251,13 +253,13 @@ def test_of_few_groups_of_many_texts_only_what_differs_widens_the_interval():
 
 
 def test_few_groups_have_intervals_that_hold():
-    dice, held = torch.Generator().manual_seed(0), 0
-    true = float(torch.special.ndtr(0.8 * torch.randn(100_000, generator=dice) + 1.2).mean())
+    rng, held = torch.Generator().manual_seed(0), 0
+    true = float(torch.special.ndtr(0.8 * torch.randn(100_000, generator=rng) + 1.2).mean())
     authors, rows = torch.arange(6).repeat_interleave(40), torch.arange(240)
     task = replace(task_of(zeros(240), groups=authors), texts=rows)
     for _ in range(200):  # authors differ in how hard they are to read
-        ease = torch.special.ndtr(0.8 * torch.randn(6, generator=dice) + 1.2)[authors]
-        right = [list(map(bool, torch.rand(240, generator=dice) < ease)) for _ in range(3)]
+        ease = torch.special.ndtr(0.8 * torch.randn(6, generator=rng) + 1.2)[authors]
+        right = [list(map(bool, torch.rand(240, generator=rng) < ease)) for _ in range(3)]
         low, high = score_interval(answering("a", *right), task)
         held += low <= true <= high
     assert held > 0.88 * 200  # 83 % by the normal quantile
@@ -274,8 +276,8 @@ def test_seeds_on_which_a_difference_hangs_make_it_unsure():
 
 
 def test_numbers_repeat_by_the_seed():
-    dice = torch.Generator().manual_seed(5)
-    cells = [answering(n, (torch.rand(200, generator=dice) < 0.8).tolist()) for n in "abc"]
+    rng = torch.Generator().manual_seed(5)
+    cells = [answering(n, (torch.rand(200, generator=rng) < 0.8).tolist()) for n in "abc"]
     assert compared(*cells) == compared(*cells)
     assert compared(*cells) != compared(*cells, seed=1)
 
@@ -288,7 +290,9 @@ def test_cells_are_compared_over_the_seeds_that_all_of_them_have():
 
 
 def test_cells_that_were_asked_other_rows_are_refused():
-    other = Outcome(name="b", rows=(torch.arange(40).flip(0),), logits=(torch.zeros(40, 2),))
+    other = CellPredictions(
+        name="b", rows=(torch.arange(40).flip(0),), logits=(torch.zeros(40, 2),)
+    )
     with pytest.raises(ValueError, match="different rows"):
         compared(answering("a", [True] * 40), other)
 
@@ -334,10 +338,10 @@ def test_noisy_cells_do_not_blur_quiet_ones():
 # Folds
 
 
-def folded(name: str, right: Sequence[bool], folds: Sequence[Tensor]) -> Outcome:
+def folded(name: str, right: Sequence[bool], folds: Sequence[Tensor]) -> CellPredictions:
     logits = torch.tensor(right).float()
     logits = torch.stack([logits, 1 - logits], dim=1)
-    return Outcome(
+    return CellPredictions(
         name=name,
         rows=tuple(folds),
         logits=tuple(logits[fold] for fold in folds),
@@ -346,17 +350,17 @@ def folded(name: str, right: Sequence[bool], folds: Sequence[Tensor]) -> Outcome
 
 
 def test_the_folds_of_a_repetition_are_one_score_of_all_their_rows():
-    dice = torch.Generator().manual_seed(2)
-    folds = torch.randperm(97, generator=dice).split(20)  # the last is smaller
-    targets = torch.randint(3, (97,), generator=dice)
-    logits = torch.randn(97, 3, generator=dice)
-    outcome = Outcome(
+    rng = torch.Generator().manual_seed(2)
+    folds = torch.randperm(97, generator=rng).split(20)  # the last is smaller
+    targets = torch.randint(3, (97,), generator=rng)
+    logits = torch.randn(97, 3, generator=rng)
+    outcome = CellPredictions(
         name="x",
         rows=folds,
         logits=tuple(logits[fold] for fold in folds),
         repetition=(0,) * len(folds),
     )
-    whole = Outcome(name="x", rows=(torch.arange(97),), logits=(logits,))
+    whole = CellPredictions(name="x", rows=(torch.arange(97),), logits=(logits,))
     for metric in ("accuracy", "macro_f1", "mcc"):
         task = replace(task_of(targets, 3), metric=metric)
         one, other = measure(outcome, task), measure(whole, task)
@@ -370,9 +374,9 @@ def test_the_folds_of_a_repetition_are_one_score_of_all_their_rows():
 
 
 def test_folds_of_other_rows_are_no_luck():
-    dice = torch.Generator().manual_seed(3)
-    right = (torch.rand(1000, generator=dice) < 0.9).tolist()
-    folds = torch.randperm(1000, generator=dice).split(200)
+    rng = torch.Generator().manual_seed(3)
+    right = (torch.rand(1000, generator=rng) < 0.9).tolist()
+    folds = torch.randperm(1000, generator=rng).split(200)
     task = task_of(zeros(1000))
     low, high = score_interval(folded("x", right, folds), task)
     once = score_interval(answering("x", right), task)
@@ -383,8 +387,8 @@ def test_folds_of_other_rows_are_no_luck():
 
 
 def test_the_best_of_many_like_heads_scores_less_on_rows_that_did_not_choose_it():
-    dice = torch.Generator().manual_seed(4)
-    like = [answering(f"{n}", (torch.rand(300, generator=dice) < 0.8).tolist()) for n in range(30)]
+    rng = torch.Generator().manual_seed(4)
+    like = [answering(f"{n}", (torch.rand(300, generator=rng) < 0.8).tolist()) for n in range(30)]
     found, task = compared(*like), task_of(zeros(300))
     best = max(score_interval(one, task)[1] for one in like)
     top = max(measure(one, task).score for one in like)

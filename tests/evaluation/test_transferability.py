@@ -16,16 +16,16 @@ from heads.evaluation.transferability import (
     estimate,
     h_score,
     kendall,
+    knn_accuracy,
     log_me,
-    neighbours,
 )
 
 
 def blobs(rows: int, width: int, classes: int, apart: float) -> tuple[Tensor, Tensor]:
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     targets = torch.arange(rows) % classes
-    centres = apart * torch.randn(classes, width, generator=dice)
-    return centres[targets] + torch.randn(rows, width, generator=dice), targets
+    centres = apart * torch.randn(classes, width, generator=rng)
+    return centres[targets] + torch.randn(rows, width, generator=rng), targets
 
 
 def evidence(features: Tensor, goal: Tensor, alpha: float, beta: float) -> float:
@@ -70,31 +70,31 @@ def test_neighbours_are_those_of_scikit_learn_without_the_row_itself():
         model = KNeighborsClassifier(1, metric="cosine")
         model.fit(features[others].numpy(), targets[others].numpy())
         right += int(model.predict(features[[row]].numpy())[0] == int(targets[row]))
-    assert neighbours(features, targets, k=1) == pytest.approx(right / 90)
+    assert knn_accuracy(features, targets, k=1) == pytest.approx(right / 90)
 
 
 def test_rows_of_a_group_are_no_neighbours_of_each_other():
     features, targets = blobs(60, 6, 3, 0.4)
     twice, both = features.repeat(2, 1), targets.repeat(2)
     groups = torch.arange(60).repeat(2)
-    assert neighbours(twice, both, k=1) == 1.0  # each row's own copy knows its answer
-    alone = neighbours(features, targets, k=1)
-    assert neighbours(twice, both, k=1, groups=groups) == pytest.approx(alone)
+    assert knn_accuracy(twice, both, k=1) == 1.0  # each row's own copy knows its answer
+    alone = knn_accuracy(features, targets, k=1)
+    assert knn_accuracy(twice, both, k=1, groups=groups) == pytest.approx(alone)
     labels = torch.stack([both == 0, both != 1], dim=1).float()
     number = twice[:, 0] ** 3
     for goal, kind in ((labels, "many"), (number, "number")):
-        wanted = neighbours(twice[:60], goal[:60], k=1, kind=kind)
-        own = neighbours(twice, goal, k=1, kind=kind, groups=groups)
+        wanted = knn_accuracy(twice[:60], goal[:60], k=1, kind=kind)
+        own = knn_accuracy(twice, goal, k=1, kind=kind, groups=groups)
         assert own == pytest.approx(wanted, abs=0.01)
     for k, kept in ((5, groups), (200, torch.zeros(120))):  # fewer than k, and none at all
-        found = neighbours(twice, both, k=k, groups=kept)
+        found = knn_accuracy(twice, both, k=k, groups=kept)
         assert 0 <= found < 1
 
 
 def test_log_me_of_labels_is_the_mean_of_each_label_alone_and_of_numbers_that_of_the_number():
     features, _ = blobs(60, 5, 3, 1.0)
-    dice = torch.Generator().manual_seed(1)
-    labels = (features[:, :3] + torch.randn(60, 3, generator=dice) > 0.3).float()
+    rng = torch.Generator().manual_seed(1)
+    labels = (features[:, :3] + torch.randn(60, 3, generator=rng) > 0.3).float()
     each = []
     for label in labels.T:
         both = log_me(features, label.long())  # the mean of a class and of its complement
@@ -105,7 +105,7 @@ def test_log_me_of_labels_is_the_mean_of_each_label_alone_and_of_numbers_that_of
     assert log_me(features, labels.repeat(1, 2), kind="many") == pytest.approx(sum(each) / 3)
     nowhere = torch.cat([labels, torch.zeros(60, 1), torch.ones(60, 1)], dim=1)
     assert log_me(features, nowhere, kind="many") == pytest.approx(sum(each) / 3)
-    number = features[:, 0] + 0.1 * torch.randn(60, generator=dice)
+    number = features[:, 0] + 0.1 * torch.randn(60, generator=rng)
     units = log_me(features, 100 * number + 7, kind="number")
     assert units == pytest.approx(log_me(features, number, kind="number"), abs=1e-6)
     goal = (number - number.mean()).double() / number.double().std(correction=0)
@@ -123,10 +123,10 @@ def test_h_score_of_labels_is_the_mean_of_each_label_and_of_numbers_the_variance
     assert h_score(features, labels.float(), kind="many") == pytest.approx(wanted)
     two = (targets < 2).float()
     assert h_score(features, two, kind="number") == pytest.approx(h_score(features, two.long()))
-    dice = torch.Generator().manual_seed(2)
+    rng = torch.Generator().manual_seed(2)
     scales = torch.tensor([1.0, 4.0, 16.0])  # far from round: hardly anything is shrunk
-    features = scales * torch.randn(4000, 3, generator=dice)
-    number = (features / scales).sum(dim=1) + torch.randn(4000, generator=dice)
+    features = scales * torch.randn(4000, 3, generator=rng)
+    number = (features / scales).sum(dim=1) + torch.randn(4000, generator=rng)
     assert h_score(features, number, kind="number") == pytest.approx(0.75, abs=0.03)
 
 
@@ -144,9 +144,9 @@ def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
         given.append((said[:3] > 0.5).tolist())
         means.append(float(said[3]))
     wanted = f1_score(labels, given, average="micro")
-    assert neighbours(features, labels, k=5, kind="many") == pytest.approx(wanted)
+    assert knn_accuracy(features, labels, k=5, kind="many") == pytest.approx(wanted)
     wanted = spearmanr(number, means).statistic
-    assert neighbours(features, number, k=5, kind="number") == pytest.approx(wanted, abs=1e-3)
+    assert knn_accuracy(features, number, k=5, kind="number") == pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["many", "number"])

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heads.evaluation.details import Measures, measure
-from heads.evaluation.learning_curve import Stage, curve_says, subsets
+from heads.evaluation.learning_curve import LearningCurvePoint, curve_says, subsets
 from heads.evaluation.metrics import SCORES
-from heads.evaluation.predictions import Outcome, Task
+from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
 from heads.evaluation.verdict import enough, judge
 
@@ -22,21 +22,25 @@ def compared(
     rows: int, seeds: int = 3, **rights: Sequence[int]
 ) -> tuple[dict[str, Measures], Comparisons]:
     """Cells that answer these stretches of rows, (from, to), wrong; the first is the reference."""
-    task = Task(targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows))
+    task = EvaluationTask(
+        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
+    )
     outcomes = []
     for name, (start, end) in rights.items():
         wrong = torch.zeros(rows)
         wrong[start:end] = 1
         logits = torch.stack([1 - wrong, wrong], dim=1)
         tested = (torch.arange(rows),) * seeds
-        outcomes.append(Outcome(name=name, rows=tested, logits=(logits,) * seeds))
+        outcomes.append(CellPredictions(name=name, rows=tested, logits=(logits,) * seeds))
     found = {outcome.name: measure(outcome, task) for outcome in outcomes}
     return found, compare(outcomes, task, reference=outcomes[0].name)
 
 
-def stage(rows: int, seeds: int = 3, trained: int = 100, **rights: Sequence[int]) -> Stage:
+def stage(
+    rows: int, seeds: int = 3, trained: int = 100, **rights: Sequence[int]
+) -> LearningCurvePoint:
     found, comparisons = compared(rows, seeds, **rights)
-    return Stage(
+    return LearningCurvePoint(
         rows=trained,
         scores={name: one.score for name, one in found.items()},
         best=comparisons.best,
@@ -158,28 +162,30 @@ def of_labels(rows: int, seeds: int = 1, **wrongs: int) -> tuple[dict[str, Measu
     """Cells that give so many rows a wrong label besides the right one."""
     targets = torch.zeros(rows, 2)
     targets[:, 0] = 1
-    task = Task(targets=targets, classes=("x", "y"), groups=torch.arange(rows), kind="many")
+    task = EvaluationTask(
+        targets=targets, classes=("x", "y"), groups=torch.arange(rows), kind="many"
+    )
     outcomes = []
     for name, wrong in wrongs.items():
         logits = 2 * targets - 1
         logits[:wrong, 1] = 1
         tested = (torch.arange(rows),) * seeds
-        outcomes.append(Outcome(name=name, rows=tested, logits=(logits,) * seeds))
+        outcomes.append(CellPredictions(name=name, rows=tested, logits=(logits,) * seeds))
     found = {outcome.name: measure(outcome, task) for outcome in outcomes}
     return found, compare(outcomes, task, reference=outcomes[0].name)
 
 
 def of_numbers(rows: int, **noises: float) -> tuple[dict[str, Measures], Comparisons]:
     """Cells that are off by so much."""
-    dice = torch.Generator().manual_seed(0)
-    targets = torch.randn(rows, generator=dice)
-    task = Task(targets=targets, classes=("x",), groups=torch.arange(rows), kind="number")
+    rng = torch.Generator().manual_seed(0)
+    targets = torch.randn(rows, generator=rng)
+    task = EvaluationTask(targets=targets, classes=("x",), groups=torch.arange(rows), kind="number")
     outcomes = []
     for name, noise in noises.items():
-        logits = targets + noise * torch.randn(rows, generator=dice)
+        logits = targets + noise * torch.randn(rows, generator=rng)
         logits = logits if noise < 99 else torch.zeros(rows)
         tested, solved = (torch.arange(rows),), (logits[:, None],)
-        outcomes.append(Outcome(name=name, rows=tested, logits=solved, is_random=False))
+        outcomes.append(CellPredictions(name=name, rows=tested, logits=solved, is_random=False))
     found = {outcome.name: measure(outcome, task) for outcome in outcomes}
     return found, compare(outcomes, task, reference=outcomes[0].name)
 
@@ -233,8 +239,8 @@ def test_subsets_are_nested_and_keep_every_class_in_proportion(sizes, seed):
 
 def test_the_curve_of_one_head_speaks_of_no_lead():
     one = {"best": "linear", "to_best": ()}
-    few = Stage(rows=250, scores={"linear": 0.5}, **one)
-    more = Stage(rows=500, scores={"linear": 0.61}, **one)
+    few = LearningCurvePoint(rows=250, scores={"linear": 0.5}, **one)
+    more = LearningCurvePoint(rows=500, scores={"linear": 0.61}, **one)
     assert curve_says([few, more]) == (
         "`linear` is the only head. The accuracy of `linear` was seen to grow by 11.0 points from "
         "250 to 500 rows: more rows may help."
@@ -243,8 +249,8 @@ def test_the_curve_of_one_head_speaks_of_no_lead():
 
 def test_the_curve_names_its_score():
     one = {"best": "linear", "to_best": ()}
-    few = Stage(rows=250, scores={"linear": 0.5}, **one)
-    more = Stage(rows=500, scores={"linear": 0.501}, **one)
+    few = LearningCurvePoint(rows=250, scores={"linear": 0.5}, **one)
+    more = LearningCurvePoint(rows=500, scores={"linear": 0.501}, **one)
     says = curve_says([few, more], "spearman")
     assert says.endswith("The Spearman correlation of `linear` hardly grew from 250 to 500 rows.")
 

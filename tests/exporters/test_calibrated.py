@@ -15,7 +15,7 @@ from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.calibration import temperature
 from heads.exporters.calibrated import calibrated
 from heads.parts.resolve import head as heads_shelf
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
@@ -26,7 +26,7 @@ LAST = [name for name in heads_shelf if name not in NOT_DIVIDED]
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone, warmth: float = 2.5) -> Classifier:
     """A head, trained little, with a temperature as if a run had found it."""
-    events = train([recipe], corpus, backbone, training=Training(epochs=2), limits=LIMITS)
+    events = train([recipe], corpus, backbone, training=TrainingConfig(epochs=2), limits=LIMITS)
     [own] = [event.head for event in events if isinstance(event, Trained)]
     return Classifier(backbone=backbone, head=replace(own, temperature=warmth))
 

@@ -25,7 +25,7 @@ from heads.errors import CheckpointError, DataError, RecipeError
 from heads.exporters.export import export
 from heads.exporters.matching import equivalent
 from heads.parts.resolve import resolve
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 TEXTS = (
@@ -50,7 +50,7 @@ def toy() -> Corpus:
 
 
 def trained(recipe: str, backbone: Backbone, corpus: Corpus) -> Classifier:
-    settings = Training(epochs=3)
+    settings = TrainingConfig(epochs=3)
     events = train([recipe], corpus, backbone, training=settings, limits=LIMITS)
     head = next(event.head for event in events if isinstance(event, Trained))
     return Classifier(backbone=backbone, head=head)
@@ -301,7 +301,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
         with pytest.raises(DataError, match="was trained on two texts, and there is one"):
             one.predict(TEXTS)
         with pytest.raises(DataError, match="was trained on two texts, and there is one"):
-            heads.Look(recipes=[one]).attribute("the cat sat")
+            heads.Inspector(recipes=[one]).attribute("the cat sat")
     if found.native:
         with pytest.raises(DataError, match="was trained on two texts, and there is one"):
             heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))

@@ -18,14 +18,14 @@ from heads.backbone.backbone import Backbone
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.exporters.export import export
-from heads.features.extraction import Features, extract
+from heads.features.extraction import FeatureMatrices, extract
 from heads.parts.resolve import resolve
 from heads.runs import spec as question
-from heads.runs.cells import kept, said
+from heads.runs.cells import answers_of_cell, kept
 from heads.runs.runner import begin, working
-from heads.runs.spec import Question
+from heads.runs.spec import RunRequest
 from heads.runs.trained_heads import classifier
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 
 ROWS = 120  # to learn from, and as many to be scored on
 RECIPES = {
@@ -84,8 +84,11 @@ def plainly(folder: Path, *, native: bool) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("sample", RECIPES)
 def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path) -> None:
     train, test = (read(path, LIMITS) for path in split(sample, tmp_path))
-    asked = Question(
-        data=train, test=test, recipes=RECIPES[sample], contest=Contest(seeds=2, curve=False)
+    asked = RunRequest(
+        data=train,
+        test=test,
+        recipes=RECIPES[sample],
+        config=ExperimentConfig(seeds=2, curve=False),
     )
     run = begin(asked, limits=LIMITS)
     for _ in working(run, LIMITS):
@@ -99,7 +102,7 @@ def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path)
     for number, name in enumerate(names):
         cell, board, found = (
             kept(run, number),
-            said(run, number, name),
+            answers_of_cell(run, number, name),
             classifier(run, name, LIMITS),
         )
         assert cell is not None
@@ -137,9 +140,9 @@ def test_only_rows_that_are_not_scored_are_read_in_16_bits(backbone: Backbone) -
     orders = [resolve("mean+linear")]
     asked = [*range(40, 60), 60]
 
-    def features(*given: object) -> Features:
+    def features(*given: object) -> FeatureMatrices:
         *_, found = extract(orders, texts, (), backbone, *given)
-        assert isinstance(found, Features)
+        assert isinstance(found, FeatureMatrices)
         return found
 
     exact, mixed = features("exact"), features("auto", asked)

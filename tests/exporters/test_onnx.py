@@ -19,8 +19,8 @@ from heads.data.corpus import Corpus, build
 from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
 from heads.exporters import onnx, verification
-from heads.exporters.onnx import OnnxReport, Whole, inputs, write_onnx
-from heads.settings import Training
+from heads.exporters.onnx import OnnxReport, TokensToLogits, inputs, write_onnx
+from heads.settings import TrainingConfig
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train
 
@@ -35,7 +35,7 @@ def _packages() -> None:
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
-    events = train([recipe], corpus, backbone, training=Training(epochs=2), limits=LIMITS)
+    events = train([recipe], corpus, backbone, training=TrainingConfig(epochs=2), limits=LIMITS)
     [own] = [event.head for event in events if isinstance(event, Trained)]
     return Classifier(backbone=backbone, head=own)
 
@@ -220,7 +220,7 @@ def test_what_cannot_stand_there_is_said_beforehand(fine, tmp_path, monkeypatch)
 
 
 def test_what_the_exporter_cannot_do_is_one_sentence(fine, tmp_path, monkeypatch):
-    def stuck(whole: Whole, example: object) -> None:
+    def stuck(whole: TokensToLogits, example: object) -> None:
         raise RuntimeError("\x1b[96mno such operator\x1b[0m\nand a page more")
 
     monkeypatch.setattr(onnx, "exported", stuck)
@@ -246,7 +246,7 @@ def test_a_file_that_answers_otherwise_is_not_kept(fine, tmp_path, monkeypatch):
         def forward(self, states: object) -> torch.Tensor:
             return self.inner(states) + 0.01
 
-    def wrong(whole: Whole, example: list[dict[str, torch.Tensor]]) -> object:
+    def wrong(whole: TokensToLogits, example: list[dict[str, torch.Tensor]]) -> object:
         setattr(whole, "assembly", Shifted(whole.assembly))  # noqa: B010
         return exported(whole, example)
 

@@ -31,13 +31,13 @@ from heads.exporters import portable
 from heads.exporters.model_card import model_card, plain
 from heads.exporters.portable import FILES, write_portable
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
-from heads.settings import Training
+from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
 WHY = "No class of Transformers reads a text like that."
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
 SECOND = TEXTS[5:] + TEXTS[:5]
-FEW = Training(epochs=2)
+FEW = TrainingConfig(epochs=2)
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:

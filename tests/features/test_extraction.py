@@ -16,15 +16,15 @@ from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.engine import ways
+from heads.backbone.engine import backends
 from heads.backbone.loading import load
 from heads.caching import make_room
 from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
 from heads.events import Progress
 from heads.features import extraction
-from heads.features.extraction import Features, extract
-from heads.features.featurizer import Reader
+from heads.features.extraction import FeatureMatrices, extract
+from heads.features.featurizer import Featurizer
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 
@@ -49,21 +49,21 @@ def recipe(reading: str) -> str:
 
 def read(
     readings: Sequence[str], texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = ()
-) -> tuple[Features, list[Progress]]:
+) -> tuple[FeatureMatrices, list[Progress]]:
     *progress, features = extract(
         [resolve(recipe(one)) for one in readings], texts, pairs, backbone
     )
-    assert isinstance(features, Features)
+    assert isinstance(features, FeatureMatrices)
     return features, [step for step in progress if isinstance(step, Progress)]
 
 
-def rows_of(features: Features, reading: str) -> Tensor:
+def rows_of(features: FeatureMatrices, reading: str) -> Tensor:
     return features.matrix(reading)[features.index]
 
 
 def alone(reading: str, backbone: Backbone, text: str, pair: str = "") -> Tensor:
     """The vector of a text that is read by itself."""
-    reader = Reader(resolve(recipe(reading)), backbone)
+    reader = Featurizer(resolve(recipe(reading)), backbone)
     with torch.inference_mode():
         states = backbone.states(backbone.encode([text], [pair] if pair else []))
         return reader(states).vectors[0]
@@ -235,9 +235,9 @@ def test_a_reading_that_is_added_later_is_all_that_is_computed(
     read(["mean"], TEXTS, small)
     before = {path: path.stat().st_ino for path in files(home)}
     asked = []
-    forward = Reader.forward
+    forward = Featurizer.forward
     monkeypatch.setattr(
-        Reader,
+        Featurizer,
         "forward",
         lambda self, states: asked.append(self.order.reading) or forward(self, states),
     )
@@ -314,7 +314,7 @@ def test_a_larger_model_loses_less_when_it_is_killed(
         (10**11, [5] * 20),
     ):
         model = replace(small, parameters=parameters)
-        chunks = extraction._chunks(rows, False, model, ways(model, "exact")[0])
+        chunks = extraction._chunks(rows, False, model, backends(model, "exact")[0])
         assert [len(chunk.texts) for chunk in chunks] == sizes
 
 

@@ -46,11 +46,11 @@ def blobs(
 
     The classes are not of one size.
     """
-    dice = torch.Generator().manual_seed(seed)
-    centres = torch.randn(classes, width, generator=dice) * apart
+    rng = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, width, generator=rng) * apart
     labels = torch.arange(rows).remainder(classes + 1).clamp_max(classes - 1)
     scales = torch.linspace(0.3, 3, width)
-    points = (centres[labels] + torch.randn(rows, width, generator=dice)) * scales + 1.5
+    points = (centres[labels] + torch.randn(rows, width, generator=rng)) * scales + 1.5
     return points, labels
 
 
@@ -118,10 +118,10 @@ def test_is_built_for_any_number_of_classes(part: Head, classes: int) -> None:
 @every_head
 def test_is_deterministic_in_use_and_leaves_its_input(part: Head) -> None:
     layers, vectors = made(part), blobs(7)[0]
-    untouched, dice = vectors.clone(), torch.get_rng_state()
+    untouched, rng = vectors.clone(), torch.get_rng_state()
     assert torch.equal(layers(vectors), layers(vectors))
     assert torch.equal(vectors, untouched)
-    assert torch.equal(torch.get_rng_state(), dice)
+    assert torch.equal(torch.get_rng_state(), rng)
 
 
 @every_head
@@ -362,10 +362,10 @@ def test_lda_is_scikit_learns_under_one_shrunk_covariance(
     shrinkage: float, rows: int, width: int
 ) -> None:
     """Scikit-learn shrinks the covariance of each class; those of equal size come to the same."""
-    dice = torch.Generator().manual_seed(1)
+    rng = torch.Generator().manual_seed(1)
     labels = torch.arange(rows) % CLASSES
-    points = torch.randn(rows, width, generator=dice).double()
-    points += torch.randn(CLASSES, width, generator=dice).double()[labels]
+    points = torch.randn(rows, width, generator=rng).double()
+    points += torch.randn(CLASSES, width, generator=rng).double()[labels]
     points = torch.tensor(StandardScaler().fit_transform(points.numpy()))
     ours = solved("lda", points, one_hot(labels), shrinkage=shrinkage)(points)
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)

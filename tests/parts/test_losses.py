@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch.testing import assert_close
 
 from heads.errors import RecipeError
-from heads.parts.losses import hinge_slope, near, squared
+from heads.parts.losses import hinge_gradient, near, squared
 from heads.parts.registry import Part
 from heads.parts.resolve import loss, resolve
 
@@ -39,8 +39,8 @@ def goals_of(part: Part, targets: Tensor) -> Tensor:
 
 
 def some(rows: int = 6) -> tuple[Tensor, Tensor]:
-    dice = torch.Generator().manual_seed(rows)
-    return 3 * torch.randn(rows, CLASSES, generator=dice), torch.arange(rows) % CLASSES
+    rng = torch.Generator().manual_seed(rows)
+    return 3 * torch.randn(rows, CLASSES, generator=rng), torch.arange(rows) % CLASSES
 
 
 @every_loss
@@ -204,7 +204,7 @@ def test_hinge_is_the_squared_hinge_of_scikit_learn() -> None:
         assert float(found[row]) == pytest.approx(wanted, rel=1e-5)
     point = logits.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss["hinge"](point, goals).sum(), point)
-    assert_close(hinge_slope(logits, goals), gradient)
+    assert_close(hinge_gradient(logits, goals), gradient)
 
 
 def test_hinge_asks_nothing_of_a_row_that_is_right_by_a_margin() -> None:

@@ -43,8 +43,8 @@ BLOCKS = {
 
 
 def two(rows: int = 4, width: int = WIDTH) -> tuple[Tensor, Tensor]:
-    dice = torch.Generator().manual_seed(rows)
-    return torch.randn(rows, width, generator=dice), torch.randn(rows, width, generator=dice)
+    rng = torch.Generator().manual_seed(rows)
+    return torch.randn(rows, width, generator=rng), torch.randn(rows, width, generator=rng)
 
 
 @every_pairing

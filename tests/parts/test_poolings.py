@@ -17,9 +17,9 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone, States
 from heads.errors import RecipeError
-from heads.features.featurizer import Reader, pooled
+from heads.features.featurizer import Featurizer, pooled
 from heads.parts.poolings import Pooled
-from heads.parts.registry import Pooling, Shelf
+from heads.parts.registry import Pooling, Registry
 from heads.parts.resolve import layers, pooling, resolve
 
 PARTS = [*pooling.values(), *layers.values()]
@@ -30,16 +30,16 @@ LONG = (40, 33, 7)
 TEXTS = ("the old dog barks at the cat", "a dog", "", "it runs and runs")
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
-Read = Callable[[str], Reader]
+Read = Callable[[str], Featurizer]
 
 
 @pytest.fixture
 def read(backbone: Backbone) -> Read:
     """Builds the reading half of a recipe, with weights that are not all alike."""
 
-    def build(reading: str) -> Reader:
+    def build(reading: str) -> Featurizer:
         also = replace(backbone, decoder_width=backbone.width)  # as if it had one
-        reader = Reader(resolve(f"{reading}+linear"), also)
+        reader = Featurizer(resolve(f"{reading}+linear"), also)
         filled(reader)
         return reader
 
@@ -59,13 +59,13 @@ def states_of(
     mask, content, eos = (torch.zeros(texts, total) for _ in range(3))
     hidden, pooler = torch.full((6, texts, total, 8), filler), torch.zeros(texts, 8)
     for row, length in enumerate(lengths):
-        dice = torch.Generator().manual_seed(1000 + length)
+        rng = torch.Generator().manual_seed(1000 + length)
         start = 0 if side == "right" else total - length
         mask[row, start : start + length] = 1
         content[row, start + 1 : start + length - 1] = 1
         eos[row, start + length // 2] = eos[row, start + length // 4] = 1
-        hidden[:, row, start : start + length] = torch.randn(6, length, 8, generator=dice)
-        pooler[row] = torch.randn(8, generator=dice)
+        hidden[:, row, start : start + length] = torch.randn(6, length, 8, generator=rng)
+        pooler[row] = torch.randn(8, generator=rng)
     return States(
         mask=mask,
         unpadded=mask,
@@ -292,7 +292,7 @@ def test_gem_lies_between_the_average_and_the_farthest_values() -> None:
 def test_multi_query_reads_a_part_of_the_values_for_each_query(
     backbone: Backbone, queries: int
 ) -> None:
-    reader = Reader(resolve(f"multi_query+linear?queries={queries}"), backbone)
+    reader = Featurizer(resolve(f"multi_query+linear?queries={queries}"), backbone)
     filled(reader)
     states = states_of((5, 3))
     part = reader.pooling
@@ -306,12 +306,12 @@ def test_multi_query_reads_a_part_of_the_values_for_each_query(
 
 
 def test_more_queries_are_as_many_times_wider(backbone: Backbone) -> None:
-    assert Reader(resolve("attention+linear?queries=4"), backbone).width == 4 * 8
+    assert Featurizer(resolve("attention+linear?queries=4"), backbone).width == 4 * 8
 
 
 @pytest.mark.parametrize(("length", "tokens"), [(2, 5), (5, 5), (9, 5), (1, 1)])
 def test_flatten_cuts_and_pads_to_its_length(backbone: Backbone, length: int, tokens: int) -> None:
-    reader = Reader(resolve(f"flatten+linear?length={length}"), backbone)
+    reader = Featurizer(resolve(f"flatten+linear?length={length}"), backbone)
     states = states_of((tokens,), side="left", room=3)
     answer = reader(states)
     laid = answer.vectors.reshape(length, 8)
@@ -354,7 +354,7 @@ def test_layers_are_what_their_formula_says(
     backbone: Backbone, name: str, naive: Callable[[tuple[Tensor, ...]], Tensor]
 ) -> None:
     hidden = states_of().hidden
-    untrained = Reader(resolve(f"mean@{name}+linear"), backbone)
+    untrained = Featurizer(resolve(f"mean@{name}+linear"), backbone)
     assert_close(untrained.layers(hidden), naive(hidden), **CLOSE)
 
 
@@ -414,11 +414,11 @@ def test_the_base_model_answers_zero_on_padding(backbone: Backbone) -> None:
         assert layer[states.mask == 1].any(dim=-1).all()
 
 
-def own(maker: Callable[..., object], backbone: Backbone) -> Reader:
+def own(maker: Callable[..., object], backbone: Backbone) -> Featurizer:
     """Reads with a pooling of one's own, which is on no shelf of the product."""
-    shelf = Shelf("pooling", Pooling)
+    shelf = Registry("pooling", Pooling)
     shelf(maker)
-    return Reader(replace(resolve("mean+linear"), pooling=shelf[maker.__name__]), backbone)
+    return Featurizer(replace(resolve("mean+linear"), pooling=shelf[maker.__name__]), backbone)
 
 
 def test_a_pooling_of_ones_own_is_handed_what_it_asks_for(backbone: Backbone) -> None:
@@ -468,7 +468,7 @@ def test_weights_without_states_are_refused(backbone: Backbone) -> None:
 
 def test_a_base_model_without_a_pooler_is_told_so(backbone: Backbone) -> None:
     with pytest.raises(RecipeError, match="has no pooler of its own"):
-        Reader(resolve("pooler+linear"), replace(backbone, pooler="none"))
+        Featurizer(resolve("pooler+linear"), replace(backbone, pooler="none"))
 
 
 def test_weights_of_several_vectors_stand_side_by_side_and_are_read_on_average() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from heads.errors import RecipeError
 from heads.parts.modules import layers_of
-from heads.parts.registry import Head, Pooling, Shelf
+from heads.parts.registry import Head, Pooling, Registry
 from heads.parts.resolve import head, layers, menu, parts, pooling, resolve
 from heads.recipe import Recipe
 
@@ -272,7 +272,7 @@ def test_a_slip_is_answered_with_the_nearest_name(text: str, meant: str) -> None
     ("text", "known"),
     [("zzzzz+linear", pooling), ("mean+zzzzz", head), ("mean@zzzzz+linear", layers)],
 )
-def test_what_is_like_nothing_is_answered_with_all_names(text: str, known: Shelf) -> None:
+def test_what_is_like_nothing_is_answered_with_all_names(text: str, known: Registry) -> None:
     with pytest.raises(RecipeError, match=re.escape(f"There are: {', '.join(known)}.")):
         resolve(text)
 
@@ -399,7 +399,7 @@ def test_parts_are_plain_values_in_the_order_of_the_shelves() -> None:
 
 
 @pytest.mark.parametrize("shelf", [pooling, layers, head], ids=lambda shelf: shelf.kind)
-def test_a_name_that_is_taken_is_refused(shelf: Shelf) -> None:
+def test_a_name_that_is_taken_is_refused(shelf: Registry) -> None:
     taken, before = next(iter(shelf)), dict(shelf)
 
     def part(mask: Tensor) -> Tensor:
@@ -413,7 +413,7 @@ def test_a_name_that_is_taken_is_refused(shelf: Shelf) -> None:
 
 
 def test_a_part_without_a_docstring_is_refused() -> None:
-    shelf = Shelf("pooling", Pooling)
+    shelf = Registry("pooling", Pooling)
 
     def silent(mask: Tensor) -> Tensor:
         return mask
@@ -429,7 +429,7 @@ def test_a_part_without_a_docstring_is_refused() -> None:
 
 
 def test_a_shelf_keeps_order_options_and_lines_of_the_docstring() -> None:
-    shelf = Shelf("head", Head)
+    shelf = Registry("head", Head)
 
     @shelf(prefix="top.", single_label=True)
     def second(width: int, classes: int, *, rate: float = 0.5, deep: bool = False) -> None:
@@ -451,7 +451,7 @@ def test_a_shelf_keeps_order_options_and_lines_of_the_docstring() -> None:
     assert part.options == {"rate": 0.5, "deep": False}
     assert second.__name__ == "second"
     assert part.learned
-    assert not Shelf("head", Head)
+    assert not Registry("head", Head)
 
 
 def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:

@@ -18,7 +18,7 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -27,24 +27,24 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import BASELINES
 from heads.evaluation.statistics import probabilities, spearman
 from heads.exporters.model_card import model_card
-from heads.features.store import Read
+from heads.features.store import FeatureStore
 from heads.interfaces.views import format, report
 from heads.interfaces.views import leaderboard as view
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.runs import learning_curve
 from heads.runs import spec as question
-from heads.runs.cells import kept, said
+from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements, label_of
 from heads.runs.folder import RunFolder, all_runs
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
-from heads.runs.preparation import Done, featured
+from heads.runs.preparation import CellDone, featured
 from heads.runs.runner import begin, cells_of, working
-from heads.runs.spec import Question, chosen_recipes, entering
+from heads.runs.spec import RunRequest, chosen_recipes, entering
 from heads.runs.trained_heads import classifier
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
-from heads.training.search import Trying
+from heads.training.search import CurvePointTried
 from heads.training.trial import recipes_of
 
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.
@@ -87,7 +87,7 @@ CELLS = {
 METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
 ROWS = 80
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = Contest(seeds=2, folds=2, precision="exact")
+CONTEST = ExperimentConfig(seeds=2, folds=2, precision="exact")
 every_kind = pytest.mark.parametrize("sample", RUNS)
 every_cell = pytest.mark.parametrize(
     ("sample", "name"), [(sample, name) for sample, names in CELLS.items() for name in names]
@@ -125,7 +125,7 @@ def start(tiny: Callable[..., Path], samples: Callable[[str], Data]) -> Callable
 
     def begun(sample: str, **settings: Any) -> RunFolder:
         given = {"data": samples(sample), "contest": CONTEST, "model": str(tiny())}
-        return begin(Question(**given | settings), limits=LIMITS)
+        return begin(RunRequest(**given | settings), limits=LIMITS)
 
     return begun
 
@@ -148,7 +148,7 @@ def whole(
     def run(sample: str) -> RunFolder:
         if sample not in made:
             given: dict[str, Any] = {"contest": CONTEST, "model": str(tiny())}
-            asked = Question(data=samples(sample), **given, **RUNS[sample])
+            asked = RunRequest(data=samples(sample), **given, **RUNS[sample])
             out = tmp_path_factory.mktemp("whole") / sample
             made[sample] = begin(asked, limits=LIMITS, out=out)
             finished(made[sample])
@@ -215,7 +215,7 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
     start, sample: str, metric: str
 ) -> None:
     recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
-    run = start(sample, recipes=recipes, contest=replace(CONTEST, metric=metric, race=True))
+    run = start(sample, recipes=recipes, config=replace(CONTEST, metric=metric, race=True))
     found, name = finished(run), SCORES[metric]
     assert found.metric == metric
     json.dumps(found.as_json(), allow_nan=False)
@@ -245,11 +245,11 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
 
 def test_solved_heads_of_one_seed_are_told_apart_and_learned_ones_are_not(start, samples) -> None:
     recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
-    contest = replace(CONTEST, seeds=1, curve=False)
-    run = start("pairs", recipes=recipes, contest=contest, test=samples("pairs"))
+    config = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", recipes=recipes, config=config, test=samples("pairs"))
     found = finished(run)
     random = {
-        name: said(run, number, name).answers.is_random
+        name: answers_of_cell(run, number, name).answers.is_random
         for number, name in enumerate([*recipes, *BASELINES])
     }
     assert random == {name: name == "mean+roberta" for name in random}
@@ -266,21 +266,23 @@ def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> 
     names = ("texts", "pairs", "targets", "lines")
     less = replace(corpus, **{one: tuple(getattr(corpus, one)[n] for n in rows) for one in names})
     lopsided = replace(data, corpus=less)
-    contest = replace(CONTEST, seeds=1, curve=False)
-    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=contest)
+    config = replace(CONTEST, seeds=1, curve=False)
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], config=config)
     share = len(some) / len(rows)
     name = corpus.classes[corpus.targets[0][0]]
     told = f"{share:.0%} of the rows are '{name}', and accuracy".replace("%", " %")
     assert finished(run).notes[0].startswith(told)
-    other = replace(contest, metric="macro_f1")
-    run = start("pairs", data=lopsided, recipes=["mean+ridge"], contest=other)
+    other = replace(config, metric="macro_f1")
+    run = start("pairs", data=lopsided, recipes=["mean+ridge"], config=other)
     assert not any("accuracy says little" in note for note in finished(run).notes)
 
 
 @every_kind
 def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
-    run = start(sample, recipes=["mean+linear"], contest=Contest(seeds=2, folds=2, curve=False))
-    told = [event.cell for event in working(run, LIMITS) if isinstance(event, Done)]
+    run = start(
+        sample, recipes=["mean+linear"], config=ExperimentConfig(seeds=2, folds=2, curve=False)
+    )
+    told = [event.cell for event in working(run, LIMITS) if isinstance(event, CellDone)]
     for number, name in enumerate([*order_of(run), *BASELINES]):
         cell, wanted = kept(run, number), next(cell for cell in told if cell.name == name)
         assert cell is not None
@@ -293,8 +295,8 @@ def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
 def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -> None:
     ends: tuple[Callable[[Any], bool], ...] = (
         lambda event: getattr(event, "says", "").startswith("Estimating"),
-        lambda event: isinstance(event, Trying),
-        lambda event: isinstance(event, Done) and event.done == 3,
+        lambda event: isinstance(event, CurvePointTried),
+        lambda event: isinstance(event, CellDone) and event.done == 3,
         lambda event: getattr(event, "says", "").startswith("Training the leaders"),
     )
     unbroken, run = start(sample, **FEW[sample]), start(sample, **FEW[sample])
@@ -312,10 +314,10 @@ def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -
 
 @pytest.mark.parametrize("repetitions", [1, 2])
 def test_labels_of_each_fold_are_given_from_its_own_thresholds(start, repetitions: int) -> None:
-    contest = replace(CONTEST, curve=False, repetitions=repetitions)
-    run = start("aspects", recipes=["mean+linear"], contest=contest)
+    config = replace(CONTEST, curve=False, repetitions=repetitions)
+    run = start("aspects", recipes=["mean+linear"], config=config)
     found, targets = finished(run).cell("mean+linear").measures, question.load(run).targets
-    answers = said(run, 0, "mean+linear").answers
+    answers = answers_of_cell(run, 0, "mean+linear").answers
     assert len(answers.rows) == 2 * repetitions
     wrong = [
         float((torch.cat(answers.given[at : at + 2]) != targets[rows].bool()).double().mean())
@@ -333,7 +335,7 @@ def test_labels_of_each_fold_are_given_from_its_own_thresholds(start, repetition
 def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, name: str) -> None:
     run = whole(sample)
     corpus = question.load(run).corpus
-    told = said(run, order_of(run).index(name), name)
+    told = answers_of_cell(run, order_of(run).index(name), name)
     rows, given = told.answers.rows[0].tolist(), told.answers.given[0]
     found = classifier(run, name, LIMITS)
     texts = [corpus.texts[row] for row in rows]
@@ -394,7 +396,9 @@ def test_numbers_that_scatter_most_come_first(whole) -> None:
     run = whole("similarity")
     corpus = question.load(run).corpus
     found = disagreements(run, most=100)
-    given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
+    given = [
+        answers_of_cell(run, number, name).answers for number, name in enumerate(order_of(run))
+    ]
     rows = torch.cat(given[0].rows).tolist()
     assert len(found) == len(rows)
     shares = [one.share for one in found]
@@ -417,7 +421,9 @@ def test_numbers_that_scatter_most_come_first(whole) -> None:
 def test_label_sets_that_differ_are_told_whole(whole) -> None:
     run = whole("aspects")
     corpus = question.load(run).corpus
-    given = [said(run, number, name).answers for number, name in enumerate(order_of(run))]
+    given = [
+        answers_of_cell(run, number, name).answers for number, name in enumerate(order_of(run))
+    ]
     rows = torch.cat(given[0].rows).tolist()
     found = disagreements(run, most=100)
     sets = [[tuple(row) for row in torch.cat(one.given).tolist()] for one in given]
@@ -438,7 +444,7 @@ def test_label_sets_that_differ_are_told_whole(whole) -> None:
 
 
 @pytest.fixture
-def pair_read(start, small: Backbone) -> tuple[question.Asked, Read, list[str]]:
+def pair_read(start, small: Backbone) -> tuple[question.RunSpec, FeatureStore, list[str]]:
     """What the base model made of pairs under a joint and under siamese readings."""
     readings = [f"mean+linear?pair={name}" for name in pairing] + ["cls+linear", "mean+linear"]
     run = start("pairs", recipes=readings)
@@ -463,7 +469,7 @@ def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> No
     for name in pairing:
         order = resolve(f"mean+linear?pair={name}")
         vectors, index = found.vectors(order.reading)
-        module = Assembly(order, backbone, 2)
+        module = RecipeModule(order, backbone, 2)
         assert vectors.shape[1] == module.width
         assert len(index) == len(corpus)
         with torch.no_grad():
@@ -513,7 +519,7 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    return chosen_recipes(Question(data=data, **settings), backbone, LIMITS)[0]
+    return chosen_recipes(RunRequest(data=data, **settings), backbone, LIMITS)[0]
 
 
 def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:
@@ -588,17 +594,17 @@ def test_every_pooling_that_suits_the_base_model_is_a_cell(small: Backbone, samp
 
 
 def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
-    question = Question(data=samples("sentiment"), grid="heads:cls")
+    question = RunRequest(data=samples("sentiment"), grid="heads:cls")
     _, (says,) = chosen_recipes(question, small, LIMITS)
     assert says.startswith("Left out of the grid heads:cls: cls+proportional_odds. ")
-    run = start("similarity", grid="heads", contest=Contest(folds=2))
+    run = start("similarity", grid="heads", config=ExperimentConfig(folds=2))
     told = run.read("run.json")["account"]["between"]
     assert any("Left out of the grid heads" in one and "mean+knn" in one for one in told)
     assert chosen_recipes(replace(question, grid="small"), small, LIMITS)[1] == []
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:
-    run = start("pairs", grid="layers", pairs=("joint", "diff"), contest=Contest(folds=2))
+    run = start("pairs", grid="layers", pairs=("joint", "diff"), config=ExperimentConfig(folds=2))
     found = finished(run)
     heads = {cell.name for cell in found.cells if not cell.is_baseline}
     assert heads == {
@@ -669,13 +675,28 @@ ORDERED = {"losses": ("softmax", "ordinal")}
             RecipeError,
             "logistic answers with classes",
         ),
-        ("similarity", {"contest": Contest(metric="mcc")}, DataError, "mcc is not for labels that"),
-        ("similarity", {"contest": Contest(per_class=8)}, DataError, "per_class is for classes"),
-        ("similarity", {"contest": Contest(focal=1.0)}, DataError, "focal is for classes"),
-        ("similarity", {"contest": Contest(smoothing=0.1)}, DataError, "smoothing is for classes"),
         (
             "similarity",
-            {"contest": Contest(class_weights=True)},
+            {"contest": ExperimentConfig(metric="mcc")},
+            DataError,
+            "mcc is not for labels that",
+        ),
+        (
+            "similarity",
+            {"contest": ExperimentConfig(per_class=8)},
+            DataError,
+            "per_class is for classes",
+        ),
+        ("similarity", {"contest": ExperimentConfig(focal=1.0)}, DataError, "focal is for classes"),
+        (
+            "similarity",
+            {"contest": ExperimentConfig(smoothing=0.1)},
+            DataError,
+            "smoothing is for classes",
+        ),
+        (
+            "similarity",
+            {"contest": ExperimentConfig(class_weights=True)},
             DataError,
             "class_weights is for classes",
         ),
@@ -721,8 +742,8 @@ def test_a_test_file_of_the_same_kind_is_scored(start, samples, sample: str) -> 
         return replace(data, corpus=replace(corpus, name=name, fingerprint=name, **changed))
 
     train, test = some(range(60), "train"), some(range(60, ROWS), "test")
-    contest = Contest(seeds=1, folds=2, curve=False)
-    found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], contest=contest))
+    config = ExperimentConfig(seeds=1, folds=2, curve=False)
+    found = finished(start(sample, data=train, test=test, recipes=["mean+linear"], config=config))
     assert found.cell("mean+linear").measures.rows == ROWS - 60
     assert "the 20 rows of the test set" in found.protocol
 
@@ -739,9 +760,9 @@ def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
     wide = read(tmp_path / "wide.csv", LIMITS)
     assert wide.corpus.kind == "many"
     assert wide.columns.labels == corpus.classes
-    contest = Contest(seeds=1, folds=2, curve=False)
+    config = ExperimentConfig(seeds=1, folds=2, curve=False)
     one, other = (
-        finished(start("aspects", data=data, recipes=["mean+ridge"], contest=contest))
+        finished(start("aspects", data=data, recipes=["mean+ridge"], config=config))
         for data in (samples("aspects"), wide)
     )
     assert bare([cell.as_json() for cell in one.cells]) == bare(
@@ -754,7 +775,7 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
     ordered = in_order(data.corpus, ["negative", "neutral", "positive"])
     run = start(
         "sentiment", data=replace(data, corpus=ordered), recipes=["mean+linear", "mean+roberta"],
-        losses=("softmax", "ordinal"), contest=Contest(seeds=1, folds=2, curve=False),
+        losses=("softmax", "ordinal"), config=ExperimentConfig(seeds=1, folds=2, curve=False),
     )  # fmt: skip
     found = finished(run)
     assert {cell.name for cell in found.cells if not cell.is_baseline} == {
@@ -777,7 +798,11 @@ def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
         with pytest.raises(RecipeError, match="learned from one sequence of tokens"):
             start("pairs", recipes=["mean+strange?pair=uv"])
         found = finished(
-            start("pairs", recipes=["mean+strange"], contest=Contest(seeds=1, folds=2, curve=False))
+            start(
+                "pairs",
+                recipes=["mean+strange"],
+                config=ExperimentConfig(seeds=1, folds=2, curve=False),
+            )
         )
         assert len(found.cells) == 3
     finally:
@@ -802,7 +827,7 @@ def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:
     run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+ridge", "mean+linear"])
     found = finished(run)
     for name in ("mean+ridge", "mean+linear"):
-        told = said(run, order_of(run).index(name), name).answers
+        told = answers_of_cell(run, order_of(run).index(name), name).answers
         true: Tensor = torch.tensor([lengths[row] for row in torch.cat(told.rows).tolist()])
         given = torch.cat(told.given)
         assert spearman(given, true) == pytest.approx(found.cell(name).measures.scores[0], abs=1e-4)

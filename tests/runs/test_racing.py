@@ -26,7 +26,7 @@ from heads.data.samples import SAMPLES
 from heads.data.splits import Splits
 from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
-from heads.evaluation.predictions import Task
+from heads.evaluation.predictions import EvaluationTask
 from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
@@ -36,29 +36,29 @@ from heads.runs import spec as question
 from heads.runs.drill_down import disagreements
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
-from heads.runs.preparation import Done
+from heads.runs.preparation import CellDone
 from heads.runs.racing import stopped_of
 from heads.runs.runner import begin, working
-from heads.runs.spec import Question
-from heads.settings import Contest
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig
 from heads.training import racing
 from heads.training.fitters import successive_halving
-from heads.training.fitters.base import Found, Tried
-from heads.training.fitters.closed_form import Solved
-from heads.training.racing import bar, beaten
-from heads.training.scheduler import Board, play
-from heads.training.search import Searched, Trying, search_job
+from heads.training.fitters.base import SearchResult, TriedSettings
+from heads.training.fitters.closed_form import ClosedFormFitter
+from heads.training.racing import bar, eliminated
+from heads.training.scheduler import TrainingData, run_trials
+from heads.training.search import CurvePointTried, SearchFinished, search_job
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
-CONTEST = Contest(folds=2, race=True, precision="exact")
+CONTEST = ExperimentConfig(folds=2, race=True, precision="exact")
 ROWS = 400
 
 
 def answers(*shares: float, rows: int = ROWS, seed: int = 0) -> Tensor:
     """Right or wrong (m, k): each cell answers that share of rows right, the same ones first."""
-    dice = torch.Generator().manual_seed(seed)
-    hardness = torch.rand(rows, 1, generator=dice)
-    own = 0.1 * torch.rand(rows, len(shares), generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    hardness = torch.rand(rows, 1, generator=rng)
+    own = 0.1 * torch.rand(rows, len(shares), generator=rng)
     return (0.9 * hardness + own < torch.tensor(shares)).float()
 
 
@@ -68,7 +68,7 @@ def names_of(parts: Tensor) -> list[str]:
 
 def out_of(parts: Tensor, always: Sequence[str] = (), texts: Tensor | None = None) -> list[str]:
     texts = torch.arange(len(parts)) if texts is None else texts
-    return [one.recipe for one in beaten(names_of(parts), parts, texts, always)]
+    return [one.recipe for one in eliminated(names_of(parts), parts, texts, always)]
 
 
 # Who is stopped
@@ -76,7 +76,7 @@ def out_of(parts: Tensor, always: Sequence[str] = (), texts: Tensor | None = Non
 
 def test_who_is_far_behind_is_stopped_and_who_is_near_is_not() -> None:
     parts = answers(0.80, 0.795, 0.79, 0.60, 0.70)
-    found = beaten(names_of(parts), parts, torch.arange(ROWS))
+    found = eliminated(names_of(parts), parts, torch.arange(ROWS))
     assert [one.recipe for one in found] == ["cell 4", "cell 3"]  # the nearest first
     scores = parts.mean(dim=0)
     for one, cell in zip(found, (4, 3), strict=True):
@@ -88,7 +88,9 @@ def test_who_is_far_behind_is_stopped_and_who_is_near_is_not() -> None:
 def test_the_interval_is_that_of_the_paired_difference() -> None:
     parts = answers(0.8, 0.78, 0.7, 0.5)
     (one,) = [
-        one for one in beaten(names_of(parts), parts, torch.arange(ROWS)) if one.recipe == "cell 2"
+        one
+        for one in eliminated(names_of(parts), parts, torch.arange(ROWS))
+        if one.recipe == "cell 2"
     ]
     gaps = (parts[:, 2] - parts[:, 0]).double()
     error = ((gaps - gaps.mean()).square().sum() + 2).sqrt() / ROWS
@@ -96,16 +98,16 @@ def test_the_interval_is_that_of_the_paired_difference() -> None:
 
 
 def test_who_answers_with_no_number_is_last_by_an_error_as_well() -> None:
-    dice = torch.Generator().manual_seed(0)
-    errors = -(torch.tensor([5.0, 5.5]) * torch.randn(ROWS, 2, generator=dice)).square()
+    rng = torch.Generator().manual_seed(0)
+    errors = -(torch.tensor([5.0, 5.5]) * torch.randn(ROWS, 2, generator=rng)).square()
     parts = torch.cat([errors, torch.full((ROWS, 1), torch.nan)], dim=1)
     assert out_of(parts) == names_of(parts)[2:]
 
 
 def test_in_what_units_numbers_are_does_not_decide_who_is_stopped() -> None:
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     scales = torch.tensor([1.0, 1.0, 1.4, 1.05, 1.6])
-    errors = -torch.randn(ROWS, 5, generator=dice).abs() * scales
+    errors = -torch.randn(ROWS, 5, generator=rng).abs() * scales
     found = out_of(errors)
     assert found == ["cell 2", "cell 4"]
     assert out_of(100 * errors) == out_of(errors / 100) == found
@@ -126,8 +128,8 @@ def test_the_order_of_the_cells_does_not_matter() -> None:
     parts = answers(0.7, 0.8, 0.5, 0.79, 0.6)
     order = [3, 0, 4, 1, 2]
     texts = torch.arange(ROWS)
-    mine = beaten(names_of(parts), parts, texts)
-    theirs = beaten([names_of(parts)[n] for n in order], parts[:, order], texts)
+    mine = eliminated(names_of(parts), parts, texts)
+    theirs = eliminated([names_of(parts)[n] for n in order], parts[:, order], texts)
     assert [one.recipe for one in mine] == [one.recipe for one in theirs] == [
         "cell 0", "cell 4", "cell 2",
     ]  # fmt: skip
@@ -164,12 +166,12 @@ def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
 def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: str) -> None:
     vectors, classes = blobs(150)
     targets = {"many": one_hot(classes, 3).float(), "number": vectors[:, 0] + classes}
-    contest = Contest(folds=2, class_weights=kind == "weighed")
+    config = ExperimentConfig(folds=2, class_weights=kind == "weighed")
     labels: Kind = "many" if kind == "many" else "number" if kind == "number" else "one"
-    board = board_of(vectors, targets.get(kind, classes), contest, kind=labels)
-    for unit in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
-        *_, one = play([search_job(unit, board)], board, 1)
-        assert isinstance(one, Searched)
+    board = board_of(vectors, targets.get(kind, classes), config, kind=labels)
+    for trial in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
+        *_, one = run_trials([search_job(trial, board)], board, 1)
+        assert isinstance(one, SearchFinished)
         assert one.parts.shape == (sum(map(len, board.splits.development)),)
         scores = [each.point.score for each in one.found]
         assert float(one.parts.mean()) == pytest.approx(fmean(scores), abs=1e-5)
@@ -203,8 +205,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 @pytest.fixture
 def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
-    def begun(recipes: Sequence[str] = RECIPES, contest: Contest = CONTEST) -> RunFolder:
-        asked = Question(data=data, recipes=recipes, model=str(tiny()), contest=contest)
+    def begun(recipes: Sequence[str] = RECIPES, config: ExperimentConfig = CONTEST) -> RunFolder:
+        asked = RunRequest(data=data, recipes=recipes, model=str(tiny()), config=config)
         return begin(asked, limits=LIMITS)
 
     return begun
@@ -271,12 +273,12 @@ def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
     assert isinstance(found, Leaderboard)
     assert (found.state, found.planned) == ("finished", 8)
     assert len(found.cells) + len(found.stopped) == 8
-    done = [event for event in events if isinstance(event, Done)]
+    done = [event for event in events if isinstance(event, CellDone)]
     assert done[-1].done == done[-1].planned == 8
     facts = facts_of(run)
     assert (facts["cells"], facts["planned"], facts["state"]) == (8, 8, "finished")
     again = list(working(run, LIMITS))
-    assert not any(isinstance(event, Done | Trying) for event in again)
+    assert not any(isinstance(event, CellDone | CurvePointTried) for event in again)
     says = [event.says for event in events if isinstance(event, Progress)]
     assert "Race, first heat: the settings of 6 of 6 recipes are chosen" in says
     told = f"Race: {len(found.stopped)} of 6 recipes cannot win any more and are stopped"
@@ -285,7 +287,7 @@ def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
 
 @pytest.mark.usefixtures("_strict")
 def test_who_goes_on_has_the_numbers_of_a_run_without_a_race(start) -> None:
-    runs = start(), start(contest=Contest(folds=2, precision="exact"))
+    runs = start(), start(config=ExperimentConfig(folds=2, precision="exact"))
     raced, plain = map(finished, runs)
     assert plain.stopped == ()
     assert heads_of(plain) == set(RECIPES)
@@ -317,10 +319,13 @@ def test_what_a_search_found_is_read_back_to_the_last_bit(
     """The tensors too from which learning goes on, and where seeds share what they found."""
     vectors, targets = blobs(150)
     parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40 if given else ()
-    board, run = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts), start()
+    board, run = (
+        board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts),
+        start(),
+    )
     recipes = ["mean+linear", "mean+roberta", "mean+ridge"]
-    jobs = [search_job(unit, board) for unit in cells(recipes, small, board)]
-    for one in (event for event in play(jobs, board, 1) if isinstance(event, Searched)):
+    jobs = [search_job(trial, board) for trial in cells(recipes, small, board)]
+    for one in (event for event in run_trials(jobs, board, 1) if isinstance(event, SearchFinished)):
         number = recipes.index(one.name)
         heats._keep(run, number, one)
         back = heats._kept(run, number)
@@ -346,10 +351,10 @@ def test_what_a_search_found_is_read_back_to_the_last_bit(
 
 def test_a_race_by_the_mean_over_small_classes_stops_hardly_any_of_equal_heads() -> None:
     """Of one development row a class parts never differ from the score, whatever the luck."""
-    classes, heads, dice = 77, 12, torch.Generator().manual_seed(0)
+    classes, heads, rng = 77, 12, torch.Generator().manual_seed(0)
     rows = torch.arange(3 * classes)
-    contest = Contest(seeds=3, metric="balanced_accuracy")
-    task = Task(
+    config = ExperimentConfig(seeds=3, metric="balanced_accuracy")
+    task = EvaluationTask(
         targets=rows % classes,
         classes=tuple(map(str, range(classes))),
         groups=rows,
@@ -360,31 +365,31 @@ def test_a_race_by_the_mean_over_small_classes_stops_hardly_any_of_equal_heads()
         kind="per class", search=development, development=development, train=development,
         test=development,
     )  # fmt: skip
-    features = board_of(*blobs(30), Contest()).read
-    board = Board(read=features, task=task, splits=splits, contest=contest)
+    features = board_of(*blobs(30), ExperimentConfig()).read
+    board = TrainingData(read=features, task=task, splits=splits, config=config)
     stopped = before = 0
     for _ in range(10):
-        found = {f"cell {n}": searched_as(board, dice, f"cell {n}") for n in range(heads)}
+        found = {f"cell {n}": searched_as(board, rng, f"cell {n}") for n in range(heads)}
         parts = torch.stack([one.parts for one in found.values()], dim=1)
-        before += len(beaten(list(found), parts, rows))
+        before += len(eliminated(list(found), parts, rows))
         stopped += len(heats.behind(found, board))
     assert before > 0.5 * 10 * heads  # by the parts themselves nearly all were
     assert stopped <= 0.05 * 10 * heads
 
 
-def searched_as(board: Board, dice: torch.Generator, name: str) -> Searched:
+def searched_as(board: TrainingData, rng: torch.Generator, name: str) -> SearchFinished:
     """A cell that answers seven of ten development rows right."""
-    found = list[Found]()
+    found = list[SearchResult]()
     count = SCORES[board.task.ranked_by].parts["one"]
     for rows in board.splits.development:
         truth, classes = board.task.targets[rows], len(board.task.classes)
-        right = torch.rand(len(rows), generator=dice) < 0.7
+        right = torch.rand(len(rows), generator=rng) < 0.7
         given = torch.where(right, truth, (truth + 1) % classes)
         parts = count(given, truth, classes).float()
-        point = Tried(settings={}, step=0, score=float(parts.mean()), loss=1.0, parts=parts)
+        point = TriedSettings(settings={}, step=0, score=float(parts.mean()), loss=1.0, parts=parts)
         held = one_hot(given, classes).float()
-        found.append(Found(chosen={}, point=point, held=held))
-    return Searched(name=name, found=tuple(found), tried=(), seconds=0.0)
+        found.append(SearchResult(chosen={}, point=point, held=held))
+    return SearchFinished(name=name, found=tuple(found), tried=(), seconds=0.0)
 
 
 @pytest.mark.usefixtures("_strict")
@@ -411,7 +416,7 @@ def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -
     run, out = start(), set[str]()
     stream = working(run, LIMITS)
     for event in stream:
-        if isinstance(event, Done) and not event.cell.is_baseline:
+        if isinstance(event, CellDone) and not event.cell.is_baseline:
             out = {one.recipe for one in stopped_of(run)}
             break
     stream.close()
@@ -422,44 +427,44 @@ def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(racing, "bar", lambda cells: 100.0)
-    found = finished(start(contest=Contest(folds=2, race=True, curve=False)))
+    found = finished(start(config=ExperimentConfig(folds=2, race=True, curve=False)))
     assert found.stopped == ()
     assert heads_of(found) == set(RECIPES)
     says = "The race stopped no head: none is behind the leader by more than chance"
     assert any(note.startswith(says) for note in found.notes)
     assert says in " ".join(tables._remarks(found))
-    plain = finished(start(contest=Contest(folds=2, curve=False)))
+    plain = finished(start(config=ExperimentConfig(folds=2, curve=False)))
     assert "race" not in json.dumps(plain.as_json() | {"run": ""})
 
 
 @pytest.mark.usefixtures("_strict")
 def test_a_cell_that_cannot_be_searched_takes_no_part(start, monkeypatch) -> None:
-    searched = Solved.search
+    searched = ClosedFormFitter.search
 
     begun = list[str]()
 
-    def fails(self: Solved, *given: Any) -> Any:
+    def fails(self: ClosedFormFitter, *given: Any) -> Any:
         begun.append(self.order.head.name)
         if self.order.head.name == "knn":
             raise ZeroDivisionError("in a search")
         return searched(self, *given)
 
-    monkeypatch.setattr(Solved, "search", fails)
+    monkeypatch.setattr(ClosedFormFitter, "search", fails)
     run = start()
     found = finished(run)
     assert begun.count("knn") == 1  # nor is it searched again at once
     assert "cls+knn" not in heads_of(found) | {one.recipe for one in found.stopped}
     assert any(note.startswith("cls+knn could not be trained") for note in found.notes)
-    monkeypatch.setattr(Solved, "search", searched)
+    monkeypatch.setattr(ClosedFormFitter, "search", searched)
     assert "cls+knn" in heads_of(finished(run))  # it is done whole then
 
 
 @pytest.mark.usefixtures("_strict")
 def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
-    def fails(self: Solved, *given: Any) -> Any:
+    def fails(self: ClosedFormFitter, *given: Any) -> Any:
         raise ZeroDivisionError("in every solver")
 
-    monkeypatch.setattr(Solved, "learn", fails)
+    monkeypatch.setattr(ClosedFormFitter, "learn", fails)
     events = list(working(start(), LIMITS))
     told = [event for event in events if isinstance(event, Progress)]
     assert any("could not be trained" in event.says for event in told)
@@ -471,7 +476,7 @@ def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"stopped": 3}', '{"stopped": [{"a": 1}]}'])
 @pytest.mark.parametrize("name", ["race.json", "race/000.json"])
 def test_a_broken_file_of_a_race_is_a_sentence(start, name: str, text: str) -> None:
-    run = start(contest=Contest(folds=2, race=True, curve=False))
+    run = start(config=ExperimentConfig(folds=2, race=True, curve=False))
     finished(run)
     (run.path / name).write_text(text)
     for ask in (leaderboard, facts_of, finished):

@@ -39,20 +39,20 @@ from heads.interfaces.views import leaderboard as view
 from heads.interfaces.views.report import report
 from heads.runs import baselines, duration, learning_curve, runner
 from heads.runs import spec as question
-from heads.runs.cells import kept, said
+from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements
 from heads.runs.folder import NAME, RunFolder, all_runs, find, new_folder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
-from heads.runs.preparation import Done
+from heads.runs.preparation import CellDone
 from heads.runs.runner import begin, foreseen, stopped, working
-from heads.runs.spec import Question
+from heads.runs.spec import RunRequest
 from heads.runs.trained_heads import classifier
-from heads.settings import PUBLIC, Contest, Limits, runs_folder
+from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder
 from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
-from heads.training.fitters.closed_form import Solved
-from heads.training.scheduler import Board
-from heads.training.search import Trying
+from heads.training.fitters.closed_form import ClosedFormFitter
+from heads.training.scheduler import TrainingData
+from heads.training.search import CurvePointTried
 
 # A head of every way of learning; the last one learns what it reads.
 RECIPES = (
@@ -60,7 +60,7 @@ RECIPES = (
 )  # fmt: skip
 FEW = ("mean+linear", "mean+roberta", "cls+ridge")
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = Contest(seeds=2, folds=2, precision="exact")
+CONTEST = ExperimentConfig(seeds=2, folds=2, precision="exact")
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
         given = {"data": data, "contest": CONTEST, "model": str(tiny())} | settings
         place = {name: given.pop(name) for name in ("limits", "out") if name in given}
-        return begin(Question(recipes=recipes, **given), **{"limits": LIMITS} | place)
+        return begin(RunRequest(recipes=recipes, **given), **{"limits": LIMITS} | place)
 
     return begun
 
@@ -123,7 +123,7 @@ def whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
-        question = Question(data=data, recipes=RECIPES, contest=CONTEST, model=str(tiny()))
+        question = RunRequest(data=data, recipes=RECIPES, config=CONTEST, model=str(tiny()))
         run = begin(question, limits=LIMITS, out=out)
         return run, list(working(run, LIMITS))
 
@@ -133,12 +133,12 @@ def whole(
 
 def test_a_run_tells_what_it_does_and_ends_in_its_leaderboard(whole) -> None:
     run, events = whole
-    done = [event for event in events if isinstance(event, Done)]
+    done = [event for event in events if isinstance(event, CellDone)]
     assert [event.cell.name for event in done[:2]] == list(BASELINES)
     assert sorted(event.cell.name for event in done[2:]) == sorted(RECIPES)
     assert [event.done for event in done] == list(range(1, 9))
     assert {event.planned for event in done} == {8}
-    tried = {event.name for event in events if isinstance(event, Trying)}
+    tried = {event.name for event in events if isinstance(event, CurvePointTried)}
     assert tried == set(RECIPES)
     shares = [event.share for event in events if isinstance(event, Progress)]
     assert all(0 <= share <= 1 for share in shares)
@@ -168,7 +168,7 @@ def test_what_lies_on_disk_is_what_was_told(whole) -> None:
         del cell["confusion"]  # it may be large, and lies beside the cell
     assert kept_values == wanted
     for event in events:
-        if isinstance(event, Done):
+        if isinstance(event, CellDone):
             cell = again.cell(event.cell.name)
             assert cell.measures.score == event.cell.measures.score
             assert cell.chosen == dict(event.cell.chosen)
@@ -208,7 +208,7 @@ def test_answers_kept_are_those_measured(whole, data: Data) -> None:
     run, _ = whole
     targets = torch.tensor([target for (target,) in data.corpus.targets])
     for number, name in enumerate([*order_of(run), *BASELINES]):
-        cell, told = kept(run, number), said(run, number, name)
+        cell, told = kept(run, number), answers_of_cell(run, number, name)
         assert cell is not None
         rows, given = torch.cat(told.answers.rows), torch.cat(told.answers.given)
         right = float((given == targets[rows]).float().mean())
@@ -220,7 +220,7 @@ def test_answers_kept_are_those_measured(whole, data: Data) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_head_of_a_run_answers_texts_as_its_stored_answers_say(whole, data: Data, name) -> None:
     run, _ = whole
-    told = said(run, order_of(run).index(name), name)
+    told = answers_of_cell(run, order_of(run).index(name), name)
     rows, classes = told.answers.rows[0].tolist(), told.answers.given[0].tolist()
     head = classifier(run, name, LIMITS)
     texts = [data.corpus.texts[row] for row in rows]
@@ -246,7 +246,7 @@ def test_two_runs_of_one_question_have_the_same_numbers(whole, start) -> None:
 
 
 def test_another_seed_is_another_run(whole, start) -> None:
-    found = finished(start(FEW, contest=Contest(folds=2, seed=9, curve=False)))
+    found = finished(start(FEW, config=ExperimentConfig(folds=2, seed=9, curve=False)))
     mine, theirs = (one.cell("mean+linear").measures for one in (found, leaderboard(whole[0])))
     assert mine.scores != theirs.scores
 
@@ -262,7 +262,7 @@ def test_what_a_run_will_take_is_announced(
     plain = foreseen(start(), LIMITS)
     assert plain.says.startswith("About ")
     assert plain.says.endswith("to read all texts once, then training.")
-    raced = foreseen(start(contest=replace(CONTEST, race=True)), LIMITS)
+    raced = foreseen(start(config=replace(CONTEST, race=True)), LIMITS)
     assert raced.says.endswith("then training, less what the race saves.")
     assert min(plain.reading, plain.training, raced.reading, raced.training) > 0
     assert torch.get_num_threads() == threads
@@ -283,7 +283,7 @@ def test_every_seed_or_fold_is_expected_to_search(start, data) -> None:
 
     few, many = replace(CONTEST, seeds=1), replace(CONTEST, seeds=9, folds=9)
     for test in (data, None):
-        one, other = (start(["mean+linear"], contest=each, test=test) for each in (few, many))
+        one, other = (start(["mean+linear"], config=each, test=test) for each in (few, many))
         assert work(one) < work(other)
 
 
@@ -325,11 +325,11 @@ def done_of(run: RunFolder) -> list[str]:
 
 def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
     wanted, run = bare(finished(start()).as_json()), start()
-    dice, seconds, resumed = random.Random(1), 0.0, 0
+    rng, seconds, resumed = random.Random(1), 0.0, 0
     last: runner.Event | None = None
     while True:
         stream = working(run, LIMITS)
-        for event in itertools.islice(stream, dice.randint(1, 12 + 3 * resumed)):
+        for event in itertools.islice(stream, rng.randint(1, 12 + 3 * resumed)):
             last = event
         if isinstance(last, Leaderboard):
             break
@@ -347,7 +347,7 @@ def test_a_finished_run_that_is_worked_on_again_stays_what_it_is(start) -> None:
     run = start()
     first, before = finished(run), tensors(run)
     events = list(working(run, LIMITS))
-    assert not any(isinstance(event, (Done, Trying)) for event in events)
+    assert not any(isinstance(event, (CellDone, CurvePointTried)) for event in events)
     assert bare(events[-1].as_json()) == bare(first.as_json())
     assert tensors(run) == before
 
@@ -355,7 +355,7 @@ def test_a_finished_run_that_is_worked_on_again_stays_what_it_is(start) -> None:
 def test_a_run_that_is_stopped_shows_what_is_done(start) -> None:
     run = start()
     for event in working(run, LIMITS):
-        if isinstance(event, Done) and event.done == 3:
+        if isinstance(event, CellDone) and event.done == 3:
             break
     found = leaderboard(run)
     assert len(found.cells) == 3
@@ -383,7 +383,7 @@ def test_a_run_without_a_cell_has_a_leaderboard_too(start) -> None:
 def test_baselines_alone_have_a_leaderboard_too(start) -> None:
     run = start()
     for event in working(run, LIMITS):
-        if isinstance(event, Done) and event.done == 2:
+        if isinstance(event, CellDone) and event.done == 2:
             break
     found = leaderboard(run)
     assert [cell.name for cell in found.cells] == sorted(BASELINES, reverse=True) or len(
@@ -395,12 +395,12 @@ def test_baselines_alone_have_a_leaderboard_too(start) -> None:
 def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, late = start(contest=Contest(folds=2, budget_seconds=3600)), [0.0]
+    run, late = start(config=ExperimentConfig(folds=2, budget_seconds=3600)), [0.0]
     clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + late[0])
     monkeypatch.setattr("heads.runs.folder.time", clock)
     stream, found = working(run, LIMITS), None
     for found in stream:
-        if isinstance(found, Done) and found.done == 3:
+        if isinstance(found, CellDone) and found.done == 3:
             late[0] = 3601.0
     assert isinstance(found, Leaderboard)
     assert found.state == "stopped"
@@ -414,7 +414,7 @@ def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
 ) -> None:
     wanted, run = bare(finished(start()).as_json()), start()
     with monkeypatch.context() as patch:
-        patch.setattr(Solved, "learn", lambda *_: 1 / 0)
+        patch.setattr(ClosedFormFitter, "learn", lambda *_: 1 / 0)
         found = finished(run)
     assert [cell.name for cell in found.cells if not cell.is_baseline] != []
     assert (len(found.cells), found.planned) == (4, 5)
@@ -443,7 +443,7 @@ def test_heads_are_kept_while_words_are_still_counted(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     run = start()
     for event in working(run, LIMITS):
-        if isinstance(event, Done):
+        if isinstance(event, CellDone):
             names.append(event.cell.name)
             if not event.cell.is_baseline:
                 assert kept(run, FEW.index(event.cell.name)) is not None
@@ -480,7 +480,7 @@ def test_words_are_counted_once_for_the_same_rows(
         assert (again.measures.score, again.chosen, again.seconds) == (
             first.measures.score, first.chosen, first.seconds,
         )  # fmt: skip
-        other = finished(start(["mean+linear"], contest=replace(CONTEST, seed=1), **more))
+        other = finished(start(["mean+linear"], config=replace(CONTEST, seed=1), **more))
         assert "tfidf" not in {cell.name for cell in other.cells}  # other rows, counted anew
     for path in (tmp_path / "cache" / "words").iterdir():
         path.write_bytes(b"broken")
@@ -516,7 +516,7 @@ def test_what_a_stop_from_outside_notes(start) -> None:
 
 def test_no_thread_of_a_stopped_run_goes_on(start) -> None:
     stream = working(start(RECIPES), LIMITS)
-    next(event for event in stream if isinstance(event, Trying))
+    next(event for event in stream if isinstance(event, CurvePointTried))
     stream.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("grid")]
 
@@ -672,14 +672,14 @@ def test_too_few_rows_are_refused(start, data: Data) -> None:
 
 
 def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
-    run = start(["mean+ridge"], contest=Contest(folds=4, curve=False))
+    run = start(["mean+ridge"], config=ExperimentConfig(folds=4, curve=False))
     found = finished(run)
     assert re.fullmatch(
         r"Split into 4 folds: each of 100 rows was scored once, by heads that learned from about "
         r"7\d rows of the other folds \(settings chosen on 1\d of them, others each time\)\.",
         found.protocol,
     )
-    scored = torch.cat(said(run, 0, "mean+ridge").answers.rows)
+    scored = torch.cat(answers_of_cell(run, 0, "mean+ridge").answers.rows)
     assert sorted(scored.tolist()) == list(range(100))
 
 
@@ -698,8 +698,8 @@ def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
 def test_a_setting_that_means_nothing_for_these_rows_is_said(
     start, data: Data, settings, has_test: bool, says
 ) -> None:
-    contest = Contest(**({"seeds": 3, "curve": False} | settings))
-    run = start(["mean+ridge"], test=data if has_test else None, contest=contest)
+    config = ExperimentConfig(**({"seeds": 3, "curve": False} | settings))
+    run = start(["mean+ridge"], test=data if has_test else None, config=config)
     told = [note for note in leaderboard(run).notes if "has no effect here" in note]
     assert [note.split()[2] for note in told] == says
     assert all(note.endswith(".") for note in told)
@@ -725,7 +725,9 @@ def test_the_verdict_says_how_many_heads_were_cut_off(start) -> None:
 
 def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_path: Path) -> None:
     other = read(write_rows(tmp_path / "test.csv", rows_of("sentiment", 140)[100:]), LIMITS)
-    run = start(["mean+ridge", "mean+roberta"], test=other, contest=Contest(seeds=2, curve=False))
+    run = start(
+        ["mean+ridge", "mean+roberta"], test=other, config=ExperimentConfig(seeds=2, curve=False)
+    )
     found = finished(run)
     assert found.rows == 140
     assert re.fullmatch(
@@ -733,7 +735,7 @@ def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_pat
         r"and scored on the 40 rows of the test set\.",
         found.protocol,
     )
-    for rows in said(run, 0, "mean+ridge").answers.rows:
+    for rows in answers_of_cell(run, 0, "mean+ridge").answers.rows:
         assert rows.tolist() == list(range(100, 140))
     assert found.cell("mean+ridge").measures.rows == 40
     assert run.read("run.json")["account"]["test"]["rows"] == 40
@@ -744,7 +746,9 @@ def test_a_test_file_beside_a_column_of_splits(start, data: Data, tmp_path: Path
     marked = with_corpus(data, parts=parts)
     rows = rows_of("sentiment", 130)
     other = read(write_rows(tmp_path / "test.csv", [*rows[:5], *rows[100:]]), LIMITS)
-    run = start(["mean+ridge"], data=marked, test=other, contest=Contest(seeds=1, curve=False))
+    run = start(
+        ["mean+ridge"], data=marked, test=other, config=ExperimentConfig(seeds=1, curve=False)
+    )
     found = finished(run)
     assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
     assert "scored on the 35 rows of the test set" in found.protocol
@@ -756,7 +760,7 @@ def test_what_is_said_of_a_file_names_it(start, data: Data, tmp_path: Path) -> N
     rows = rows_of("sentiment", 140)
     other = read(write_rows(tmp_path / "test.csv", [*rows[100:], rows[100]]), LIMITS)
     assert other.findings
-    run = start(["mean+ridge"], test=other, contest=Contest(seeds=1, curve=False))
+    run = start(["mean+ridge"], test=other, config=ExperimentConfig(seeds=1, curve=False))
     for note in [*other.notes, *(finding.says for finding in other.findings)]:
         assert f"In the test file: {note}" in finished(run).notes
 
@@ -782,7 +786,7 @@ def test_a_test_file_may_lack_a_class(start, data: Data) -> None:
         classes=("positive",),
         lines=tuple(corpus.lines[row] for row in places),
     )
-    found = finished(start(["mean+ridge"], test=one, contest=Contest(seeds=1, curve=False)))
+    found = finished(start(["mean+ridge"], test=one, config=ExperimentConfig(seeds=1, curve=False)))
     (cell, *_) = found.cells
     assert cell.measures.confusion[2].sum() == 20
     assert cell.measures.confusion[:2].sum() == 0
@@ -795,14 +799,16 @@ def test_a_column_of_splits_is_respected(start, tmp_path: Path) -> None:
         for n, row in enumerate(rows_of("sentiment", 100))
     ]
     data = read(write_rows(tmp_path / "split.csv", rows), LIMITS)
-    run = start(["mean+ridge"], data=data, contest=Contest(seeds=1, curve=False))
+    run = start(["mean+ridge"], data=data, config=ExperimentConfig(seeds=1, curve=False))
     found = finished(run)
     assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
-    assert said(run, 0, "mean+ridge").answers.rows[0].tolist() == list(range(80, 100))
+    assert answers_of_cell(run, 0, "mean+ridge").answers.rows[0].tolist() == list(range(80, 100))
 
 
 def test_a_few_rows_of_every_class(start) -> None:
-    run = start(["mean+ridge", "mean+linear"], contest=Contest(seeds=3, per_class=8, curve=False))
+    run = start(
+        ["mean+ridge", "mean+linear"], config=ExperimentConfig(seeds=3, per_class=8, curve=False)
+    )
     found = finished(run)
     assert found.protocol.startswith("Learned from 8 rows of every class, 24 in all, drawn 3 times")
     assert "and scored on" in found.protocol
@@ -812,7 +818,9 @@ def test_a_few_rows_of_every_class(start) -> None:
 def test_pairs_of_texts_are_compared_too(start, tmp_path: Path) -> None:
     data = read(write_rows(tmp_path / "pairs.csv", rows_of("pairs", 60)), LIMITS)
     assert data.corpus.pairs
-    run = start(["mean+linear", "attention+linear"], data=data, contest=Contest(seeds=1, folds=2))
+    run = start(
+        ["mean+linear", "attention+linear"], data=data, config=ExperimentConfig(seeds=1, folds=2)
+    )
     assert len(finished(run).cells) == 4
     told = disagreements(run)
     assert all(one.pair for one in told)
@@ -848,7 +856,7 @@ def test_the_rows_of_the_curve_lie_within_each_other(
     task = question.Task(targets=targets, classes=corpus.classes, groups=torch.arange(100))
     splits = split(targets, task.groups, parts, CONTEST)
     read: Any = None  # what is not looked at
-    board = Board(read=read, task=task, splits=splits, contest=CONTEST)
+    board = TrainingData(read=read, task=task, splits=splits, config=CONTEST)
     monkeypatch.setattr(learning_curve, "FEWEST", 20)
     assert list(learning_curve._boards(board)) == [0.5, 1.0]  # a quarter is too few
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
@@ -871,8 +879,8 @@ def test_a_part_that_leaves_no_rows_to_choose_on_is_left_out_of_the_curve(start,
     texts = [f"{text} {n}" for n, text in enumerate(data.corpus.texts * 2)]
     labels = [f"class {n % 50}" for n in range(200)]  # a quarter has one row of each
     many = replace(data, corpus=build("many classes", texts, labels))
-    contest = Contest(folds=2, precision="exact")
-    found = finished(start(["mean+ridge"], data=many, contest=contest))
+    config = ExperimentConfig(folds=2, precision="exact")
+    found = finished(start(["mean+ridge"], data=many, config=config))
     assert [stage["rows"] for stage in found.curve] == []
 
 
@@ -880,7 +888,7 @@ def test_a_part_whose_rows_to_try_settings_on_are_of_one_class_is_none() -> None
     """Given development rows stay what they are, and may leave hardly any others of a quarter."""
     vectors, targets = blobs(120, classes=2)
     parts = ["train"] * 40 + ["validation"] * 40 + ["test"] * 40
-    board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
+    board = board_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
     assert learning_curve._chooses(board)
     same = [rows[targets[rows] == 0] for rows in board.splits.search]
     poor = replace(board, splits=replace(board.splits, search=tuple(same)))
@@ -888,14 +896,14 @@ def test_a_part_whose_rows_to_try_settings_on_are_of_one_class_is_none() -> None
 
 
 def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, caplog) -> None:
-    learned = Solved.learn
+    learned = ClosedFormFitter.learn
 
     def fails(self, lesson, found, rows, *others):
         if min(map(len, rows)) < 20:
             raise RuntimeError("too few")
         return learned(self, lesson, found, rows, *others)
 
-    monkeypatch.setattr(Solved, "learn", fails)
+    monkeypatch.setattr(ClosedFormFitter, "learn", fails)
     found = finished(start(FEW))
     assert len(found.cells) == len(FEW) + 2
     assert len(found.curve) == 3
@@ -906,7 +914,7 @@ def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, c
 
 
 def test_no_curve_is_drawn_where_none_is_asked_for(start) -> None:
-    run = start(["mean+ridge"], contest=Contest(folds=2, curve=False))
+    run = start(["mean+ridge"], config=ExperimentConfig(folds=2, curve=False))
     found = finished(run)
     assert (found.curve, found.curve_says) == ((), "")
     assert run.read("curve.json") is None
@@ -928,7 +936,10 @@ def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
         commonest = max(map(answers.count, answers))
         assert one.share == pytest.approx(1 - commonest / len(answers))
         assert commonest < len(answers)
-    told = [torch.cat(said(run, n, name).answers.given) for n, name in enumerate(order_of(run))]
+    told = [
+        torch.cat(answers_of_cell(run, n, name).answers.given)
+        for n, name in enumerate(order_of(run))
+    ]
     assert len(told[0]) == 100  # every row was scored in one of the folds
     parted = sum(len(set(column)) > 1 for column in torch.stack(told).T.tolist())
     assert len(disagreements(run, most=100)) == parted
@@ -950,8 +961,8 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     shuffled = [{"text": row["text"], "label": one} for row, one in zip(rows, labels, strict=True)]
     data = read(write_rows(tmp_path / "shuffled.csv", shuffled), LIMITS)
     recipes = ["mean+linear", "cls+bert", "mean+roberta", "mean+ridge", "mean+knn"]
-    contest = Contest(folds=3, curve=False)
-    run = begin(Question(data=data, recipes=recipes, contest=contest), limits=LIMITS)
+    config = ExperimentConfig(folds=3, curve=False)
+    run = begin(RunRequest(data=data, recipes=recipes, config=config), limits=LIMITS)
     found = finished(run)
     missed = [c.name for c in found.cells if not c.measures.low <= 0.5 <= c.measures.high]
     assert len(missed) <= 1  # an interval of 95 % may miss, one in twenty
@@ -968,9 +979,7 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
 def test_two_names_of_the_same_layers_are_never_called_different(
     start, tiny: Callable[..., Path]
 ) -> None:
-    run = start(
-        ["mean+bert", "mean+xlnet"], model=str(tiny("bert", "ForMaskedLM")), contest=CONTEST
-    )
+    run = start(["mean+bert", "mean+xlnet"], model=str(tiny("bert", "ForMaskedLM")), config=CONTEST)
     found = finished(run)
     one, other = (found.cell(name).measures for name in ("mean+bert", "mean+xlnet"))
     assert one.scores == other.scores
@@ -987,7 +996,9 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
     ]
     rows += [{"text": f"жук {n} жаба", "label": "neutral"} for n in range(4)]
     data = read(write_rows(tmp_path / "long.csv", rows), LIMITS)
-    found = finished(start(["mean+ridge"], data=data, contest=Contest(folds=2, curve=False)))
+    found = finished(
+        start(["mean+ridge"], data=data, config=ExperimentConfig(folds=2, curve=False))
+    )
     notes = " ".join(found.notes)
     assert re.search(r"\d+ of 64 texts are cut at 40 tokens", notes)
     assert re.search(r"In \d+ of 64 texts more than half of the tokens are unknown", notes)
@@ -1023,7 +1034,7 @@ def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) 
 def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
     start, tmp_path: Path, text: str
 ) -> None:
-    begun = start(["mean+ridge"], contest=Contest(seeds=1, folds=2))
+    begun = start(["mean+ridge"], config=ExperimentConfig(seeds=1, folds=2))
     finished(begun)
     for path in sorted(begun.path.rglob("*.json")):
         run = RunFolder(path=tmp_path / "copy")
@@ -1058,13 +1069,13 @@ def test_a_run_of_another_version_is_refused(whole, tmp_path: Path) -> None:
 
 
 def test_a_run_from_before_one_could_choose_was_exact_and_without_a_race(start) -> None:
-    asked = Contest(seeds=2, race=True, precision="fast")
-    run = start(["mean+ridge"], contest=asked)
-    assert question.load(run).contest == asked
+    asked = ExperimentConfig(seeds=2, race=True, precision="fast")
+    run = start(["mean+ridge"], config=asked)
+    assert question.load(run).config == asked
     before = asdict(asked)
     del before["race"], before["precision"]
-    rewrite(run.path / "run.json", contest=before)
-    assert question.load(run).contest == Contest(seeds=2, race=False, precision="exact")
+    rewrite(run.path / "run.json", config=before)
+    assert question.load(run).config == ExperimentConfig(seeds=2, race=False, precision="exact")
 
 
 def test_a_base_model_that_has_changed_is_refused(start, tmp_path: Path) -> None:

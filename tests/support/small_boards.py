@@ -10,14 +10,14 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Kind
 from heads.data.splits import split
-from heads.evaluation.predictions import Task, strata
-from heads.features.store import Features, Read
-from heads.settings import Contest, Limits
+from heads.evaluation.predictions import EvaluationTask, strata
+from heads.features.store import FeatureMatrices, FeatureStore
+from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import Objective
-from heads.training.scheduler import Board, play
-from heads.training.search import Played, Trying, unit_job
-from heads.training.task import Lesson
-from heads.training.trial import Unit, units
+from heads.training.scheduler import TrainingData, run_trials
+from heads.training.search import CurvePointTried, TrialResult, trial_job
+from heads.training.task import TrainingTask
+from heads.training.trial import Trial, trials
 
 WIDTH = 32
 
@@ -26,19 +26,19 @@ def blobs(
     rows: int, classes: int = 3, *, apart: float = 1.0, width: int = WIDTH, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Vectors around a centre for each class, of unlike spread and far from 0; their classes."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     targets = torch.arange(rows) % classes
-    targets = targets[torch.randperm(rows, generator=dice)]
-    centres = apart * torch.randn(classes, width, generator=dice)
-    vectors = centres[targets] + torch.randn(rows, width, generator=dice)
+    targets = targets[torch.randperm(rows, generator=rng)]
+    centres = apart * torch.randn(classes, width, generator=rng)
+    vectors = centres[targets] + torch.randn(rows, width, generator=rng)
     spread = torch.logspace(-1, 1, width)
     return vectors * spread + 2 * spread, targets
 
 
 def lesson_of(
     vectors: Tensor, targets: Tensor, classes: int, weights: Tensor | None = None
-) -> Lesson:
-    return Lesson(
+) -> TrainingTask:
+    return TrainingTask(
         vectors=vectors,
         index=torch.arange(len(targets)),
         targets=targets,
@@ -52,17 +52,19 @@ def lesson_of(
 def board_of(
     vectors: Tensor,
     targets: Tensor,
-    contest: Contest,
+    config: ExperimentConfig,
     *,
     readings: Sequence[str] = ("mean",),
     parts: Sequence[str] = (),
     kind: Kind = "one",
-) -> Board:
+) -> TrainingData:
     """The same vectors under every reading."""
     rows = torch.arange(len(targets))
     many = {"one": int(targets.max()) + 1, "many": targets.shape[-1], "number": 1}
-    task = Task(targets=targets, classes=tuple("abcdefghij"[: many[kind]]), groups=rows, kind=kind)
-    features = Features(
+    task = EvaluationTask(
+        targets=targets, classes=tuple("abcdefghij"[: many[kind]]), groups=rows, kind=kind
+    )
+    features = FeatureMatrices(
         index=rows,
         parts={reading: ({"vectors": vectors},) for reading in readings},
         tokens=torch.full_like(rows, 5),
@@ -74,26 +76,30 @@ def board_of(
         precision="float32",
         says="",
     )
-    return Board(
-        read=Read(joint=features, alone=None, siamese={}),
+    return TrainingData(
+        read=FeatureStore(joint=features, alone=None, siamese={}),
         task=task,
-        splits=split(strata(task), rows, parts, contest),
-        contest=contest,
+        splits=split(strata(task), rows, parts, config),
+        config=config,
     )
 
 
-def cells(recipes: Sequence[str], backbone: Backbone, board: Board) -> list[Unit]:
-    return units(recipes, backbone, len(board.task.classes), Limits(), board.task.kind)
+def cells(recipes: Sequence[str], backbone: Backbone, board: TrainingData) -> list[Trial]:
+    return trials(recipes, backbone, len(board.task.classes), Limits(), board.task.kind)
 
 
-def played(
-    recipes: Sequence[str], backbone: Backbone, board: Board, workers: int = 1
-) -> dict[str, Played]:
+def result(
+    recipes: Sequence[str], backbone: Backbone, board: TrainingData, workers: int = 1
+) -> dict[str, TrialResult]:
     """Every cell by its name."""
-    jobs = [unit_job(unit, board) for unit in cells(recipes, backbone, board)]
-    found = [event for event in play(jobs, board, workers) if not isinstance(event, Trying)]
-    assert all(isinstance(event, Played) for event in found)
-    return {event.unit.name: event for event in found if isinstance(event, Played)}
+    jobs = [trial_job(trial, board) for trial in cells(recipes, backbone, board)]
+    found = [
+        event
+        for event in run_trials(jobs, board, workers)
+        if not isinstance(event, CurvePointTried)
+    ]
+    assert all(isinstance(event, TrialResult) for event in found)
+    return {event.trial.name: event for event in found if isinstance(event, TrialResult)}
 
 
 def ended(search: Generator[object, None, Any]) -> Any:
@@ -105,7 +111,7 @@ def ended(search: Generator[object, None, Any]) -> Any:
             return end.value
 
 
-def accuracy(one: Played, board: Board) -> float:
+def accuracy(one: TrialResult, board: TrainingData) -> float:
     """The mean over seeds on their test rows."""
     hits = [
         (learned.logits.argmax(dim=1) == board.task.targets[rows]).float().mean()

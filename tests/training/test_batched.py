@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from heads.parts.modules import Normalise, Repeat, Scale, chain
 from heads.training import whitening as axes
-from heads.training.fitters.batched import Drop, Stack
-from heads.training.whitening import Basis, Kept, basis
+from heads.training.fitters.batched import BatchedDropout, BatchedHeads
+from heads.training.whitening import DerivedVectors, InputBasis, basis
 
 WIDTH, CLASSES = 6, 3
 BETWEEN: dict[str, Any] = {
@@ -46,10 +46,10 @@ def made(between: list[str], seed: int) -> nn.Sequential:
 @given(st.lists(st.sampled_from(sorted(BETWEEN)), max_size=4), st.integers(1, 3))
 def test_gradients_are_those_of_autograd(between: list[str], copies: int) -> None:
     chains = [made(between, seed) for seed in range(copies)]
-    stack = Stack(chains, list(range(copies)), torch.float64)
-    dice = torch.Generator().manual_seed(copies)
-    values = torch.randn(copies, 7, WIDTH, generator=dice).double()
-    targets = torch.randint(CLASSES, (7,), generator=dice)
+    stack = BatchedHeads(chains, list(range(copies)), torch.float64)
+    rng = torch.Generator().manual_seed(copies)
+    values = torch.randn(copies, 7, WIDTH, generator=rng).double()
+    targets = torch.randint(CLASSES, (7,), generator=rng)
     found = stack.logits(values, training=True).requires_grad_()
     samples = found.shape[1] // 7
     loss = torch.stack([cross_entropy(one, targets.repeat(samples)) for one in found]).sum()
@@ -65,7 +65,7 @@ def test_gradients_are_those_of_autograd(between: list[str], copies: int) -> Non
 
 
 def test_what_is_dropped_forward_is_dropped_on_the_way_back() -> None:
-    drop = Drop(0.4, [torch.Generator().manual_seed(seed) for seed in (1, 2)])
+    drop = BatchedDropout(0.4, [torch.Generator().manual_seed(seed) for seed in (1, 2)])
     ones = torch.ones(2, 30, 20)
     forward = drop.forward(ones, training=True)
     assert torch.equal(drop.back(ones), forward)
@@ -75,8 +75,8 @@ def test_what_is_dropped_forward_is_dropped_on_the_way_back() -> None:
 
 def test_masks_of_a_copy_do_not_depend_on_who_learns_beside_it() -> None:
     ones = torch.ones(3, 10, 8)
-    three = Drop(0.3, [torch.Generator().manual_seed(seed) for seed in (5, 6, 7)])
-    alone = Drop(0.3, [torch.Generator().manual_seed(6)])
+    three = BatchedDropout(0.3, [torch.Generator().manual_seed(seed) for seed in (5, 6, 7)])
+    alone = BatchedDropout(0.3, [torch.Generator().manual_seed(6)])
     for _ in range(3):
         found = three.forward(ones, training=True)[1]
         assert torch.equal(found, alone.forward(ones[:1], training=True)[0])
@@ -88,21 +88,21 @@ def test_a_batch_larger_than_the_bank_gets_masks_too(monkeypatch: pytest.MonkeyP
         "heads.training.fitters.batched.mask_bank",
         lambda probability, dtype: (torch.arange(64) % 2).to(dtype) * 2,
     )
-    drop = Drop(0.5, [torch.Generator().manual_seed(0)])
+    drop = BatchedDropout(0.5, [torch.Generator().manual_seed(0)])
     assert float(drop.forward(torch.ones(1, 10, 20), training=True).mean()) == 1.0
 
 
 def test_sixteen_bits_are_near_and_what_is_learned_stays_in_thirty_two() -> None:
     chains = [made(["gelu", "norm"], seed).float() for seed in range(2)]
     values = torch.randn(2, 64, WIDTH, generator=torch.Generator().manual_seed(1))
-    exact, rough = Stack(chains, [0, 1]), Stack(chains, [0, 1], torch.bfloat16)
+    exact, rough = BatchedHeads(chains, [0, 1]), BatchedHeads(chains, [0, 1], torch.bfloat16)
     wanted = exact.logits(values, training=True)
     found = rough.logits(values.bfloat16(), training=True)
     assert found.dtype == torch.bfloat16
     assert (found.float() - wanted).norm() < 0.03 * wanted.norm()
-    slope = torch.ones_like(wanted) / 64
-    exact.learn(slope)
-    rough.learn(slope.bfloat16())
+    gradient = torch.ones_like(wanted) / 64
+    exact.learn(gradient)
+    rough.learn(gradient.bfloat16())
     assert rough.numbers.grad is not None
     assert exact.numbers.grad is not None
     assert rough.numbers.dtype == rough.numbers.grad.dtype == torch.float32
@@ -118,8 +118,8 @@ def test_sixteen_bits_are_near_and_what_is_learned_stays_in_thirty_two() -> None
 
 
 def vectors_of(rows: int = 200) -> Tensor:
-    dice = torch.Generator().manual_seed(4)
-    mixed = torch.randn(rows, WIDTH, generator=dice) @ torch.randn(WIDTH, WIDTH, generator=dice)
+    rng = torch.Generator().manual_seed(4)
+    mixed = torch.randn(rows, WIDTH, generator=rng) @ torch.randn(WIDTH, WIDTH, generator=rng)
     mixed[:, 2] = 5.0  # the same in every text
     return mixed + 3
 
@@ -168,12 +168,12 @@ def test_fewer_rows_than_numbers_have_axes_too() -> None:
 def test_what_is_kept_is_made_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made_of: list[int] = []
 
-    def make(number: int) -> tuple[Basis, Tensor]:
+    def make(number: int) -> tuple[InputBasis, Tensor]:
         made_of.append(number)
         one = torch.ones(2)
-        return Basis(shift=one, turn=one, back=one), torch.full((10,), float(number))
+        return InputBasis(shift=one, turn=one, back=one), torch.full((10,), float(number))
 
-    kept = Kept()
+    kept = DerivedVectors()
     monkeypatch.setattr(axes, "KEPT_BYTES", 80)
     for number in (1, 2, 1, 3, 1, 2):
         assert float(kept.of(number, lambda n=number: make(n))[1][0]) == number

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, played
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, result
 from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -20,17 +20,17 @@ from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
 from heads.recipe import Value
-from heads.rng import Dice
-from heads.settings import Contest, Limits
+from heads.rng import IsolatedRng
+from heads.settings import ExperimentConfig, Limits
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
-from heads.training.fitters.base import Chosen, Found, Tried, best, surest
-from heads.training.fitters.batched import Drop, Stack, can_stack
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, surest
+from heads.training.fitters.batched import BatchedDropout, BatchedHeads, can_stack
 from heads.training.fitters.closed_form import TRIED
 from heads.training.objective import Objective
-from heads.training.search import Played, teaching
+from heads.training.search import TrialResult, on_task
 from heads.training.task import class_weights
-from heads.training.trial import recipes_of, units
+from heads.training.trial import recipes_of, trials
 from heads.training.whitening import basis
 
 CLASSES = 3
@@ -49,16 +49,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Sequential:
     """A head whose every number is drawn, its biases and norms too."""
-    with Dice(seed).rolling():
+    with IsolatedRng(seed).rolling():
         chain = head[name].make(width, CLASSES, **options)
         for tensor in chain.state_dict().values():
             tensor.add_(torch.randn_like(tensor) * 0.1)
     return chain
 
 
-def found_of(chosen: Chosen) -> Found:
+def found_of(chosen: Chosen) -> SearchResult:
     """As if a search had come to that, and a head had still to be learned."""
-    return Found(chosen=chosen, point=Tried(settings=chosen, step=0, score=0.0, loss=0.0))
+    return SearchResult(
+        chosen=chosen, point=TriedSettings(settings=chosen, step=0, score=0.0, loss=0.0)
+    )
 
 
 # Several copies as one
@@ -68,7 +70,7 @@ def found_of(chosen: Chosen) -> Found:
 def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
     chains = [made(name, seed) for seed in range(3)]
     assert can_stack(chains[0])
-    stack = Stack(chains, [0, 1, 2])
+    stack = BatchedHeads(chains, [0, 1, 2])
     values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         found = stack.logits(values, training=False)
@@ -80,7 +82,7 @@ def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
 @pytest.mark.parametrize("name", STACKED)
 def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
     chains = [made(name, seed) for seed in range(2)]
-    stack = Stack(chains, [0, 1])
+    stack = BatchedHeads(chains, [0, 1])
     for number, chain in enumerate(chains):
         state = stack.state(number)
         assert list(state) == list(chain.state_dict())
@@ -112,20 +114,20 @@ def without_dropout(name: str) -> dict[str, float]:
 def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
     """Each with its own rows, order, step size and decay; in double precision, without dropout."""
     vectors, targets = blobs(90, CLASSES, seed=3)
-    lesson = lesson_of(vectors.double(), targets, CLASSES)
+    task = lesson_of(vectors.double(), targets, CLASSES)
     rows = [torch.arange(0, 60), torch.arange(20, 80), torch.arange(30, 90)]
     choices = [
-        adamw.Choice(standardise=way, learning_rate=rate, weight_decay=decay)
+        adamw.CopySettings(standardise=way, learning_rate=rate, weight_decay=decay)
         for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
     ]
     seeds, batch, steps = [5, 6, 7], 16, 33
     chains = [made(name, seed, WIDTH, **without_dropout(name)).double() for seed in seeds]
     pupils = [
-        adamw.Pupil(rows=own, vectors=vectors.double()[own] * (1 + number))
+        adamw.CopyData(rows=own, vectors=vectors.double()[own] * (1 + number))
         for number, own in enumerate(rows)
     ]
-    stack = Stack(chains, seeds, torch.float64)
-    course = adamw.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+    stack = BatchedHeads(chains, seeds, torch.float64)
+    course = adamw.AdamWCopies(stack, task, pupils, choices, seeds, batch, parts)
     for until in (7, steps):  # however often it is looked at
         course.learn(until)
     for number, chain in enumerate(chains):
@@ -144,9 +146,9 @@ def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None
 
 def _order(rows: int, batch: int, steps: int, seed: int) -> list[Tensor]:
     """All rows in random order and again, so many at a time."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     passes = -(-steps * batch // rows)
-    places = torch.cat([torch.randperm(rows, generator=dice) for _ in range(passes)])
+    places = torch.cat([torch.randperm(rows, generator=rng) for _ in range(passes)])
     return list(places[: steps * batch].split(batch))
 
 
@@ -154,7 +156,7 @@ def _alone(
     chain: nn.Sequential,
     values: Tensor,
     targets: Tensor,
-    choice: adamw.Choice,
+    choice: adamw.CopySettings,
     batches: list[Tensor],
 ) -> list[Tensor]:
     """The same training with nothing but torch; all numbers after every step."""
@@ -195,11 +197,11 @@ def _averaged(passed: list[Tensor], parts: int) -> Tensor:
 def test_weights_of_rows_count_in_the_gradient() -> None:
     vectors, targets = blobs(60, CLASSES)
     weights = torch.rand(60, generator=torch.Generator().manual_seed(2)) + 0.1
-    lesson = lesson_of(vectors, targets, CLASSES, weights)
+    task = lesson_of(vectors, targets, CLASSES, weights)
     chain = made("linear", 0, dropout=0.0)
-    stack = Stack([chain, chain], [0, 1])
+    stack = BatchedHeads([chain, chain], [0, 1])
     batch = torch.stack([torch.arange(16), torch.arange(16, 32)])
-    stack.learn(adamw.gradient(stack.logits(lesson.of(batch), training=True), lesson, batch))
+    stack.learn(adamw.gradient(stack.logits(task.of(batch), training=True), task, batch))
     for number, copy in enumerate(stack.copies):
         chain.zero_grad()
         own = batch[number]
@@ -214,7 +216,7 @@ def test_weights_of_rows_count_in_the_gradient() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
     def drawn(seed: int) -> torch.Tensor:
-        drop = Drop(share, [torch.Generator().manual_seed(seed)])
+        drop = BatchedDropout(share, [torch.Generator().manual_seed(seed)])
         ones = torch.ones(1, 50, 40)
         return torch.stack([drop.forward(ones, training=True) for _ in range(200)])
 
@@ -230,7 +232,7 @@ def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
 
 def test_several_samples_of_dropout_are_one_head_in_use() -> None:
     chains = [made("multi_sample_dropout", seed) for seed in range(2)]
-    stack = Stack(chains, [0, 1])
+    stack = BatchedHeads(chains, [0, 1])
     values = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(1))
     learning, using = (stack.logits(values, training=now) for now in (True, False))
     assert learning.shape == (2, 5 * 6, CLASSES)  # one sample below the other
@@ -239,7 +241,9 @@ def test_several_samples_of_dropout_are_one_head_in_use() -> None:
     linear = [head["linear"].make(WIDTH, CLASSES) for _ in chains]
     for one, chain in zip(linear, chains, strict=True):
         one.load_state_dict(chain.state_dict())
-    assert torch.allclose(using, Stack(linear, [0, 1]).logits(values, training=False), atol=1e-6)
+    assert torch.allclose(
+        using, BatchedHeads(linear, [0, 1]).logits(values, training=False), atol=1e-6
+    )
 
 
 # The convex ones
@@ -255,12 +259,12 @@ def settled(
 
 def problems_of(
     vectors: Tensor, targets: Tensor, strengths: list[float], weights: Tensor | None = None
-) -> convex.Problems:
+) -> convex.LinearProblems:
     classes = int(targets.max()) + 1
     # Two logits of two classes share what one has in scikit-learn.
     twice = 0.5 if classes == 2 else 1.0
     counts = torch.ones(len(targets)) if weights is None else weights
-    return convex.Problems(
+    return convex.LinearProblems(
         vectors=vectors,
         targets=targets,
         weights=counts,
@@ -413,13 +417,13 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
     small: Backbone, recipe: str, weighted: bool
 ) -> None:
     vectors, targets = blobs(160, seed=4)
-    contest = Contest(folds=2, class_weights=weighted)
-    board = board_of(vectors, targets, contest)
-    (one,) = played([recipe], small, board).values()
+    config = ExperimentConfig(folds=2, class_weights=weighted)
+    board = board_of(vectors, targets, config)
+    (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
-        options = {n: v for n, v in chosen.items() if n in one.unit.order.head.options}
-        chain = one.unit.order.head.make(WIDTH, CLASSES, **options).eval()
+        options = {n: v for n, v in chosen.items() if n in one.trial.order.head.options}
+        chain = one.trial.order.head.make(WIDTH, CLASSES, **options).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             logits = chain(vectors[rows])
@@ -435,20 +439,20 @@ def test_a_change_of_the_input_is_folded_into_the_head(
     small: Backbone, recipe: str, standardise: bool, axes: bool
 ) -> None:
     vectors, targets = blobs(120, seed=13)
-    board = board_of(vectors, targets, Contest(folds=2))
-    (unit,) = cells([recipe], small, board)
+    board = board_of(vectors, targets, ExperimentConfig(folds=2))
+    (trial,) = cells([recipe], small, board)
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
     if "roberta" in recipe or "modernbert" in recipe:
         chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
         chosen |= {"epochs": 4.0, "principal_axes": axes}
-    lesson = board.lesson("mean", threading.Event())
+    task = board.task("mean", threading.Event())
     splits, begin = board.splits, [found_of(chosen)] * 2
-    found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+    found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     if "C" not in chosen:  # and once more, from there
         begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
-        found = unit.learner.learn(lesson, begin, splits.train, splits.test, [0, 1])
+        found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     for learned, rows in zip(found, splits.test, strict=True):
-        chain = unit.order.head.make(WIDTH, CLASSES).eval()
+        chain = trial.order.head.make(WIDTH, CLASSES).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
@@ -462,10 +466,10 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
 ) -> None:
     vectors, targets = blobs(200, classes, apart=0.3, seed=14)
     rows = torch.arange(200)
-    lesson = lesson_of(vectors, targets, classes)
-    (unit,) = cells([f"mean+{top}"], small, board_of(vectors, targets, Contest(folds=2)))
+    task = lesson_of(vectors, targets, classes)
+    (trial,) = cells([f"mean+{top}"], small, board_of(vectors, targets, ExperimentConfig(folds=2)))
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
-    (learned,) = unit.learner.learn(lesson, [found_of(chosen)], [rows], [rows], [0])
+    (learned,) = trial.fitter.learn(task, [found_of(chosen)], [rows], [rows], [0])
     spread = vectors.std(dim=0, correction=0)
     centre = vectors.mean(dim=0) if top == "linear" else 0  # without a bias nothing is centred
     scaled = (vectors - centre) / (spread if standardise else spread.mean())
@@ -476,8 +480,8 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
 
 @pytest.mark.parametrize("recipe", OF_EVERY_KIND)
 def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
-    board = board_of(*blobs(120, apart=3.0, seed=5), Contest(folds=2))
-    (one,) = played([recipe], small, board).values()
+    board = board_of(*blobs(120, apart=3.0, seed=5), ExperimentConfig(folds=2))
+    (one,) = result([recipe], small, board).values()
     least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
     assert accuracy(one, board) >= least
     assert one.tried
@@ -489,10 +493,10 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone)
     """Of vectors that tell the true labels apart without a fault."""
     vectors, targets = blobs(400, 4, apart=3.0, seed=6)
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
-    board = board_of(vectors, targets[order], Contest(folds=2))
+    board = board_of(vectors, targets[order], ExperimentConfig(folds=2))
     spread = math.sqrt(0.25 * 0.75 / 400)
-    for one in played(OF_EVERY_KIND, small, board).values():
-        assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.unit.name
+    for one in result(OF_EVERY_KIND, small, board).values():
+        assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.trial.name
 
 
 @pytest.mark.usefixtures("quick")
@@ -500,11 +504,11 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone)
 def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: str) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=7)
     parts = ["train"] * 90 + ["validation"] * 30 + ["test"] * 40
-    contest = Contest(seeds=2, class_weights=True)
+    config = ExperimentConfig(seeds=2, class_weights=True)
     turned = targets.clone()
     turned[120:] = (turned[120:] + 1) % CLASSES
-    (one,) = played([recipe], small, board_of(vectors, targets, contest, parts=parts)).values()
-    (other,) = played([recipe], small, board_of(vectors, turned, contest, parts=parts)).values()
+    (one,) = result([recipe], small, board_of(vectors, targets, config, parts=parts)).values()
+    (other,) = result([recipe], small, board_of(vectors, turned, config, parts=parts)).values()
     assert one.chosen == other.chosen
     assert one.tried == other.tried
     for mine, theirs in zip(one.learned, other.learned, strict=True):
@@ -513,15 +517,15 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
 
 @pytest.mark.usefixtures("quick")
 def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
-    board = board_of(*blobs(200, apart=0.3, seed=8), Contest(folds=2))
-    for one in played(OF_EVERY_KIND, small, board).values():
+    board = board_of(*blobs(200, apart=0.3, seed=8), ExperimentConfig(folds=2))
+    for one in result(OF_EVERY_KIND, small, board).values():
         for number, settings in enumerate(one.chosen):
             ended = lowest([point for point in one.tried if point.seed == number])
             chosen = next(point for point in ended if _plain(point.settings) == _plain(settings))
             best = max(ended, key=lambda point: (point.score, -point.loss))
             rows = len(board.splits.development[number])
-            assert best.score - chosen.score <= 1 / rows**0.5, one.unit.name
-            assert chosen.loss <= best.loss or chosen.score == best.score, one.unit.name
+            assert best.score - chosen.score <= 1 / rows**0.5, one.trial.name
+            assert chosen.loss <= best.loss or chosen.score == best.score, one.trial.name
         scores = [
             next(point.score for point in one.tried
                  if point.seed == number and _plain(point.settings) == _plain(settings))
@@ -534,9 +538,9 @@ def _plain(settings: Chosen) -> Chosen:
     return {name: value for name, value in settings.items() if name != "converged"}
 
 
-def lowest(tried: list[Tried]) -> list[Tried]:
+def lowest(tried: list[TriedSettings]) -> list[TriedSettings]:
     """Of what is looked at again and again the look of lowest loss, the last of equals."""
-    found: dict[frozenset[tuple[str, Value]], Tried] = {}
+    found: dict[frozenset[tuple[str, Value]], TriedSettings] = {}
     for point in tried:
         values = {name: value for name, value in point.settings.items() if name != "epochs"}
         key = frozenset(values.items())
@@ -546,28 +550,30 @@ def lowest(tried: list[Tried]) -> list[Tried]:
 
 
 def test_on_few_rows_the_loss_tells_settings_apart() -> None:
-    lesson = lesson_of(*blobs(30), 3)
+    task = lesson_of(*blobs(30), 3)
     right = torch.ones(20)
 
-    def point(wrong: slice, loss: float) -> Tried:
+    def point(wrong: slice, loss: float) -> TriedSettings:
         parts = right.clone()
         parts[wrong] = 0
         settings = {"C": loss}
-        return Tried(settings=settings, step=0, score=float(parts.mean()), loss=loss, parts=parts)
+        return TriedSettings(
+            settings=settings, step=0, score=float(parts.mean()), loss=loss, parts=parts
+        )
 
     luck, sure = point(slice(4), 0.9), point(slice(10, 15), 0.4)
     bad, none = point(slice(5, 17), 0.1), point(slice(10, 15), float("nan"))
-    assert best([luck, sure, bad, none], lesson) is luck
-    assert surest([none, luck, sure, bad], lesson) is sure
-    assert surest([luck], lesson) is luck
-    numbers = replace(lesson, objective=Objective(kind="number", outputs=1))
+    assert best([luck, sure, bad, none], task) is luck
+    assert surest([none, luck, sure, bad], task) is sure
+    assert surest([luck], task) is luck
+    numbers = replace(task, objective=Objective(kind="number", outputs=1))
     assert best([none, luck, bad], numbers) is bad
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
-    board = board_of(*blobs(160), Contest(folds=2))
+    board = board_of(*blobs(160), ExperimentConfig(folds=2))
     recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
-    logistic, ridge, knn = played(recipes, small, board).values()
+    logistic, ridge, knn = result(recipes, small, board).values()
     assert {point.settings["C"] for point in logistic.tried} == {0.5}
     assert len(ridge.tried) == len(knn.tried) == 2  # one a seed
     assert all("alpha" not in chosen for chosen in ridge.chosen)
@@ -589,8 +595,8 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
 ) -> None:
-    board = board_of(*blobs(120, apart=0.5, seed=9), Contest(folds=2))
-    mine, theirs = played([one, other], poolerless, board).values()
+    board = board_of(*blobs(120, apart=0.5, seed=9), ExperimentConfig(folds=2))
+    mine, theirs = result([one, other], poolerless, board).values()
     assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
     for a, b in zip(mine.learned, theirs.learned, strict=True):
         assert torch.equal(a.logits, b.logits)
@@ -602,8 +608,8 @@ def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
     vectors, targets = vectors[kept], targets[kept]
     recalls = {}
     for weighted in (False, True):
-        board = board_of(vectors, targets, Contest(folds=3, class_weights=weighted))
-        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+        board = board_of(vectors, targets, ExperimentConfig(folds=3, class_weights=weighted))
+        for name, one in result(["mean+linear", "mean+roberta"], small, board).items():
             rare = [
                 (learned.logits.argmax(dim=1) == 1)[targets[rows] == 1].float().mean()
                 for learned, rows in zip(one.learned, board.splits.test, strict=True)
@@ -613,8 +619,8 @@ def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
         assert recalls[name, True] > recalls[name, False] + 0.15
 
 
-def same(one: Played, other: Played) -> None:
-    assert one.unit.name == other.unit.name
+def same(one: TrialResult, other: TrialResult) -> None:
+    assert one.trial.name == other.trial.name
     assert (one.chosen, one.tried) == (other.chosen, other.tried)
     for mine, theirs in zip(one.learned, other.learned, strict=True):
         assert torch.equal(mine.logits, theirs.logits)
@@ -624,19 +630,19 @@ def same(one: Played, other: Played) -> None:
 @pytest.mark.usefixtures("quick")
 def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=11)
-    board = board_of(vectors, targets, Contest(folds=2), readings=("mean", "cls"))
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls"))
     recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
-    once = played(recipes, small, board)
+    once = result(recipes, small, board)
     for workers, order in ((2, recipes), (1, recipes[::-1])):
         torch.manual_seed(workers)
-        again = played(order, small, board, workers)
+        again = result(order, small, board, workers)
         assert set(again) == set(once)
         for name in once:
             same(once[name], again[name])
-    alone = played(["mean+roberta"], small, board)
+    alone = result(["mean+roberta"], small, board)
     same(once["mean+roberta"], alone["mean+roberta"])
-    other = board_of(vectors, targets, Contest(folds=2, seed=1), readings=("mean", "cls"))
-    changed = played(["mean+roberta"], small, other)["mean+roberta"]
+    other = board_of(vectors, targets, ExperimentConfig(folds=2, seed=1), readings=("mean", "cls"))
+    changed = result(["mean+roberta"], small, other)["mean+roberta"]
     assert not torch.equal(changed.learned[0].state["out_proj.weight"],
                            once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
 
@@ -645,8 +651,8 @@ def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
 def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
     parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40
-    board = board_of(vectors, targets, Contest(seeds=2), parts=parts)
-    found = played(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
+    board = board_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
+    found = result(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
     for name, same_numbers in (
         ("mean+linear", True),
         ("mean+ridge", True),
@@ -663,9 +669,9 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
-    board = board_of(vectors, targets, Contest(folds=2))
-    (unit,), lesson = cells([recipe], small, board), board.lesson("mean", threading.Event())
-    taught = teaching(unit, lesson, board.splits, board.contest)
+    board = board_of(vectors, targets, ExperimentConfig(folds=2))
+    (trial,), task = cells([recipe], small, board), board.task("mean", threading.Event())
+    taught = on_task(trial, task, board.splits, board.config)
     found = ended(taught.search(board.splits, [0, 1]))
     few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
     alone = taught.learn(found[1:], [few], [asked], [0])[0]
@@ -682,45 +688,45 @@ def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
         assert len(set(recipes)) == len(recipes)
         assert len({recipe.split("+")[0] for recipe in recipes}) >= poolings
         assert len({recipe.split("+")[1] for recipe in recipes}) >= tops
-        assert len(units(recipes, backbone, 5, LIMITS)) == len(recipes)
+        assert len(trials(recipes, backbone, 5, LIMITS)) == len(recipes)
     assert "mean@3+linear" in full
     with pytest.raises(RecipeError, match="There is no grid called 'tiny'"):
         recipes_of("tiny", backbone)
 
 
 def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
-    found = units(["mean+linear", "cls+linear", "mean+linear?dropout=0.1"], small, 3, LIMITS)
-    assert [unit.name for unit in found] == ["mean+linear", "cls+linear"]
+    found = trials(["mean+linear", "cls+linear", "mean+linear?dropout=0.1"], small, 3, LIMITS)
+    assert [trial.name for trial in found] == ["mean+linear", "cls+linear"]
 
 
 def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
-    found = units(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
-    assert [unit.order.reading for unit in found] == ["mean", "mean", "cls", "cls"]
+    found = trials(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
+    assert [trial.order.reading for trial in found] == ["mean", "mean", "cls", "cls"]
     assert found[0].parameters == WIDTH * 3 + 3
 
 
 def test_what_takes_long_costs_more(small: Backbone) -> None:
     recipes = ["attention+linear", "mean+roberta", "mean+ridge"]
-    costs = [unit.cost(1_000, 3) for unit in units(recipes, small, 3, LIMITS)]
+    costs = [trial.cost(1_000, 3) for trial in trials(recipes, small, 3, LIMITS)]
     assert costs == sorted(costs, reverse=True)
-    (unit,) = units(["mean+roberta"], small, 3, LIMITS)
-    assert unit.cost(100, 1) < unit.cost(1_000, 1) < unit.cost(1_000, 3)
+    (trial,) = trials(["mean+roberta"], small, 3, LIMITS)
+    assert trial.cost(100, 1) < trial.cost(1_000, 1) < trial.cost(1_000, 3)
 
 
 def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
     with pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"):
-        units(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))
+        trials(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))
     with pytest.raises(RecipeError, match="No recipe is chosen"):
-        units([], small, 3, LIMITS)
+        trials([], small, 3, LIMITS)
 
 
 @pytest.mark.usefixtures("quick")
 def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
-    board = board_of(*blobs(90, apart=2.0), Contest(folds=2), readings=readings)
+    board = board_of(*blobs(90, apart=2.0), ExperimentConfig(folds=2), readings=readings)
     assert len(cells(recipes, small, board)) == 16
-    assert len(played(recipes, small, board)) == 16
+    assert len(result(recipes, small, board)) == 16
 
 
 # Grids that grow
@@ -746,15 +752,15 @@ def test_a_grid_grows_to_where_the_best_is_and_ends(name: str) -> None:
 def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows(
     small: Backbone,
 ) -> None:
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     targets = torch.arange(600) % 2
-    vectors = torch.randn(600, WIDTH, generator=dice) + 0.5 * targets[:, None] / WIDTH**0.5
-    board = board_of(vectors, targets, Contest(curve=False))
-    (found,) = played(["mean+knn"], small, board).values()
+    vectors = torch.randn(600, WIDTH, generator=rng) + 0.5 * targets[:, None] / WIDTH**0.5
+    board = board_of(vectors, targets, ExperimentConfig(curve=False))
+    (found,) = result(["mean+knn"], small, board).values()
     tried = {point.settings["k"] for point in found.tried}
     assert {3, 10, 30} <= tried
-    few = board_of(vectors[:24], targets[:24], Contest(curve=False))
-    (found,) = played(["mean+knn"], small, few).values()
+    few = board_of(vectors[:24], targets[:24], ExperimentConfig(curve=False))
+    (found,) = result(["mean+knn"], small, few).values()
     assert max(point.settings["k"] for point in found.tried) <= 24
 
 
@@ -764,6 +770,6 @@ def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows
 def test_a_recipe_that_says_whether_to_standardise_is_searched_so_alone(
     small: Backbone, top: str, standardise: str
 ) -> None:
-    board = board_of(*blobs(90), Contest(curve=False))
-    (found,) = played([f"mean+{top}?standardise={standardise}"], small, board).values()
+    board = board_of(*blobs(90), ExperimentConfig(curve=False))
+    (found,) = result([f"mean+{top}?standardise={standardise}"], small, board).values()
     assert {point.settings["standardise"] for point in found.tried} == {standardise == "true"}

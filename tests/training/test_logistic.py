@@ -21,12 +21,12 @@ from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.settings import Limits
 from heads.training.fitters import logistic
-from heads.training.fitters.base import Chosen, Found, Tried
-from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, Convex
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
+from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, LinearFitter
 from heads.training.fitters.logistic import STRENGTHS as STRENGTHS_TRIED
 from heads.training.objective import Objective, balance_of
-from heads.training.task import Lesson
-from heads.training.trial import Unit, units
+from heads.training.task import TrainingTask
+from heads.training.trial import Trial, trials
 
 CLASSES, ROWS = 4, 240
 STRENGTHS = (0.03, 1.0)
@@ -55,21 +55,21 @@ def points() -> Tensor:
 
 def labels() -> Tensor:
     """Any number of labels, the last one rare, from the vectors and chance."""
-    dice = torch.Generator().manual_seed(3)
-    chance = points()[:, :CLASSES] + torch.randn(ROWS, CLASSES, generator=dice)
+    rng = torch.Generator().manual_seed(3)
+    chance = points()[:, :CLASSES] + torch.randn(ROWS, CLASSES, generator=rng)
     return (chance > torch.tensor([0.0, 0.5, 1.0, 2.2])).to(chance.dtype)
 
 
 def grades() -> Tensor:
-    dice = torch.Generator().manual_seed(4)
+    rng = torch.Generator().manual_seed(4)
     vectors = points()
-    return vectors[:, 0] - 2 * vectors[:, 1] + torch.randn(ROWS, generator=dice)
+    return vectors[:, 0] - 2 * vectors[:, 1] + torch.randn(ROWS, generator=rng)
 
 
 def problems_of(
     objective: Objective, targets: Tensor, strengths: tuple[float, ...] = STRENGTHS
-) -> logistic.Problems:
-    return logistic.Problems(
+) -> logistic.LinearProblems:
+    return logistic.LinearProblems(
         vectors=points(),
         targets=targets,
         objective=objective,
@@ -79,7 +79,7 @@ def problems_of(
     )
 
 
-def solved(problems: logistic.Problems) -> Iterator[tuple[float, Tensor]]:
+def solved(problems: logistic.LinearProblems) -> Iterator[tuple[float, Tensor]]:
     """For each C the logits (n, c) of the solution."""
     weights, biases = logistic.solve(
         problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
@@ -99,12 +99,12 @@ def rest(strength: float, balanced: bool) -> OneVsRestClassifier:
 
 
 def test_labels_that_are_half_chance_take_no_longer() -> None:
-    dice = torch.Generator().manual_seed(0)
-    vectors, weight = torch.randn(800, 64, generator=dice), torch.randn(64, 30, generator=dice)
-    chance = torch.randint(0, 30, (800,), generator=dice)
-    is_chance = torch.rand(800, generator=dice) < 0.5
+    rng = torch.Generator().manual_seed(0)
+    vectors, weight = torch.randn(800, 64, generator=rng), torch.randn(64, 30, generator=rng)
+    chance = torch.randint(0, 30, (800,), generator=rng)
+    is_chance = torch.rand(800, generator=rng) < 0.5
     asked = list[None]()
-    problems = logistic.Problems(
+    problems = logistic.LinearProblems(
         vectors=vectors,
         targets=torch.where(is_chance, chance, (vectors @ weight).argmax(dim=1)),
         objective=Objective(kind="one", outputs=30),
@@ -168,7 +168,9 @@ def test_a_label_that_never_or_always_occurs_is_learned_beside_the_others() -> N
         assert logits.isfinite().all()
 
 
-def penalised(problems: logistic.Problems, number: int, weight: Tensor, bias: Tensor) -> float:
+def penalised(
+    problems: logistic.LinearProblems, number: int, weight: Tensor, bias: Tensor
+) -> float:
     """The objective of one problem, C times the loss of all rows and the penalty."""
     logits = (problems.vectors @ weight.T + bias).double()
     losses = problems.objective.rows(logits, problems.targets)
@@ -196,7 +198,7 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
     weights, biases = logistic.solve(
         problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
     )
-    dice = torch.Generator().manual_seed(5)
+    rng = torch.Generator().manual_seed(5)
     for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         least = penalised(problems, number, weight, bias)
         begun = penalised(problems, number, torch.zeros_like(weight), torch.zeros_like(bias))
@@ -204,8 +206,8 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
         for size in (0.3, 0.03):
             for _ in range(10):
                 away = (
-                    torch.randn(weight.shape, generator=dice),
-                    torch.randn(bias.shape, generator=dice),
+                    torch.randn(weight.shape, generator=rng),
+                    torch.randn(bias.shape, generator=rng),
                 )
                 moved = penalised(problems, number, weight + size * away[0], bias + size * away[1])
                 assert moved > least
@@ -214,10 +216,10 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
 # The same as a cell
 
 
-def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> Lesson:
+def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> TrainingTask:
     vectors, _ = blobs(len(targets), 3, apart=0.5, seed=6)
     outputs = 1 if kind == "number" else 3
-    return Lesson(
+    return TrainingTask(
         vectors=vectors,
         index=torch.arange(len(targets)),
         targets=targets,
@@ -228,9 +230,11 @@ def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> Lesson:
     )
 
 
-def found_of(chosen: Chosen) -> Found:
+def found_of(chosen: Chosen) -> SearchResult:
     """As if a search had come to that."""
-    return Found(chosen=chosen, point=Tried(settings=chosen, step=0, score=0.0, loss=0.0))
+    return SearchResult(
+        chosen=chosen, point=TriedSettings(settings=chosen, step=0, score=0.0, loss=0.0)
+    )
 
 
 def parted(rows: int) -> Splits:
@@ -245,10 +249,10 @@ def parted(rows: int) -> Splits:
     )
 
 
-def unit_of(recipe: str, backbone: Backbone, kind: Kind) -> Unit:
-    (unit,) = units([recipe], backbone, 1 if kind == "number" else 3, Limits(), kind)
-    assert isinstance(unit.learner, Convex)
-    return unit
+def unit_of(recipe: str, backbone: Backbone, kind: Kind) -> Trial:
+    (trial,) = trials([recipe], backbone, 1 if kind == "number" else 3, Limits(), kind)
+    assert isinstance(trial.fitter, LinearFitter)
+    return trial
 
 
 @pytest.mark.usefixtures("near")
@@ -258,11 +262,11 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
     small: Backbone, recipe: str, standardise: bool
 ) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    lesson, unit = lesson_of("one", targets, loss="ovr"), unit_of(recipe, small, "one")
+    task, trial = lesson_of("one", targets, loss="ovr"), unit_of(recipe, small, "one")
     rows, asked = torch.arange(120), torch.arange(120, 160)
     begin = found_of({"standardise": standardise, "C": 0.1})
-    (found,) = unit.learner.learn(lesson, [begin], [rows], [asked], [0])
-    vectors = lesson.vectors / (1 if standardise else scale_of(lesson.vectors[rows]))
+    (found,) = trial.fitter.learn(task, [begin], [rows], [asked], [0])
+    vectors = task.vectors / (1 if standardise else scale_of(task.vectors[rows]))
     scaler = StandardScaler(with_std=standardise).fit(vectors[rows].numpy())
     given = scaler.transform(vectors.numpy())
     model = rest(0.1, balanced=False).fit(given[:120], targets[rows].numpy())
@@ -274,12 +278,12 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
 @pytest.mark.parametrize("C", [0.01, 1.0])
 def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: float) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    lesson, unit = lesson_of("one", targets, loss="hinge"), unit_of("mean+linear", small, "one")
+    task, trial = lesson_of("one", targets, loss="hinge"), unit_of("mean+linear", small, "one")
     rows, asked = torch.arange(120), torch.arange(120, 160)
     given = [found_of({"standardise": True, "C": C})]
-    (found,) = unit.learner.learn(lesson, given, [rows], [asked], [0])
-    scaler = StandardScaler().fit(lesson.vectors[rows].numpy())
-    scaled = scaler.transform(lesson.vectors.numpy())
+    (found,) = trial.fitter.learn(task, given, [rows], [asked], [0])
+    scaler = StandardScaler().fit(task.vectors[rows].numpy())
+    scaled = scaler.transform(task.vectors.numpy())
     # Its bias is penalised like a weight; drawn out a hundredfold, that is hardly felt.
     model = LinearSVC(C=C, dual=False, tol=1e-9, intercept_scaling=100, max_iter=100_000)
     model.fit(scaled[:120], targets[rows].numpy())
@@ -295,11 +299,11 @@ def scale_of(vectors: Tensor) -> Tensor:
 @pytest.mark.usefixtures("near")
 def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
     targets = torch.linspace(-1, 1, 160)[torch.randperm(160, generator=torch.Generator())]
-    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
     rows, asked = torch.arange(120), torch.arange(120, 160)
     begin = found_of({"standardise": True, "C": 0.02})
-    (found,) = unit.learner.learn(lesson, [begin], [rows], [asked], [0])
-    given = StandardScaler().fit(lesson.vectors[rows].numpy()).transform(lesson.vectors.numpy())
+    (found,) = trial.fitter.learn(task, [begin], [rows], [asked], [0])
+    given = StandardScaler().fit(task.vectors[rows].numpy()).transform(task.vectors.numpy())
     model = Ridge(alpha=50.0).fit(given[:120], targets[rows].numpy())
     wanted = torch.from_numpy(model.predict(given[120:])).float()
     assert_close(found.logits[:, 0], wanted, rtol=0, atol=2e-3)
@@ -308,22 +312,22 @@ def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
 def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) -> None:
     vectors, _ = blobs(160, 3, apart=0.5, seed=6)
     targets = vectors @ torch.linspace(-1, 1, WIDTH) / 20
-    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
-    (found,) = ended(unit.learner.search(lesson, parted(160), [0]))
+    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) > max(OF_NUMBERS)
     assert found.point.score > 0.99
 
 
 def test_numbers_that_the_vectors_do_not_tell_are_shrunk_to_their_mean(small: Backbone) -> None:
     targets = torch.randn(160, generator=torch.Generator().manual_seed(1))
-    lesson, unit = lesson_of("number", targets), unit_of("mean+linear", small, "number")
-    (found,) = ended(unit.learner.search(lesson, parted(160), [0]))
+    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) < max(OF_NUMBERS)
 
 
-def strengths_of(lesson: Lesson, unit: Unit) -> tuple[list[float], Found]:
+def strengths_of(task: TrainingTask, trial: Trial) -> tuple[list[float], SearchResult]:
     """C as it is tried, standardised, in order; and what is found."""
-    search = unit.learner.search(lesson, parted(len(lesson.targets)), [0])
+    search = trial.fitter.search(task, parted(len(task.targets)), [0])
     tried = list[float]()
     while True:
         try:
@@ -341,8 +345,8 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
     vectors, targets = blobs(160, 3, apart=2.0, seed=6)
     if flipped:
         targets[90:] = (targets[90:] + 1) % 3
-    lesson = replace(lesson_of("one", targets), vectors=vectors)
-    tried, found = strengths_of(lesson, unit_of("mean+logistic", small, "one"))
+    task = replace(lesson_of("one", targets), vectors=vectors)
+    tried, found = strengths_of(task, unit_of("mean+logistic", small, "one"))
     assert tried[: len(STRENGTHS_TRIED)] == list(STRENGTHS_TRIED)
     further = tried[len(STRENGTHS_TRIED) :]
     grown = further[: -len(NEIGHBOURS)]
@@ -356,25 +360,25 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
 
 def test_c_that_is_best_in_the_middle_or_fixed_goes_nowhere(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    lesson = lesson_of("one", targets)
-    tried, found = strengths_of(lesson, unit_of("mean+linear", small, "one"))
+    task = lesson_of("one", targets)
+    tried, found = strengths_of(task, unit_of("mean+linear", small, "one"))
     assert min(STRENGTHS_TRIED) < 3 * float(found.chosen["C"])
     assert len(tried) <= len(STRENGTHS_TRIED) + 3 + len(NEIGHBOURS)
-    fixed, _ = strengths_of(lesson, unit_of("mean+logistic?C=0.5", small, "one"))
+    fixed, _ = strengths_of(task, unit_of("mean+logistic?C=0.5", small, "one"))
     assert set(fixed) == {0.5}
 
 
 def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    lesson, unit = lesson_of("one", targets), unit_of("mean+linear", small, "one")
+    task, trial = lesson_of("one", targets), unit_of("mean+linear", small, "one")
     one = parted(160)
     both = [own * 2 for own in (one.search, one.development, one.train, one.test)]
     twice = Splits(
         kind="test set", search=both[0], development=both[1], train=both[2], test=both[3]
     )
-    events = list(unit.learner.search(lesson, twice, [0, 1]))
+    events = list(trial.fitter.search(task, twice, [0, 1]))
     assert [point.seed for point in events] == [0] * len(events)
-    first, second = ended(unit.learner.search(lesson, twice, [0, 1]))
+    first, second = ended(trial.fitter.search(task, twice, [0, 1]))
     assert first.chosen == second.chosen
 
 
@@ -390,17 +394,17 @@ def test_a_cell_goes_on_from_what_its_search_came_to(
 
     monkeypatch.setattr(logistic, "solve", watched)
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    lesson, unit = lesson_of("one", targets), unit_of(recipe, small, "one")
+    task, trial = lesson_of("one", targets), unit_of(recipe, small, "one")
     (fresh,) = [found_of({"standardise": True, "C": 0.1})]
     rows, asked = (
         [torch.arange(120), torch.arange(30, 150), torch.arange(120)],
         torch.arange(150, 160),
     )
-    (few,) = unit.learner.learn(lesson, [fresh], [torch.arange(90)], [asked], [0])
+    (few,) = trial.fitter.learn(task, [fresh], [torch.arange(90)], [asked], [0])
     further = replace(fresh, state=few.state)
     begun.clear()
-    found = unit.learner.learn(lesson, [further, fresh, further], rows, [asked] * 3, [0, 1, 2])
+    found = trial.fitter.learn(task, [further, fresh, further], rows, [asked] * 3, [0, 1, 2])
     assert begun == [True, False]  # the third is the first
     for own, one in zip(rows, found, strict=True):
-        (alone,) = unit.learner.learn(lesson, [fresh], [own], [asked], [0])
+        (alone,) = trial.fitter.learn(task, [fresh], [own], [asked], [0])
         assert_close(one.logits, alone.logits, rtol=0, atol=2e-2)

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
-from heads.training.objective import Objective, Span, balance_of, goals_of
+from heads.training.objective import Objective, TargetScaler, balance_of, targets_of
 
 CLASSES = 4
 ROWS = 6
@@ -38,19 +38,19 @@ every_objective = pytest.mark.parametrize(
 )
 
 
-def targets_of(kind: str) -> Tensor:
-    dice = torch.Generator().manual_seed(1)
+def made_targets(kind: str) -> Tensor:
+    rng = torch.Generator().manual_seed(1)
     if kind == "number":
-        return torch.randn(ROWS, generator=dice)
+        return torch.randn(ROWS, generator=rng)
     if kind == "many":
-        return (torch.rand(ROWS, CLASSES, generator=dice) < 0.4).float()
+        return (torch.rand(ROWS, CLASSES, generator=rng) < 0.4).float()
     return torch.arange(ROWS) % CLASSES
 
 
 def objective_of(
     kind: Any, loss: str, focal: float, smoothing: float, balanced: bool
 ) -> tuple[Objective, Tensor]:
-    targets = targets_of(kind)
+    targets = made_targets(kind)
     return (
         Objective(
             kind=kind,
@@ -65,8 +65,8 @@ def objective_of(
 
 
 def logits_of(objective: Objective, *ahead: int) -> Tensor:
-    dice = torch.Generator().manual_seed(2)
-    return 2 * torch.randn(*ahead, ROWS, objective.outputs, generator=dice)
+    rng = torch.Generator().manual_seed(2)
+    return 2 * torch.randn(*ahead, ROWS, objective.outputs, generator=rng)
 
 
 @every_objective
@@ -79,11 +79,11 @@ def test_slopes_are_the_gradient_of_the_rows(kind, loss, focal, smoothing, balan
     assert (rows >= 0).all()
     (wanted,) = torch.autograd.grad(rows.sum(), logits)
     with torch.no_grad():
-        found, slopes = objective.slopes(logits, targets)
+        found, gradients = objective.gradients(logits, targets)
     assert_close(found, rows.detach())
-    assert_close(slopes, wanted, rtol=1e-4, atol=1e-5)
+    assert_close(gradients, wanted, rtol=1e-4, atol=1e-5)
     assert not found.requires_grad
-    assert not slopes.requires_grad
+    assert not gradients.requires_grad
     assert logits.grad is None
 
 
@@ -101,15 +101,15 @@ def test_a_row_is_judged_by_itself(kind, loss, focal, smoothing, balanced) -> No
 def test_slopes_point_uphill(kind, loss, focal, smoothing, balanced) -> None:
     objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
     logits = logits_of(objective)
-    before, slopes = objective.slopes(logits, targets)
-    assert (objective.rows(logits - 1e-2 * slopes, targets) <= before + 1e-7).all()
+    before, gradients = objective.gradients(logits, targets)
+    assert (objective.rows(logits - 1e-2 * gradients, targets) <= before + 1e-7).all()
 
 
 def test_the_plain_ones_are_what_torch_has() -> None:
     logits, one, many = (
         logits_of(objective_of(*OPTIONS[0])[0]),
-        targets_of("one"),
-        targets_of("many"),
+        made_targets("one"),
+        made_targets("many"),
     )
     found = Objective(kind="one", outputs=CLASSES).rows(logits, one)
     assert torch.equal(found, cross_entropy(logits, one, reduction="none"))
@@ -123,14 +123,14 @@ def test_the_plain_ones_are_what_torch_has() -> None:
     assert_close(found, binary_cross_entropy_with_logits(logits, hard, reduction="none").sum(dim=1))
     found = Objective(kind="one", outputs=CLASSES, loss="ordinal").rows(logits, one)
     assert_close(found, cross_entropy(logits, near(one, CLASSES), reduction="none"))
-    numbers, given = targets_of("number"), logits[:, :1]
+    numbers, given = made_targets("number"), logits[:, :1]
     found = Objective(kind="number", outputs=1).rows(given, numbers)
     assert_close(found, (given[:, 0] - numbers).square() / 2)
 
 
 @pytest.mark.parametrize(("kind", "loss"), KINDS[:-1])
 def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(kind: Any, loss: str) -> None:
-    targets = targets_of(kind)
+    targets = made_targets(kind)
     hard, soft = (
         Objective(kind=kind, outputs=CLASSES, loss=loss, smoothing=share).goals(targets)
         for share in (0.0, 0.2)
@@ -163,7 +163,7 @@ def test_numbers_have_no_focal_loss_and_no_smoothing(option: dict[str, float]) -
 
 
 def test_balance_is_that_of_scikit_learn() -> None:
-    targets = targets_of("many")
+    targets = made_targets("many")
     targets[:, 0] = torch.tensor([1.0, 0, 0, 0, 0, 0])
     for label, (no, yes) in enumerate(balance_of(targets, CLASSES).T.tolist()):
         own = targets[:, label].long().numpy()
@@ -195,7 +195,7 @@ def test_a_label_that_never_occurs_has_finite_weights() -> None:
 
 
 def test_yes_and_no_weigh_alike_in_every_question() -> None:
-    targets = targets_of("many")
+    targets = made_targets("many")
     objective, _ = objective_of("many", "softmax", 0.0, 0.0, True)
     plain = replace(objective, balance=None)
     logits = torch.zeros(ROWS, CLASSES)
@@ -203,8 +203,8 @@ def test_yes_and_no_weigh_alike_in_every_question() -> None:
     assert float(objective.rows(logits, targets).sum()) == pytest.approx(
         float(plain.rows(logits, targets).sum()), rel=1e-5
     )
-    _, slopes = objective.slopes(logits, targets)
-    assert_close(slopes.sum(dim=0), torch.zeros(CLASSES), rtol=0, atol=1e-5)
+    _, gradients = objective.gradients(logits, targets)
+    assert_close(gradients.sum(dim=0), torch.zeros(CLASSES), rtol=0, atol=1e-5)
 
 
 # Where numbers lie
@@ -216,7 +216,7 @@ finite = st.floats(-1e4, 1e4, width=32)
 @given(st.lists(finite, min_size=1, max_size=20), st.booleans())
 def test_numbers_come_back_from_their_span(values: list[float], centred: bool) -> None:
     numbers = torch.tensor(values)
-    span = Span.of(numbers, centred=centred)
+    span = TargetScaler.of(numbers, centred=centred)
     assert span.spread > 0
     narrow = span.narrowed(numbers)
     assert narrow.isfinite().all()
@@ -228,13 +228,13 @@ def test_numbers_come_back_from_their_span(values: list[float], centred: bool) -
 
 def test_a_span_brings_numbers_to_mean_0_and_deviation_1() -> None:
     numbers = torch.tensor([100.0, 120.0, 90.0, 110.0])
-    narrow = Span.of(numbers, centred=True).narrowed(numbers)
+    narrow = TargetScaler.of(numbers, centred=True).narrowed(numbers)
     assert float(narrow.mean()) == pytest.approx(0, abs=1e-5)
     assert float(narrow.std(correction=0)) == pytest.approx(1, abs=1e-5)
-    flat = Span.of(torch.tensor([3.0, 3.0]), centred=True)
+    flat = TargetScaler.of(torch.tensor([3.0, 3.0]), centred=True)
     assert (flat.centre, flat.spread) == (3.0, 1.0)
     # Without a bias nothing could be added again, so numbers are only scaled.
-    scaled = Span.of(numbers, centred=False)
+    scaled = TargetScaler.of(numbers, centred=False)
     assert scaled.centre == 0
     assert float(scaled.narrowed(numbers).square().mean()) == pytest.approx(1, abs=1e-5)
 
@@ -242,7 +242,7 @@ def test_a_span_brings_numbers_to_mean_0_and_deviation_1() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_layer_put_back_answers_with_the_numbers_themselves(bias: bool) -> None:
     layer = torch.nn.Linear(5, 1, bias=bias)
-    span = Span.of(torch.tensor([10.0, 14.0, 19.0]), centred=bias)
+    span = TargetScaler.of(torch.tensor([10.0, 14.0, 19.0]), centred=bias)
     vectors = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         wanted = span.widened(layer(vectors))
@@ -258,9 +258,9 @@ def test_a_layer_put_back_answers_with_the_numbers_themselves(bias: bool) -> Non
 
 def test_goals_of_a_corpus_are_its_labels() -> None:
     one = build("one", list("abcd"), ["x", "y", "z", "y"])
-    assert goals_of(one, [3, 0]).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert targets_of(one, [3, 0]).tolist() == [[0, 1, 0], [1, 0, 0]]
     many = build("many", list("abc"), ["x|z", "", "y"])
-    assert goals_of(many, [0, 1, 2]).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert targets_of(many, [0, 1, 2]).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     number = numbered("number", list("abc"), [0.5, -2.0, 7.0], column="grade")
-    assert goals_of(number, [2, 0]).tolist() == [[7.0], [0.5]]
-    assert goals_of(many, []).shape == (0, 3)
+    assert targets_of(number, [2, 0]).tolist() == [[7.0], [0.5]]
+    assert targets_of(many, []).shape == (0, 3)

@@ -12,27 +12,27 @@ from small_boards import blobs, board_of, cells
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
-from heads.settings import Contest
-from heads.training.fitters.base import Found, Tried
-from heads.training.scheduler import Board, Failed, Job, play
+from heads.settings import ExperimentConfig
+from heads.training.fitters.base import SearchResult, TriedSettings
+from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
 from heads.training.search import (
-    Played,
-    Searched,
-    Trying,
-    learn_job,
+    CurvePointTried,
+    SearchFinished,
+    TrialResult,
+    fit_job,
     search_job,
     seeds_of,
-    unit_job,
+    trial_job,
 )
-from heads.training.task import Lesson, Stopped
+from heads.training.task import Interrupted, TrainingTask
 
 RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
 
 
 @pytest.fixture(scope="module")
-def board() -> Board:
+def board() -> TrainingData:
     vectors, targets = blobs(120)
-    return board_of(vectors, targets, Contest(folds=2), readings=("mean", "cls", "max"))
+    return board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls", "max"))
 
 
 @pytest.fixture(autouse=True)
@@ -48,42 +48,42 @@ def working() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("grid")]
 
 
-def waiting(lesson: Lesson, tell: Callable[[object], None]) -> object:
+def waiting(task: TrainingTask, tell: Callable[[object], None]) -> object:
     """Work that ends only when it is asked to."""
     tell("begun")
     while True:
-        lesson.check()
+        task.check()
         time.sleep(0.01)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_cell_is_told_of_once_after_its_curve(
-    small: Backbone, board: Board, workers: int
+    small: Backbone, board: TrainingData, workers: int
 ) -> None:
     found = cells(RECIPES, small, board)
-    curves: dict[str, list[object]] = {unit.name: [] for unit in found}
+    curves: dict[str, list[object]] = {trial.name: [] for trial in found}
     ended = []
-    for event in play([unit_job(unit, board) for unit in found], board, workers):
-        if isinstance(event, Trying):
+    for event in run_trials([trial_job(trial, board) for trial in found], board, workers):
+        if isinstance(event, CurvePointTried):
             assert event.name not in ended
             curves[event.name].append(event.point)
         else:
-            assert isinstance(event, Played)
-            assert list(event.tried) == curves[event.unit.name]
+            assert isinstance(event, TrialResult)
+            assert list(event.tried) == curves[event.trial.name]
             assert len(event.learned) == len(event.chosen) == len(seeds_of(board)) == 2
             assert event.outcome.repetition == (0, 0)
-            ended.append(event.unit.name)
+            ended.append(event.trial.name)
     assert sorted(ended) == sorted(RECIPES)
 
 
-def test_no_jobs_are_no_events(board: Board) -> None:
-    assert list(play([], board, 2)) == []
+def test_no_jobs_are_no_events(board: TrainingData) -> None:
+    assert list(run_trials([], board, 2)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_closing_ends_all_threads_within_a_second(board: Board, workers: int) -> None:
+def test_closing_ends_all_threads_within_a_second(board: TrainingData, workers: int) -> None:
     jobs = [Job(name="a cell", reading="mean", work=waiting) for _ in range(8)]
-    events = play(jobs, board, workers)
+    events = run_trials(jobs, board, workers)
     assert isinstance(events, Generator)
     assert next(events) == "begun"
     assert working()
@@ -96,10 +96,10 @@ def test_closing_ends_all_threads_within_a_second(board: Board, workers: int) ->
 @pytest.mark.parametrize("recipe", ["mean+roberta", "mean+linear", "mean+knn", "mean+ridge"])
 def test_real_work_on_many_rows_ends_within_a_second(small: Backbone, recipe: str) -> None:
     vectors, targets = blobs(8_000, 5, apart=0.5)
-    board = board_of(vectors, targets, Contest(folds=3))
-    jobs = [unit_job(unit, board) for unit in cells([recipe], small, board)]
+    board = board_of(vectors, targets, ExperimentConfig(folds=3))
+    jobs = [trial_job(trial, board) for trial in cells([recipe], small, board)]
     for moment in (0.0, 0.2):
-        events = play(jobs, board, 1)
+        events = run_trials(jobs, board, 1)
         assert isinstance(events, Generator)
         next(events)
         time.sleep(moment)
@@ -109,49 +109,49 @@ def test_real_work_on_many_rows_ends_within_a_second(small: Backbone, recipe: st
         assert working() == []
 
 
-def works(lesson: Lesson, tell: Callable[[object], None]) -> object:
+def works(task: TrainingTask, tell: Callable[[object], None]) -> object:
     return "done"
 
 
 def test_what_goes_wrong_in_a_job_is_told_and_the_others_go_on(
-    board: Board, caplog: pytest.LogCaptureFixture
+    board: TrainingData, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def breaks(lesson: Lesson, tell: Callable[[object], None]) -> object:
+    def breaks(task: TrainingTask, tell: Callable[[object], None]) -> object:
         raise ZeroDivisionError("in a job")
 
-    def refuses(lesson: Lesson, tell: Callable[[object], None]) -> object:
+    def refuses(task: TrainingTask, tell: Callable[[object], None]) -> object:
         raise RecipeError("It does not fit.", "Leave it out.")
 
     jobs = [Job(name="a cell", reading="mean", work=work) for work in (breaks, refuses, works)]
     jobs += [Job(name="another", reading="weighted", work=works)]  # a reading that is not there
-    *failed, missing = [event for event in play(jobs, board, 1) if event != "done"]
-    assert [event.says for event in failed if isinstance(event, Failed)] == [
+    *failed, missing = [event for event in run_trials(jobs, board, 1) if event != "done"]
+    assert [event.says for event in failed if isinstance(event, TrialFailed)] == [
         "a cell could not be trained (ZeroDivisionError: in a job).",
         "a cell could not be trained: It does not fit. Leave it out.",
     ]
-    assert isinstance(missing, Failed)
+    assert isinstance(missing, TrialFailed)
     assert (missing.name, "KeyError" in missing.says) == ("another", True)
     assert "in a job" in caplog.text  # with all that is needed to find the fault
     assert "It does not fit" not in caplog.text
 
 
-def test_what_ends_the_program_reaches_the_caller(board: Board) -> None:
-    def leaves(lesson: Lesson, tell: Callable[[object], None]) -> object:
+def test_what_ends_the_program_reaches_the_caller(board: TrainingData) -> None:
+    def leaves(task: TrainingTask, tell: Callable[[object], None]) -> object:
         raise SystemExit(3)
 
     found = []
     jobs = [Job(name="a cell", reading="mean", work=work) for work in (works, works, leaves)]
     with pytest.raises(SystemExit):
-        found.extend(play([*jobs, *jobs], board, 1))
+        found.extend(run_trials([*jobs, *jobs], board, 1))
     assert found == ["done"] * 2
 
 
 def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
-    small: Backbone, board: Board
+    small: Backbone, board: TrainingData
 ) -> None:
     found = cells(RECIPES, small, board)
     for count in (1, 2, 5):
-        events = play([unit_job(unit, board) for unit in found], board, 2)
+        events = run_trials([trial_job(trial, board) for trial in found], board, 2)
         for _ in range(count):
             next(events)
         del events  # as a reader does who forgets it
@@ -159,35 +159,37 @@ def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
 
 
 def test_a_lesson_is_loaded_once_for_all_its_cells(
-    small: Backbone, board: Board, monkeypatch: pytest.MonkeyPatch
+    small: Backbone, board: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []
-    lesson = Board.lesson
+    task = TrainingData.task
     monkeypatch.setattr(
-        Board, "lesson", lambda self, *given: loaded.append(given[0]) or lesson(self, *given)
+        TrainingData, "lesson", lambda self, *given: loaded.append(given[0]) or task(self, *given)
     )
     alike = ("mean+roberta", "mean+bert", "cls+roberta", "cls+bert", "max+roberta")  # in cost
-    found = list(play([unit_job(unit, board) for unit in cells(alike, small, board)], board, 2))
-    assert sum(isinstance(event, Played) for event in found) == len(alike)
+    found = list(
+        run_trials([trial_job(trial, board) for trial in cells(alike, small, board)], board, 2)
+    )
+    assert sum(isinstance(event, TrialResult) for event in found) == len(alike)
     assert sorted(loaded) == ["cls", "max", "mean"]
 
 
-def test_the_longest_begin_first_and_equals_in_their_order(board: Board) -> None:
+def test_the_longest_begin_first_and_equals_in_their_order(board: TrainingData) -> None:
     def named(name: str) -> Callable[..., object]:
-        return lambda lesson, tell: name
+        return lambda task, tell: name
 
     costs = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 3.0, "e": 1.0}
     jobs = [Job(name=n, reading="mean", work=named(n), cost=cost) for n, cost in costs.items()]
-    assert list(play(jobs, board, 1)) == ["b", "d", "c", "a", "e"]
+    assert list(run_trials(jobs, board, 1)) == ["b", "d", "c", "a", "e"]
 
 
-def test_numbers_do_not_depend_on_the_order(small: Backbone, board: Board) -> None:
+def test_numbers_do_not_depend_on_the_order(small: Backbone, board: TrainingData) -> None:
     found = []
     for sign in (1, -1):
-        jobs = [unit_job(unit, board) for unit in cells(RECIPES, small, board)]
+        jobs = [trial_job(trial, board) for trial in cells(RECIPES, small, board)]
         jobs = [replace(job, cost=sign * job.cost) for job in jobs]
-        ended = [event for event in play(jobs, board, 2) if isinstance(event, Played)]
-        found.append({one.unit.name: one for one in ended})
+        ended = [event for event in run_trials(jobs, board, 2) if isinstance(event, TrialResult)]
+        found.append({one.trial.name: one for one in ended})
     assert set(found[0]) == set(found[1]) == set(RECIPES)
     for name, one in found[0].items():
         other = found[1][name]
@@ -196,17 +198,19 @@ def test_numbers_do_not_depend_on_the_order(small: Backbone, board: Board) -> No
             assert torch.equal(mine.logits, theirs.logits)
 
 
-def test_a_search_and_then_learning_are_the_whole_work(small: Backbone, board: Board) -> None:
+def test_a_search_and_then_learning_are_the_whole_work(
+    small: Backbone, board: TrainingData
+) -> None:
     found = cells(RECIPES, small, board)
     whole = {
-        e.unit.name: e
-        for e in play([unit_job(u, board) for u in found], board, 1)
-        if isinstance(e, Played)
+        e.trial.name: e
+        for e in run_trials([trial_job(u, board) for u in found], board, 1)
+        if isinstance(e, TrialResult)
     }
     searched = {
         e.name: e
-        for e in play([search_job(u, board) for u in found], board, 1)
-        if isinstance(e, Searched)
+        for e in run_trials([search_job(u, board) for u in found], board, 1)
+        if isinstance(e, SearchFinished)
     }
     for name, one in searched.items():
         assert one.parts.shape == (sum(map(len, board.splits.development)),)
@@ -217,31 +221,31 @@ def test_a_search_and_then_learning_are_the_whole_work(small: Backbone, board: B
         assert {point.seed for point in one.tried} == {0, 1}
         assert tuple(each.chosen for each in one.found) == whole[name].chosen
         assert one.tried == whole[name].tried
-    jobs = [learn_job(unit, board, searched[unit.name]) for unit in found]
-    for one in play(jobs, board, 1):
-        assert isinstance(one, Played)
-        logits = [learned.logits for learned in whole[one.unit.name].learned]
+    jobs = [fit_job(trial, board, searched[trial.name]) for trial in found]
+    for one in run_trials(jobs, board, 1):
+        assert isinstance(one, TrialResult)
+        logits = [learned.logits for learned in whole[one.trial.name].learned]
         assert all(torch.equal(a.logits, b) for a, b in zip(one.learned, logits, strict=True))
 
 
 def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_has() -> None:
-    def found(*parts: float) -> Found:
+    def found(*parts: float) -> SearchResult:
         own = torch.tensor(parts)
-        point = Tried(settings={}, step=0, score=float(own.mean()), loss=0.0, parts=own)
-        return Found(chosen={}, point=point)
+        point = TriedSettings(settings={}, step=0, score=float(own.mean()), loss=0.0, parts=own)
+        return SearchResult(chosen={}, point=point)
 
-    one = Searched(
+    one = SearchFinished(
         name="a", found=(found(1.0, 0.0, 0.0, 1.0, 0.0), found(1.0, 1.0)), tried=(), seconds=0.0
     )
     assert one.parts.shape == (7,)
     assert float(one.parts.mean()) == pytest.approx((0.4 + 1.0) / 2)
 
 
-def test_a_check_after_the_stop_ends_the_work(board: Board) -> None:
+def test_a_check_after_the_stop_ends_the_work(board: TrainingData) -> None:
     stop = threading.Event()
-    lesson = board.lesson("mean", stop)
-    lesson.check()
+    task = board.task("mean", stop)
+    task.check()
     stop.set()
-    with pytest.raises(Stopped):
-        lesson.check()
-    assert lesson.of(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 32)
+    with pytest.raises(Interrupted):
+        task.check()
+    assert task.of(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 32)

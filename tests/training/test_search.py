@@ -7,13 +7,13 @@ from statistics import fmean
 
 import pytest
 import torch
-from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, played
+from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, result
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
-from heads.classifier.module import Assembly
+from heads.classifier.module import RecipeModule
 from heads.data import splits
 from heads.data.corpus import Kind
 from heads.data.splits import Splits
@@ -21,14 +21,21 @@ from heads.evaluation.calibration import thresholds
 from heads.evaluation.statistics import spearman
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 from heads.training import trial
 from heads.training.fitters import adamw, successive_halving
-from heads.training.fitters.base import Found, Learned, Learner, Tried, judged
+from heads.training.fitters.base import FittedHead, Fitter, SearchResult, TriedSettings, judged
 from heads.training.objective import balance_of
-from heads.training.scheduler import Board
-from heads.training.search import Played, Searched, Teaching, learn_job, seeds_of, teaching
-from heads.training.task import Lesson
+from heads.training.scheduler import TrainingData
+from heads.training.search import (
+    SearchFinished,
+    TrialOnTask,
+    TrialResult,
+    fit_job,
+    on_task,
+    seeds_of,
+)
+from heads.training.task import TrainingTask
 
 # Convex with and without a bias, descent with and without one in its last layer, solved at once.
 OF_NUMBERS = (
@@ -42,19 +49,19 @@ LABELS = 3
 def numbers_of(rows: int, *, centre: float, spread: float) -> tuple[Tensor, Tensor]:
     """Vectors, and numbers around a centre that the vectors tell, but for some noise."""
     vectors, _ = blobs(rows, apart=0.0, seed=7)
-    dice = torch.Generator().manual_seed(8)
+    rng = torch.Generator().manual_seed(8)
     plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
-    told = plain @ torch.randn(WIDTH, generator=dice) / WIDTH**0.5
-    return vectors, centre + spread * (told + 0.2 * torch.randn(rows, generator=dice))
+    told = plain @ torch.randn(WIDTH, generator=rng) / WIDTH**0.5
+    return vectors, centre + spread * (told + 0.2 * torch.randn(rows, generator=rng))
 
 
 def labels_of(rows: int) -> tuple[Tensor, Tensor]:
     """Vectors, and any number of labels that they tell, the last of them rare."""
     vectors, _ = blobs(rows, apart=0.0, seed=9)
     plain = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
-    dice = torch.Generator().manual_seed(10)
-    told = plain @ torch.randn(WIDTH, LABELS, generator=dice) / WIDTH**0.5
-    told = told + 0.3 * torch.randn(rows, LABELS, generator=dice)
+    rng = torch.Generator().manual_seed(10)
+    told = plain @ torch.randn(WIDTH, LABELS, generator=rng) / WIDTH**0.5
+    told = told + 0.3 * torch.randn(rows, LABELS, generator=rng)
     return vectors, (told > torch.tensor([0.0, 0.4, 1.0])).float()
 
 
@@ -67,10 +74,10 @@ def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
 ) -> None:
     vectors, targets = numbers_of(240, centre=centre, spread=spread)
-    board = board_of(vectors, targets, Contest(folds=4), kind="number")
-    (one,) = played([recipe], small, board).values()
+    board = board_of(vectors, targets, ExperimentConfig(folds=4), kind="number")
+    (one,) = result([recipe], small, board).values()
     # Without a bias the numbers are not centred, so less of them is learned.
-    biased, told = one.unit.biased, list[float]()
+    biased, told = one.trial.biased, list[float]()
     for learned, rows in zip(one.learned, board.splits.test, strict=True):
         true, given = targets[rows], learned.logits[:, 0]
         told.append(spearman(given, true))
@@ -88,11 +95,11 @@ def test_numbers_are_answered_in_their_own_units(
 @pytest.mark.parametrize("recipe", OF_NUMBERS)
 def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) -> None:
     vectors, targets = numbers_of(160, centre=40.0, spread=3.0)
-    board = board_of(vectors, targets, Contest(folds=2), kind="number")
-    (one,) = played([recipe], small, board).values()
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="number")
+    (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
-        order = one.unit.order
+        order = one.trial.order
         given = {n: v for n, v in chosen.items() if n in order.head.options}
         chain = order.head.make(WIDTH, 1, **{**order.head_options, **given}).eval()
         chain.load_state_dict(learned.state)
@@ -106,11 +113,11 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
     changed = targets.clone()
     changed[100:] = 1e4 - changed[100:]
     boards = [
-        board_of(vectors, own, Contest(seeds=1), parts=parts, kind="number")
+        board_of(vectors, own, ExperimentConfig(seeds=1), parts=parts, kind="number")
         for own in (targets, changed)
     ]
     for recipe in ("mean+linear", "mean+roberta", "mean+ridge"):
-        one, other = (played([recipe], small, board)[recipe] for board in boards)
+        one, other = (result([recipe], small, board)[recipe] for board in boards)
         assert torch.equal(one.learned[0].logits, other.learned[0].logits)
         assert one.tried == other.tried
 
@@ -122,41 +129,41 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
 class Spying:
     """A learner that notes what it is asked, and asks another."""
 
-    learner: Learner
+    fitter: Fitter
     rows: list[Tensor] = field(default_factory=list)
     asked: list[Tensor] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
-    found: list[Learned] = field(default_factory=list)
+    found: list[FittedHead] = field(default_factory=list)
 
     @property
     def is_random(self) -> bool:
-        return self.learner.is_random
+        return self.fitter.is_random
 
     def search(
-        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[Tried, None, list[Found]]:
-        return (yield from self.learner.search(lesson, splits, seeds))
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        return (yield from self.fitter.search(task, splits, seeds))
 
     def learn(
         self,
-        lesson: Lesson,
-        found: Sequence[Found],
+        task: TrainingTask,
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
+    ) -> list[FittedHead]:
         self.rows, self.asked, self.seeds = list(rows), list(asked), list(seeds)
-        self.found = self.learner.learn(lesson, found, rows, asked, seeds)
+        self.found = self.fitter.learn(task, found, rows, asked, seeds)
         return self.found
 
 
 def taught_by(
-    board: Board, recipe: str, backbone: Backbone
-) -> tuple[Teaching, Spying, list[Found]]:
-    (unit,) = cells([recipe], backbone, board)
-    spy = Spying(unit.learner)
-    lesson = board.lesson(unit.reading, threading.Event())
-    taught = teaching(replace(unit, learner=spy), lesson, board.splits, board.contest)
+    board: TrainingData, recipe: str, backbone: Backbone
+) -> tuple[TrialOnTask, Spying, list[SearchResult]]:
+    (trial,) = cells([recipe], backbone, board)
+    spy = Spying(trial.fitter)
+    task = board.task(trial.reading, threading.Event())
+    taught = on_task(replace(trial, fitter=spy), task, board.splits, board.config)
     return taught, spy, ended(taught.search(board.splits, seeds_of(board)))
 
 
@@ -176,13 +183,13 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
 ) -> None:
     monkeypatch.setattr(trial, "PACES", {Spying: 1.0})
     vectors, targets = labels_of(200)
-    board = board_of(vectors, targets, Contest(seeds=2, folds=2), parts=parts, kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts, kind="many")
     splits = board.splits
     taught, spy, found = taught_by(board, recipe, small)
-    searched = Searched(name=recipe, found=tuple(found), tried=(), seconds=0.0)
-    lesson = board.lesson(taught.unit.reading, threading.Event())
-    done = learn_job(taught.unit, board, searched).work(lesson, lambda event: None)
-    assert isinstance(done, Played)
+    searched = SearchFinished(name=recipe, found=tuple(found), tried=(), seconds=0.0)
+    task = board.task(taught.trial.reading, threading.Event())
+    done = fit_job(taught.trial, board, searched).work(task, lambda event: None)
+    assert isinstance(done, TrialResult)
     outcome = done.outcome
     # The heads that are scored learn from all of their rows.
     assert spy.seeds == seeds_of(board)
@@ -207,8 +214,8 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
 
 def test_thresholds_find_a_rare_label(small: Backbone) -> None:
     vectors, targets = labels_of(900)
-    board = board_of(vectors, targets, Contest(folds=3), kind="many")
-    (one,) = played(["mean+linear"], small, board).values()
+    board = board_of(vectors, targets, ExperimentConfig(folds=3), kind="many")
+    (one,) = result(["mean+linear"], small, board).values()
     assert one.outcome.thresholds is not None
     found = {}
     for name, bar in (("tuned", one.outcome.thresholds[0]), ("half", torch.zeros(LABELS))):
@@ -224,7 +231,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = labels_of(200)
-    board = board_of(vectors, targets, Contest(folds=2), kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="many")
     _, _, found = taught_by(board, recipe, small)
     for number, one in enumerate(found):
         rows = board.splits.development[number]
@@ -233,7 +240,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
         true = targets[rows].bool()
         wanted = 2 * (given & true).sum() / (given.sum() + true.sum())
         assert one.point.score == pytest.approx(float(wanted), abs=1e-5)
-    (one,) = played([recipe], small, board).values()
+    (one,) = result([recipe], small, board).values()
     assert all(0 <= point.score <= 1 for point in one.tried)
     for number, each in enumerate(found):
         own = [point for point in one.tried if point.seed == number]
@@ -256,7 +263,7 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
     vectors, targets = blobs(200) if kind == "one" else labels_of(200)
     if kind == "number":
         vectors, targets = numbers_of(200, centre=5.0, spread=2.0)
-    board = board_of(vectors, targets, Contest(seeds=2, folds=2), kind=kind)
+    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), kind=kind)
     taught, spy, found = taught_by(board, recipe, small)
     assert max(map(len, board.splits.search)) < 40
     for number, one in enumerate(found):
@@ -264,9 +271,9 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
         assert len(rows) > 60
         assert one.held is not None
         seeds = seeds_of(board)[number : number + 1]
-        (own,) = spy.learner.learn(taught.lesson, [one], [rows], [asked], seeds)
+        (own,) = spy.fitter.learn(taught.task, [one], [rows], [asked], seeds)
         assert_close(one.held, own.logits, rtol=0, atol=2e-2)
-        wanted = judged(one.chosen, 0, one.held, taught.lesson, asked)
+        wanted = judged(one.chosen, 0, one.held, taught.task, asked)
         assert one.point.score == wanted.score
         assert one.point.parts is not None
         assert float(one.point.parts.mean()) == pytest.approx(wanted.score)
@@ -278,8 +285,8 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("top", ["linear", "logistic", "roberta"])
 def test_the_vote_of_one_versus_the_rest_is_handed_on(small: Backbone, top: str) -> None:
-    board = board_of(*blobs(160, apart=1.0, seed=4), Contest(folds=2))
-    softmax, rest = played([f"mean+{top}", f"mean+{top}?loss=ovr"], small, board).values()
+    board = board_of(*blobs(160, apart=1.0, seed=4), ExperimentConfig(folds=2))
+    softmax, rest = result([f"mean+{top}", f"mean+{top}?loss=ovr"], small, board).values()
     for one in (softmax, rest):
         assert accuracy(one, board) > 0.8
         assert one.outcome.held is not None
@@ -307,10 +314,10 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
 ) -> None:
     vectors, targets = labels_of(120) if kind == "many" else blobs(120)
     weighed = options == "balanced"
-    board = board_of(vectors, targets, Contest(folds=2, class_weights=weighed), kind=kind)
+    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=weighed), kind=kind)
     taught, _, found = taught_by(board, f"mean+roberta{'' if weighed else options}", small)
     rows = board.splits.train[0]
-    begin = Found(chosen=STILL, point=found[0].point)
+    begin = SearchResult(chosen=STILL, point=found[0].point)
     (learned,) = taught.learn([begin], [rows], [rows], [0])
     bias = learned.state["out_proj.bias"]
     goals = targets if kind == "many" else one_hot(targets, 3).float()
@@ -321,15 +328,15 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
 
 def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
     vectors, targets = labels_of(120)
-    board = board_of(vectors, targets, Contest(folds=2), kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="many")
     taught, _, _ = taught_by(board, "mean+linear", small)
-    whole = Assembly(resolve("attention+mlp"), small, LABELS)
+    whole = RecipeModule(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-    adamw.at_base_rates(whole, taught.lesson, torch.arange(120))
+    adamw.at_base_rates(whole, taught.task, torch.arange(120))
     changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
     assert changed == [f"head.{last_linear(whole.head)}.bias"]
-    no_bias = Assembly(resolve("attention+gpt2"), small, LABELS)
-    adamw.at_base_rates(no_bias, taught.lesson, torch.arange(120))  # nothing to set
+    no_bias = RecipeModule(resolve("attention+gpt2"), small, LABELS)
+    adamw.at_base_rates(no_bias, taught.task, torch.arange(120))  # nothing to set
 
 
 # Settings of the contest
@@ -342,39 +349,39 @@ def test_weights_of_classes_balance_every_question_by_itself(
     small: Backbone, kind: Kind, recipe: str
 ) -> None:
     vectors, targets = labels_of(120) if kind == "many" else blobs(120)
-    board = board_of(vectors, targets, Contest(folds=2, class_weights=True), kind=kind)
+    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True), kind=kind)
     taught, _, _ = taught_by(board, recipe, small)
-    assert torch.equal(taught.lesson.weights, torch.ones(120))
-    assert taught.lesson.objective.balance is not None
+    assert torch.equal(taught.task.weights, torch.ones(120))
+    assert taught.task.objective.balance is not None
     wanted = balance_of(targets[board.splits.learned], LABELS)
-    assert torch.equal(taught.lesson.objective.balance, wanted)
+    assert torch.equal(taught.task.objective.balance, wanted)
 
 
 def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) -> None:
     vectors, targets = blobs(240)
     kept = (targets != 0) | (torch.arange(240) % 3 == 0)  # a rare class
     vectors, targets = vectors[kept], targets[kept]
-    board = board_of(vectors, targets, Contest(folds=2, class_weights=True))
+    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True))
     taught, _, _ = taught_by(board, "mean+linear", small)
-    assert taught.lesson.objective.balance is None
-    weights = taught.lesson.weights
+    assert taught.task.objective.balance is None
+    weights = taught.task.weights
     assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
 
 
 def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
     vectors, targets = blobs(240, classes=3)
-    board = board_of(vectors, targets, Contest(folds=2, class_weights=True))
+    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True))
     for fold in (0, 1):  # all rows of the class c are scored in this fold, none is learned from
         own = targets == 2
         train = tuple(
             rows[~own[rows]] if number == fold else rows
             for number, rows in enumerate(board.splits.train)
         )
-        lesson = replace(board, splits=replace(board.splits, train=train)).lesson(
+        task = replace(board, splits=replace(board.splits, train=train)).task(
             "mean", threading.Event()
         )
-        assert 0.5 < float(lesson.weights[own].mean()) < 2
-        assert 0.5 < float(lesson.weights[~own].mean()) < 2
+        assert 0.5 < float(task.weights[own].mean()) < 2
+        assert 0.5 < float(task.weights[~own].mean()) < 2
 
 
 @pytest.mark.usefixtures("quick")
@@ -386,10 +393,10 @@ def test_every_head_learns_under_focal_loss_and_smoothing(
     small: Backbone, kind: Kind, settings: dict[str, float]
 ) -> None:
     vectors, targets = labels_of(160) if kind == "many" else blobs(160, apart=2.0)
-    board = board_of(vectors, targets, replace(Contest(folds=2), **settings), kind=kind)
-    plain = board_of(vectors, targets, Contest(folds=2), kind=kind)
+    board = board_of(vectors, targets, replace(ExperimentConfig(folds=2), **settings), kind=kind)
+    plain = board_of(vectors, targets, ExperimentConfig(folds=2), kind=kind)
     recipes = OF_MANY if kind == "many" else (*OF_MANY, "mean+knn", "mean+cosine")
-    found, without_any = (played(recipes, small, own) for own in (board, plain))
+    found, without_any = (result(recipes, small, own) for own in (board, plain))
     for name, one in found.items():
         assert one.outcome.logits[0].isfinite().all(), name
         if kind == "one":
@@ -403,8 +410,8 @@ def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
     vectors, targets = blobs(300, apart=2.0)
     sure = {}
     for share in (0.0, 0.3):
-        board = board_of(vectors, targets, Contest(folds=2, smoothing=share))
-        for name, one in played(["mean+linear", "mean+roberta"], small, board).items():
+        board = board_of(vectors, targets, ExperimentConfig(folds=2, smoothing=share))
+        for name, one in result(["mean+linear", "mean+roberta"], small, board).items():
             sure[name, share] = float(one.outcome.logits[0].softmax(dim=1).amax(dim=1).mean())
     for name in ("mean+linear", "mean+roberta"):
         assert sure[name, 0.3] < sure[name, 0.0]

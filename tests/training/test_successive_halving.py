@@ -19,16 +19,22 @@ from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import temperature
 from heads.parts.registry import head
-from heads.rng import Dice
-from heads.settings import Contest
+from heads.rng import IsolatedRng
+from heads.settings import ExperimentConfig
 from heads.training.fitters import sgd, successive_halving
-from heads.training.fitters.adamw import Choice, Descent, Pupil
-from heads.training.fitters.base import Found, Tried, first_of
-from heads.training.fitters.batched import Stack
-from heads.training.fitters.sgd import Stacked
-from heads.training.fitters.successive_halving import Trial, factor_of, looks, searched, steps_after
+from heads.training.fitters.adamw import AdamWCopies, CopyData, CopySettings
+from heads.training.fitters.base import SearchResult, TriedSettings, first_of
+from heads.training.fitters.batched import BatchedHeads
+from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.successive_halving import (
+    Candidate,
+    factor_of,
+    looks,
+    searched,
+    steps_after,
+)
 from heads.training.objective import Objective, balance_of
-from heads.training.task import Fixed, Lesson
+from heads.training.task import FixedSettings, TrainingTask
 
 CLASSES, ROWS = 3, 200
 
@@ -39,7 +45,7 @@ CLASSES, ROWS = 3, 200
 class Written:
     """Copies whose share of right answers after so many steps is given by a function each."""
 
-    lesson: Lesson
+    task: TrainingTask
     curves: Sequence[Any]  # step to a logit of the right class
     steps: int = 0
     learned: list[tuple[int, int]] = field(default_factory=list)
@@ -56,12 +62,12 @@ class Written:
     def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         number, steps = state["steps"].tolist()
         value = self.curves[number](steps)
-        right = one_hot(self.lesson.targets[rows], CLASSES).float()
+        right = one_hot(self.task.targets[rows], CLASSES).float()
         flip = torch.arange(len(rows)) % 10 == 0  # so that a temperature is defined
         right[flip] = right[flip].roll(1, dims=1)
         # What is known lies in the noise, as the temperature takes the scale away.
-        dice = torch.Generator().manual_seed(number)
-        return right * value + torch.randn(right.shape, generator=dice)
+        rng = torch.Generator().manual_seed(number)
+        return right * value + torch.randn(right.shape, generator=rng)
 
     def state(self, number: int) -> dict[str, Tensor]:
         return {"steps": torch.tensor([self.live[number], self.steps])}
@@ -73,21 +79,21 @@ class Written:
 
 def written(
     *curves: Any, seeds: Sequence[int] = (), pass_steps: float = 8.0
-) -> tuple[list[Found], list[Tried], Written, list[Trial]]:
+) -> tuple[list[SearchResult], list[TriedSettings], Written, list[Candidate]]:
     targets = torch.arange(ROWS) % CLASSES
-    lesson = lesson_of(torch.zeros(ROWS, 2), targets, CLASSES)
+    task = lesson_of(torch.zeros(ROWS, 2), targets, CLASSES)
     rows = torch.arange(ROWS)
     trials = [
-        Trial(
+        Candidate(
             seed=seed,
-            choice=Choice(learning_rate=10.0 ** -(n + 1)),
+            choice=CopySettings(learning_rate=10.0 ** -(n + 1)),
             development=rows,
             pass_steps=pass_steps,
         )
         for n, seed in enumerate(seeds or [0] * len(curves))
     ]
-    copies = Written(lesson, curves)
-    told, work = list[Tried](), searched(copies, trials, lesson)
+    copies = Written(task, curves)
+    told, work = list[TriedSettings](), searched(copies, trials, task)
     while True:
         try:
             told.append(next(work))
@@ -206,12 +212,12 @@ def test_looks_come_further_apart_and_end_at_the_cap(pass_steps: float, cap: int
 
 def logits_of(kind: Kind, spread: float, seed: int) -> tuple[Tensor, Tensor]:
     """Logits that tell the targets, but for some noise."""
-    dice = torch.Generator().manual_seed(seed)
-    targets = torch.randint(CLASSES, (120,), generator=dice)
+    rng = torch.Generator().manual_seed(seed)
+    targets = torch.randint(CLASSES, (120,), generator=rng)
     goals = one_hot(targets, CLASSES).float()
     if kind == "many":
-        targets = goals = (torch.rand(120, CLASSES, generator=dice) < 0.4).float()
-    noise = torch.randn(120, CLASSES, generator=dice)
+        targets = goals = (torch.rand(120, CLASSES, generator=rng) < 0.4).float()
+    noise = torch.randn(120, CLASSES, generator=rng)
     return spread * (2 * goals - 1 + noise), targets
 
 
@@ -278,18 +284,20 @@ def test_the_factor_is_a_number_whatever_is_answered(kind: Kind, smoothing: floa
 
 
 def made(name: str, seed: int) -> nn.Sequential:
-    with Dice(seed).rolling():
+    with IsolatedRng(seed).rolling():
         return head[name].make(WIDTH, CLASSES)
 
 
-def course_of(name: str, seeds: Sequence[int], dtype: torch.dtype) -> Descent:
+def course_of(name: str, seeds: Sequence[int], dtype: torch.dtype) -> AdamWCopies:
     vectors, targets = blobs(120, CLASSES)
-    lesson = replace(lesson_of(vectors, targets, CLASSES), products=dtype)
+    task = replace(lesson_of(vectors, targets, CLASSES), products=dtype)
     rows = [torch.arange(10 * (seed % 3), 60 + 10 * seed) for seed in seeds]
-    pupils = [Pupil(rows=own, vectors=vectors[own].to(dtype)) for own in rows]
-    choices = [Choice(learning_rate=1e-3 * (seed + 1), weight_decay=0.1 * seed) for seed in seeds]
-    stack = Stack([made(name, seed) for seed in seeds], seeds, dtype)
-    return Descent(stack, lesson, pupils, choices, seeds, batch=16)
+    pupils = [CopyData(rows=own, vectors=vectors[own].to(dtype)) for own in rows]
+    choices = [
+        CopySettings(learning_rate=1e-3 * (seed + 1), weight_decay=0.1 * seed) for seed in seeds
+    ]
+    stack = BatchedHeads([made(name, seed) for seed in seeds], seeds, dtype)
+    return AdamWCopies(stack, task, pupils, choices, seeds, batch=16)
 
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
@@ -322,7 +330,7 @@ def test_those_who_go_on_learn_the_same_to_the_last_bit(name: str, dtype: torch.
 
 def test_a_stack_gathers_the_numbers_of_some_copies_in_the_order_asked_for() -> None:
     chains = [made("mlp", seed) for seed in range(4)]
-    stack = Stack(chains, list(range(4)))
+    stack = BatchedHeads(chains, list(range(4)))
     kept = stack.kept([2, 0])
     for number, own in enumerate((2, 0)):
         same(kept.state(number), chains[own].state_dict())
@@ -338,39 +346,39 @@ def test_a_stack_gathers_the_numbers_of_some_copies_in_the_order_asked_for() -> 
 # Searches of real heads
 
 
-def lesson_and_splits(seeds: int, **contest: Any) -> tuple[Lesson, Splits]:
+def lesson_and_splits(seeds: int, **config: Any) -> tuple[TrainingTask, Splits]:
     vectors, targets = blobs(160, CLASSES, apart=0.5, seed=2)
     parts = ["train"] * 120 + ["test"] * 40
-    board = board_of(vectors, targets, Contest(seeds=seeds, **contest), parts=parts)
-    return board.lesson("mean", threading.Event()), board.splits
+    board = board_of(vectors, targets, ExperimentConfig(seeds=seeds, **config), parts=parts)
+    return board.task("mean", threading.Event()), board.splits
 
 
-def stacked(name: str, **options: Any) -> Stacked:
+def stacked(name: str, **options: Any) -> SGDFitter:
     def make() -> nn.Sequential:
         return head[name].make(WIDTH, CLASSES, **options)
 
-    return Stacked(make=make, first=first_of(make()), pretrained=False)
+    return SGDFitter(make=make, first=first_of(make()), pretrained=False)
 
 
 @pytest.fixture(scope="module")
-def three() -> tuple[Lesson, Splits, list[Tried], list[Found]]:
-    lesson, splits = lesson_and_splits(3)
-    told, work = list[Tried](), stacked("roberta").search(lesson, splits, [5, 6, 7])
+def three() -> tuple[TrainingTask, Splits, list[TriedSettings], list[SearchResult]]:
+    task, splits = lesson_and_splits(3)
+    told, work = list[TriedSettings](), stacked("roberta").search(task, splits, [5, 6, 7])
     while True:
         try:
             told.append(next(work))
         except StopIteration as end:
-            return lesson, splits, told, end.value
+            return task, splits, told, end.value
 
 
 def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> None:
-    lesson, splits, told, found = three
+    task, splits, told, found = three
     for number, one in enumerate(found):
         chain = stacked("roberta").make()
         chain.load_state_dict(one.state)
         rows = splits.development[number]
         with torch.no_grad():
-            logits = chain.eval()(lesson.of(rows))
+            logits = chain.eval()(task.of(rows))
         assert torch.equal(one.held, logits)
         own = [point for point in told if point.seed == number]
         (look,) = (
@@ -381,14 +389,14 @@ def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> No
         assert look.loss == min(point.loss for point in alike)
 
 
-def _choice(point: Tried) -> dict[str, Any]:
+def _choice(point: TriedSettings) -> dict[str, Any]:
     return {n: value for n, value in point.settings.items() if n not in ("epochs", "converged")}
 
 
 def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
     _, _, _, found = three
-    lesson, splits = lesson_and_splits(1)
-    (alone,) = ended(stacked("roberta").search(lesson, splits, [5]))
+    task, splits = lesson_and_splits(1)
+    (alone,) = ended(stacked("roberta").search(task, splits, [5]))
     assert alone.chosen == found[0].chosen
     assert alone.point == found[0].point
     same(alone.state, found[0].state)
@@ -398,32 +406,32 @@ def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
     three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sgd, "SEEN_BYTES", 1)
-    lesson, splits, _, found = three
-    copies, made = list[int](), sgd.Stack
+    task, splits, _, found = three
+    copies, made = list[int](), sgd.BatchedHeads
 
     def watched(chains: Any, *given: Any) -> Any:
         copies.append(len(chains))
         return made(chains, *given)
 
-    monkeypatch.setattr(sgd, "Stack", watched)
-    again = ended(stacked("roberta").search(lesson, splits, [5, 6, 7]))
+    monkeypatch.setattr(sgd, "BatchedHeads", watched)
+    again = ended(stacked("roberta").search(task, splits, [5, 6, 7]))
     assert [one.chosen for one in again] == [one.chosen for one in found]
     assert copies == [len(sgd.TRIED)] * 3
-    stacked("roberta").learn(lesson, again, splits.train, splits.test, [5, 6, 7])
+    stacked("roberta").learn(task, again, splits.train, splits.test, [5, 6, 7])
     assert copies[3:] == [1, 1, 1]
 
 
 def test_learning_goes_on_from_the_head_that_was_found(three) -> None:
-    lesson, splits, _, found = three
-    learner, seeds = stacked("roberta"), [5, 6, 7]
-    learned = learner.learn(lesson, found, splits.train, splits.test, seeds)
+    task, splits, _, found = three
+    fitter, seeds = stacked("roberta"), [5, 6, 7]
+    learned = fitter.learn(task, found, splits.train, splits.test, seeds)
     for number, (one, own) in enumerate(zip(found, learned, strict=True)):
         rows = splits.train[number]
-        (alone,) = learner.learn(lesson, [one], [rows], [splits.test[number]], [seeds[number]])
+        (alone,) = fitter.learn(task, [one], [rows], [splits.test[number]], [seeds[number]])
         same(alone.state, own.state)
         assert torch.equal(alone.logits, own.logits)
-        fresh = learner.learn(
-            lesson, [replace(one, state=None)], [rows], [splits.test[number]], [seeds[number]]
+        fresh = fitter.learn(
+            task, [replace(one, state=None)], [rows], [splits.test[number]], [seeds[number]]
         )
         away = [
             sum(float((tensor - one.state[name]).square().sum()) for name, tensor in each.items())
@@ -434,17 +442,17 @@ def test_learning_goes_on_from_the_head_that_was_found(three) -> None:
 
 def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_without() -> None:
     settings = {"learning_rate": 1e-3, "epochs": 10.0}
-    point = Tried(settings=settings, step=40, score=0.0, loss=0.0)
-    fresh = Found(chosen=settings, point=point)
-    assert steps_after(fresh, 5.0, Fixed()) == 50
-    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, Fixed()) == 25
-    assert steps_after(fresh, 0.1, Fixed()) == successive_halving.FIRST[0]
-    assert steps_after(fresh, 5.0, Fixed(steps=7)) == 7
+    point = TriedSettings(settings=settings, step=40, score=0.0, loss=0.0)
+    fresh = SearchResult(chosen=settings, point=point)
+    assert steps_after(fresh, 5.0, FixedSettings()) == 50
+    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, FixedSettings()) == 25
+    assert steps_after(fresh, 0.1, FixedSettings()) == successive_halving.FIRST[0]
+    assert steps_after(fresh, 5.0, FixedSettings(steps=7)) == 7
 
 
 def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -> None:
-    trial = Trial(
-        seed=0, choice=Choice(learning_rate=4e-3), development=torch.arange(4), pass_steps=4
+    trial = Candidate(
+        seed=0, choice=CopySettings(learning_rate=4e-3), development=torch.arange(4), pass_steps=4
     )
     trial.looks = [(2**n * 8, 10.0**-n) for n in range(3, 12)]  # a tenth each time, for ever
     assert trial.has_converged()
@@ -458,24 +466,24 @@ def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -
 def test_who_is_behind_is_told_by_rows_as_they_are_judged() -> None:
     targets = torch.arange(ROWS) % 2
     rare = (targets == 1) & (torch.arange(ROWS) < 20)  # ten rows
-    lesson = lesson_of(torch.zeros(ROWS, 2), targets, 2, torch.where(rare, 100.0, 1.0))
-    dice = torch.Generator().manual_seed(0)
-    losses = torch.rand(ROWS, generator=dice)
+    task = lesson_of(torch.zeros(ROWS, 2), targets, 2, torch.where(rare, 100.0, 1.0))
+    rng = torch.Generator().manual_seed(0)
+    losses = torch.rand(ROWS, generator=rng)
 
-    def behind(gaps: Tensor, lesson: Lesson) -> bool:
+    def behind(gaps: Tensor, task: TrainingTask) -> bool:
         one, lead = (
-            Trial(seed=0, choice=choice, development=torch.arange(ROWS), pass_steps=4.0)
-            for choice in (Choice(learning_rate=1e-3), Choice(learning_rate=4e-3))
+            Candidate(seed=0, choice=choice, development=torch.arange(ROWS), pass_steps=4.0)
+            for choice in (CopySettings(learning_rate=1e-3), CopySettings(learning_rate=4e-3))
         )
         one.losses, lead.losses = losses + gaps, losses
-        return successive_halving._is_behind(one, lead, lesson)
+        return successive_halving._is_behind(one, lead, task)
 
     worse = torch.where(rare, -0.1, 0.1)  # on most rows; better on those that count
-    assert not behind(worse, lesson)
-    assert behind(-worse, lesson)
-    alike = replace(lesson, counts=torch.ones(ROWS))
+    assert not behind(worse, task)
+    assert behind(-worse, task)
+    alike = replace(task, counts=torch.ones(ROWS))
     assert behind(worse, alike)
     assert not behind(-worse, alike)
     # A lead on a handful of rows that count for all is not sure.
-    unsure = torch.where(rare, 1.0 * torch.randn(ROWS, generator=dice) + 0.1, 0.0)
-    assert not behind(unsure, lesson)
+    unsure = torch.where(rare, 1.0 * torch.randn(ROWS, generator=rng) + 0.1, 0.0)
+    assert not behind(unsure, task)

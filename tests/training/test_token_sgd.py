@@ -13,16 +13,18 @@ from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.features.token_states import TokenStates
 from heads.training.fitters import successive_halving
-from heads.training.fitters.base import Chosen, Found, Tried
-from heads.training.fitters.token_sgd import BATCH, TRIED, Apart
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
+from heads.training.fitters.token_sgd import BATCH, TRIED, TokenSGDFitter
 from heads.training.objective import Objective
-from heads.training.task import Lesson, Stopped
+from heads.training.task import Interrupted, TrainingTask
 
 WIDTH, CLASSES, TEXTS, ROWS = 8, 3, 300, 330
 CHOSEN: Chosen = {
     "standardise": False, "learning_rate": 0.03, "weight_decay": 0.01, "epochs": 9.0,
 }  # fmt: skip
-FOUND = Found(chosen=CHOSEN, point=Tried(settings=CHOSEN, step=0, score=0.0, loss=0.0))
+FOUND = SearchResult(
+    chosen=CHOSEN, point=TriedSettings(settings=CHOSEN, step=0, score=0.0, loss=0.0)
+)
 
 
 class Shown(list[tuple[bool, Tensor]]):
@@ -49,17 +51,17 @@ class Mean(nn.Module):
 
 
 @pytest.fixture
-def lesson() -> Lesson:
+def task() -> TrainingTask:
     """Texts of 1 to 9 tokens whose mean tells their class; a few rows have the text of others."""
-    dice = torch.Generator().manual_seed(0)
-    classes = torch.randint(0, CLASSES, (TEXTS,), generator=dice)
-    lengths = torch.randint(1, 10, (TEXTS,), generator=dice)
+    rng = torch.Generator().manual_seed(0)
+    classes = torch.randint(0, CLASSES, (TEXTS,), generator=rng)
+    lengths = torch.randint(1, 10, (TEXTS,), generator=rng)
     order = lengths.argsort(descending=True)
     starts = torch.empty_like(lengths)
     starts[order] = lengths[order].cumsum(0) - lengths[order]
     owners = order.repeat_interleave(lengths[order])
-    centres = 2 * torch.randn(CLASSES, WIDTH, generator=dice)
-    numbers = centres[classes[owners]] + torch.randn(len(owners), WIDTH, generator=dice)
+    centres = 2 * torch.randn(CLASSES, WIDTH, generator=rng)
+    numbers = centres[classes[owners]] + torch.randn(len(owners), WIDTH, generator=rng)
     states = TokenStates(
         numbers=(numbers[:, None].numpy().astype(np.float16),),
         starts=starts,
@@ -72,8 +74,8 @@ def lesson() -> Lesson:
         says="",
     )
     index = torch.cat([torch.arange(TEXTS), torch.arange(ROWS - TEXTS)])
-    index = index[torch.randperm(ROWS, generator=dice)]
-    return Lesson(
+    index = index[torch.randperm(ROWS, generator=rng)]
+    return TrainingTask(
         vectors=torch.empty(0, 0),
         index=index,
         targets=classes[index],
@@ -85,9 +87,9 @@ def lesson() -> Lesson:
     )
 
 
-def apart(dropout: float = 0.0) -> tuple[Apart, list[tuple[bool, Tensor]]]:
+def apart(dropout: float = 0.0) -> tuple[TokenSGDFitter, list[tuple[bool, Tensor]]]:
     shown = Shown()
-    return Apart(make=lambda: Mean(shown, dropout)), shown
+    return TokenSGDFitter(make=lambda: Mean(shown, dropout)), shown
 
 
 def halves() -> tuple[Tensor, Tensor]:
@@ -95,11 +97,11 @@ def halves() -> tuple[Tensor, Tensor]:
     return rows[:200], rows[200:]
 
 
-def test_only_rows_that_are_asked_for_are_read(lesson: Lesson) -> None:
+def test_only_rows_that_are_asked_for_are_read(task: TrainingTask) -> None:
     """However many others there are, and in batches that are about full."""
-    learner, shown = apart()
+    fitter, shown = apart()
     rows, asked = [halves()[0][:100], halves()[0][50:120]], [halves()[1][:40], halves()[1][:7]]
-    learner.learn(lesson, [FOUND] * 2, rows, asked, [0, 1])
+    fitter.learn(task, [FOUND] * 2, rows, asked, [0, 1])
     learned = [len(mean) for training, mean in shown if training]
     assert sum(learned) == 9 * (100 + 70)
     assert set(learned) == {25, 23, 24}  # 4 batches of 100, 3 of 70
@@ -107,39 +109,39 @@ def test_only_rows_that_are_asked_for_are_read(lesson: Lesson) -> None:
     assert sum(len(mean) for training, mean in shown if not training) == 40 + 7
 
 
-def test_answers_stand_in_the_order_in_which_they_were_asked_for(lesson: Lesson) -> None:
-    learner, _ = apart()
+def test_answers_stand_in_the_order_in_which_they_were_asked_for(task: TrainingTask) -> None:
+    fitter, _ = apart()
     train, asked = halves()
-    (found,) = learner.learn(lesson, [FOUND], [train], [asked], [0])
-    module = learner.make()
+    (found,) = fitter.learn(task, [FOUND], [train], [asked], [0])
+    module = fitter.make()
     module.load_state_dict(found.state)
-    assert lesson.states is not None
+    assert task.states is not None
     for row, logits in zip(asked, found.logits, strict=True):
         with torch.no_grad():
-            alone = module.eval()(lesson.states.states(lesson.index[row][None]))[0]
+            alone = module.eval()(task.states.states(task.index[row][None]))[0]
         assert torch.allclose(logits, alone, atol=1e-5)
-    assert (found.logits.argmax(dim=1) == lesson.targets[asked]).float().mean() > 0.95
+    assert (found.logits.argmax(dim=1) == task.targets[asked]).float().mean() > 0.95
 
 
-def test_a_copy_learns_the_same_whoever_learns_beside_it(lesson: Lesson) -> None:
-    learner, _ = apart(dropout=0.3)
+def test_a_copy_learns_the_same_whoever_learns_beside_it(task: TrainingTask) -> None:
+    fitter, _ = apart(dropout=0.3)
     train, asked = halves()
     rows = [train, train[:150], train]
-    together = learner.learn(lesson, [FOUND] * 3, rows, [asked] * 3, [0, 1, 2])
+    together = fitter.learn(task, [FOUND] * 3, rows, [asked] * 3, [0, 1, 2])
     for number in (0, 2):
-        (alone,) = learner.learn(lesson, [FOUND], [train], [asked], [number])
+        (alone,) = fitter.learn(task, [FOUND], [train], [asked], [number])
         assert torch.equal(alone.logits, together[number].logits)
         for name, tensor in alone.state.items():
             assert torch.equal(tensor, together[number].state[name])
 
 
-def test_each_seed_has_an_order_of_its_own_and_every_epoch_another(lesson: Lesson) -> None:
-    learner, shown = apart()
+def test_each_seed_has_an_order_of_its_own_and_every_epoch_another(task: TrainingTask) -> None:
+    fitter, shown = apart()
     train, asked = halves()
     orders, planned = [], 9
     for seed in (0, 1):
         shown.clear()
-        learner.learn(lesson, [FOUND], [train], [asked], [seed])
+        fitter.learn(task, [FOUND], [train], [asked], [seed])
         batches = [float(mean.sum()) for training, mean in shown if training]
         epochs = [tuple(batches[start : start + 7]) for start in range(0, len(batches), 7)]
         assert len(epochs) == planned
@@ -148,7 +150,9 @@ def test_each_seed_has_an_order_of_its_own_and_every_epoch_another(lesson: Lesso
     assert len(set(orders)) == 2 * planned
 
 
-def test_what_is_tried_shares_its_batches(lesson: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_tried_shares_its_batches(
+    task: TrainingTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every point of the search sees the same rows, and each batch is read once for all."""
     read: list[int] = []
     states = TokenStates.states
@@ -160,8 +164,8 @@ def test_what_is_tried_shares_its_batches(lesson: Lesson, monkeypatch: pytest.Mo
     monkeypatch.setattr(TokenStates, "states", counted)
     monkeypatch.setattr(successive_halving, "SETTLED", 1000)  # nobody is let go before the cap
     monkeypatch.setattr(successive_halving, "CAP", 21)
-    learner, shown = apart(dropout=0.3)
-    tried = list(learner.search(lesson, splits_of(1), [3]))
+    fitter, shown = apart(dropout=0.3)
+    tried = list(fitter.search(task, splits_of(1), [3]))
     steps = sorted({point.step for point in tried})
     assert steps[-1] == 21  # three passes over 200 rows, 7 batches each
     assert len(tried) == len(TRIED) * len(steps)
@@ -183,8 +187,10 @@ def splits_of(seeds: int) -> Splits:
     )
 
 
-def ended(learner: Apart, lesson: Lesson, seeds: list[int]) -> tuple[list[Tried], list[Found]]:
-    work, told = learner.search(lesson, splits_of(len(seeds)), seeds), list[Tried]()
+def ended(
+    fitter: TokenSGDFitter, task: TrainingTask, seeds: list[int]
+) -> tuple[list[TriedSettings], list[SearchResult]]:
+    work, told = fitter.search(task, splits_of(len(seeds)), seeds), list[TriedSettings]()
     while True:
         try:
             told.append(next(work))
@@ -192,9 +198,9 @@ def ended(learner: Apart, lesson: Lesson, seeds: list[int]) -> tuple[list[Tried]
             return told, end.value
 
 
-def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(lesson: Lesson) -> None:
-    learner, _ = apart(dropout=0.3)
-    told, found = ended(learner, lesson, [3, 4])
+def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(task: TrainingTask) -> None:
+    fitter, _ = apart(dropout=0.3)
+    told, found = ended(fitter, task, [3, 4])
     for number, one in enumerate(found):
         own = [point for point in told if point.seed == number]
         last = max(point.step for point in own)
@@ -211,15 +217,15 @@ def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(lesson: L
         assert one.chosen["converged"] is not is_falling
         assert one.state is not None
         assert one.held is not None
-        module = learner.make()
+        module = fitter.make()
         module.load_state_dict(one.state)
-        assert lesson.states is not None
+        assert task.states is not None
         rows = splits_of(2).development[number]
         for row, logits in zip(rows[:10], one.held, strict=False):
             with torch.no_grad():
-                alone = module.eval()(lesson.states.states(lesson.index[row][None]))[0]
+                alone = module.eval()(task.states.states(task.index[row][None]))[0]
             assert torch.allclose(logits, alone, atol=1e-5)
-    alone_told, (alone,) = ended(learner, lesson, [3])
+    alone_told, (alone,) = ended(fitter, task, [3])
     assert alone_told == [point for point in told if point.seed == 0]
     assert alone.chosen == found[0].chosen
     assert alone.state is not None
@@ -227,27 +233,27 @@ def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(lesson: L
     assert all(torch.equal(alone.state[name], found[0].state[name]) for name in alone.state)
 
 
-def _choice(point: Tried) -> dict[str, object]:
+def _choice(point: TriedSettings) -> dict[str, object]:
     return {n: value for n, value in point.settings.items() if n not in ("epochs", "converged")}
 
 
-def test_a_copy_learns_what_torch_alone_would(lesson: Lesson) -> None:
+def test_a_copy_learns_what_torch_alone_would(task: TrainingTask) -> None:
     """Constant step size after a warm-up; the numbers told are the mean of those of all steps,
     where it goes on from a head that was found."""
-    learner, _ = apart()
-    rows, start = torch.arange(20), learner.make().state_dict()  # one batch, in one order
+    fitter, _ = apart()
+    rows, start = torch.arange(20), fitter.make().state_dict()  # one batch, in one order
     point = {"learning_rate": 0.01, "weight_decay": 0.3, "epochs": 60.0}
     found = replace(FOUND, chosen=point, state=start)
-    (learned,) = learner.learn(lesson, [found], [rows], [rows], [0])
-    module = learner.make()
+    (learned,) = fitter.learn(task, [found], [rows], [rows], [0])
+    module = fitter.make()
     module.load_state_dict(start)
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.3, betas=(0.9, 0.99))
-    assert lesson.states is not None
-    states, passed = lesson.states.states(lesson.index[rows]), []
+    assert task.states is not None
+    states, passed = task.states.states(task.index[rows]), []
     for step in range(1, 31):  # half of those of the search
         optimizer.param_groups[0]["lr"] = 0.01 * min(1.0, step / 20)
         optimizer.zero_grad()
-        cross_entropy(module.train()(states), lesson.targets[rows]).backward()
+        cross_entropy(module.train()(states), task.targets[rows]).backward()
         optimizer.step()
         passed.append({n: t.detach().clone() for n, t in module.state_dict().items()})
     for name, tensor in learned.state.items():
@@ -255,10 +261,10 @@ def test_a_copy_learns_what_torch_alone_would(lesson: Lesson) -> None:
         assert torch.allclose(tensor, wanted, atol=1e-5)
 
 
-def test_it_ends_where_that_is_asked_for(lesson: Lesson) -> None:
-    learner, shown = apart()
+def test_it_ends_where_that_is_asked_for(task: TrainingTask) -> None:
+    fitter, shown = apart()
     train, asked = halves()
-    lesson.stop.set()
-    with pytest.raises(Stopped):
-        learner.learn(lesson, [FOUND], [train], [asked], [0])
+    task.stop.set()
+    with pytest.raises(Interrupted):
+        fitter.learn(task, [FOUND], [train], [asked], [0])
     assert not shown

@@ -20,7 +20,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import seen
+from heads.classifier.inputs import head_inputs
 from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus, build, in_order, numbered, split
 from heads.data.samples import SAMPLES
@@ -28,11 +28,11 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.settings import PUBLIC, Limits, Training
+from heads.settings import PUBLIC, Limits, TrainingConfig
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train
 
-FEW = Training(epochs=6)
+FEW = TrainingConfig(epochs=6)
 SHOULD_REPEAT = ("mean+linear", "cls+roberta", "attention+linear", "mean@mix+mlp", "mean+logistic")
 
 
@@ -40,7 +40,7 @@ def trained(
     recipes: Sequence[str],
     corpus: Corpus,
     backbone: Backbone,
-    training: Training = FEW,
+    training: TrainingConfig = FEW,
     limits: Limits = LIMITS,
 ) -> list[TrainedHead]:
     events = train(recipes, corpus, backbone, training=training, limits=limits)
@@ -130,7 +130,7 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
     small: Backbone, rows: Corpus, tmp_path: Path, work: str
 ) -> None:
     recipe = "mean+roberta"
-    (alone,) = trained([recipe], rows, small, Training())
+    (alone,) = trained([recipe], rows, small, TrainingConfig())
     kept = tmp_path / "head.safetensors"
     head_cache.save(alone, kept)
     folders = [str(save_tiny(tmp_path / name, "bert", "ForMaskedLM")) for name in ("a", "b")]
@@ -142,7 +142,7 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
         "load": lambda: [load(folder, limits=one) for folder in folders],
     }
     with meanwhile(jobs[work]):
-        (beside,) = trained([recipe], rows, small, Training())
+        (beside,) = trained([recipe], rows, small, TrainingConfig())
     assert torch.equal(logits(alone, small, rows.texts), logits(beside, small, rows.texts))
 
 
@@ -153,7 +153,7 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(backbone: Backbo
     corpus = corpus_of(SAMPLES["intents"], LIMITS)
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(1)).tolist()
     shuffled = replace(corpus, targets=tuple(corpus.targets[row] for row in order))
-    for head in trained(["mean+linear", "mean+logistic"], shuffled, backbone, Training()):
+    for head in trained(["mean+linear", "mean+logistic"], shuffled, backbone, TrainingConfig()):
         assert head.scores.rows == 120
         assert head.scores.majority == 0.1
         assert head.scores.low <= head.scores.majority <= head.scores.high
@@ -162,7 +162,7 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(backbone: Backbo
 def test_what_is_plain_to_see_is_learned(small: Backbone) -> None:
     texts = [f"{word} {filler}" for word in ("cat", "dog") for filler in "abcdefghijklmnop"]
     corpus = build("plain", texts, ["cat"] * 16 + ["dog"] * 16)
-    settings = Training(learning_rate=0.01)
+    settings = TrainingConfig(learning_rate=0.01)
     for head in trained(["mean+linear", "mean+ridge", "attention+linear"], corpus, small, settings):
         assert head.scores.accuracy == 1.0
 
@@ -191,7 +191,7 @@ def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
 def test_training_leaves_the_base_model_as_it_was(small: Backbone, rows: Corpus) -> None:
     before = {name: weight.clone() for name, weight in small.model.state_dict().items()}
     pooler = {name: weight.clone() for name, weight in small.pooler_weights.items()}
-    (head,) = trained(["cls+bert"], rows, small, Training(learning_rate=0.1))
+    (head,) = trained(["cls+bert"], rows, small, TrainingConfig(learning_rate=0.1))
     trained(["mean@mix+linear", "attention+bert", "pooler+linear"], rows, small)
     assert not torch.equal(
         head.module.head.state_dict()["pooler.dense.weight"], pooler["pooler.dense.weight"]
@@ -260,7 +260,7 @@ def test_breaking_off_leaves_nothing_locked(small: Backbone, rows: Corpus, after
 def test_several_labels_a_row_are_learned(backbone: Backbone) -> None:
     corpus = corpus_of(SAMPLES["aspects"], LIMITS)
     recipes = ["mean+linear", "mean+logistic", "mean+ridge", "mean+centroid"]
-    for head in trained(recipes, corpus, backbone, Training()):
+    for head in trained(recipes, corpus, backbone, TrainingConfig()):
         assert head.many
         assert head.scores.rows == 100
         assert head.scores.low > head.scores.majority
@@ -297,7 +297,7 @@ def lengths() -> Corpus:
 def test_numbers_are_learned_in_their_own_units(
     small: Backbone, lengths: Corpus, recipe: str
 ) -> None:
-    settings = Training(learning_rate=0.01, epochs=60)
+    settings = TrainingConfig(learning_rate=0.01, epochs=60)
     (head,) = trained([recipe], lengths, small, settings)
     assert head.numbers
     assert head.squash == "none"
@@ -318,7 +318,7 @@ def test_numbers_are_learned_in_their_own_units(
 
 
 def test_a_head_without_a_bias_answers_in_the_same_units(small: Backbone, lengths: Corpus) -> None:
-    (head,) = trained(["mean+gpt2"], lengths, small, Training(learning_rate=0.01, epochs=60))
+    (head,) = trained(["mean+gpt2"], lengths, small, TrainingConfig(learning_rate=0.01, epochs=60))
     given = logits(head, small, lengths.texts)[:, 0]
     assert float((given.mean() / 1350 - 1).abs()) < 0.2
 
@@ -349,7 +349,7 @@ def test_siamese_heads_see_that_two_texts_are_the_same(
 ) -> None:
     sign = "&" if "?" in top else "?"
     recipes = [f"mean+{top}{sign}pair=diff", f"mean+{top}"]
-    apart, _ = heads = trained(recipes, pairs, small, Training(learning_rate=0.01))
+    apart, _ = heads = trained(recipes, pairs, small, TrainingConfig(learning_rate=0.01))
     assert apart.scores.accuracy > 0.9
     assert apart.module.is_siamese
     assert [str(head.recipe) for head in heads] == [str(resolve(one).recipe) for one in recipes]
@@ -409,7 +409,7 @@ def test_a_text_is_asked_with_the_prompt_that_its_head_has_learned_with(
     plain, asked = trained(["mean+linear", "mask_token+logistic"], rows, small)
     found = Classifier(backbone=small, head=asked).logits(rows.texts)
     torch.testing.assert_close(found, logits(asked, small.prompted("It_was"), rows.texts))
-    given = seen(small, rows.texts, [], [plain.module, asked.module])
+    given = head_inputs(small, rows.texts, [], [plain.module, asked.module])
     torch.testing.assert_close(given.logits(asked.module), found, rtol=1e-4, atol=1e-4)
     usual = logits(plain, small, rows.texts)
     torch.testing.assert_close(given.logits(plain.module), usual, rtol=1e-4, atol=1e-4)

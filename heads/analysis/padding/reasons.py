@@ -10,8 +10,8 @@ from typing import Literal
 
 import torch
 
-from heads.analysis.padding.cases import Case
-from heads.analysis.padding.subject import Patient, Question
+from heads.analysis.padding.cases import Perturbation
+from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
 
@@ -24,7 +24,7 @@ Remedy = Literal["", "pad", "positions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class LogitScale:
     """What counts as a difference between a model's logits.
 
     Attributes:
@@ -37,7 +37,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PerturbationEffect:
     """What came of a case.
 
     Attributes:
@@ -48,72 +48,74 @@ class Outcome:
         remedy: What undoes the change: naming the pad token, or counting positions anew.
     """
 
-    case: Case
+    case: Perturbation
     changes: bool | None
-    worst: Question
+    worst: PaddedInput
     difference: float | None = None
     error: str = ""
     remedy: Remedy = ""
 
 
-def scale(patient: Patient) -> Scale:
+def scale(subject: Subject) -> LogitScale:
     """The range of a model's logits, and how far rounding carries in them.
 
     Raises:
         ModelError: It cannot even read a text alone.
     """
-    alone, longer = (Question(rows=(text,)) for text in patient.texts)
-    logits, others = patient.logits(alone), patient.logits(longer)
+    alone, longer = (PaddedInput(rows=(text,)) for text in subject.texts)
+    logits, others = subject.logits(alone), subject.logits(longer)
     both = torch.cat([logits, others])
-    noise = (logits - patient.logits(alone)).abs().max().item()
+    noise = (logits - subject.logits(alone)).abs().max().item()
     try:
-        twice = patient.logits(replace(alone, rows=2 * alone.rows))
+        twice = subject.logits(replace(alone, rows=2 * alone.rows))
         noise = max(noise, (logits - twice).abs().max().item())
     except ModelError:
         pass  # a case of its own
     spread, largest = (both.max() - both.min()).item(), both.abs().max().item()
-    return Scale(spread=spread, least=max(SHARE * spread, ROUNDING * largest, CLEARLY * noise))
+    return LogitScale(spread=spread, least=max(SHARE * spread, ROUNDING * largest, CLEARLY * noise))
 
 
-def outcome(patient: Patient, case: Case, scale: Scale) -> Outcome:
+def outcome(subject: Subject, case: Perturbation, scale: LogitScale) -> PerturbationEffect:
     """Tries one change."""
     if case.lacks:
-        return Outcome(case=case, changes=None, worst=case.plain)
+        return PerturbationEffect(case=case, changes=None, worst=case.plain)
     try:
-        plain = patient.logits(case.plain)
+        plain = subject.logits(case.plain)
     except ModelError as error:
-        return Outcome(case=case, changes=None, worst=case.plain, error=error.what)
+        return PerturbationEffect(case=case, changes=None, worst=case.plain, error=error.what)
     difference, worst = 0.0, case.changed[0]
     for question in case.changed:
         try:
-            found = (patient.logits(question) - plain).abs().max().item()
+            found = (subject.logits(question) - plain).abs().max().item()
         except ModelError as error:
-            remedy = _remedy(patient, case, question, scale)
-            return Outcome(case=case, changes=True, worst=question, error=error.what, remedy=remedy)
+            remedy = _remedy(subject, case, question, scale)
+            return PerturbationEffect(
+                case=case, changes=True, worst=question, error=error.what, remedy=remedy
+            )
         if found > difference:
             difference, worst = found, question
     changes = difference > scale.least
-    return Outcome(
+    return PerturbationEffect(
         case=case,
         changes=changes,
         difference=difference,
         worst=worst,
-        remedy=_remedy(patient, case, worst, scale) if changes else "",
+        remedy=_remedy(subject, case, worst, scale) if changes else "",
     )
 
 
-def _remedy(patient: Patient, case: Case, worst: Question, scale: Scale) -> Remedy:
+def _remedy(subject: Subject, case: Perturbation, worst: PaddedInput, scale: LogitScale) -> Remedy:
     """What makes the logits of a padded text those of the text alone."""
     if not _is_padded(worst):
         return ""
-    tries: dict[Remedy, Question] = {}
-    if worst.pad == "own" and patient.pad is None:
-        tries["pad"] = replace(worst, pad=patient.filler)
-    if worst.masked and patient.takes("position_ids"):
+    tries: dict[Remedy, PaddedInput] = {}
+    if worst.pad == "own" and subject.pad is None:
+        tries["pad"] = replace(worst, pad=subject.filler)
+    if worst.masked and subject.takes("position_ids"):
         tries["positions"] = replace(worst, counted=True)
     for remedy, question in tries.items():
         try:
-            difference = (patient.logits(question) - patient.logits(case.plain)).abs().max().item()
+            difference = (subject.logits(question) - subject.logits(case.plain)).abs().max().item()
         except ModelError:
             continue
         if difference <= scale.least:
@@ -121,11 +123,11 @@ def _remedy(patient: Patient, case: Case, worst: Question, scale: Scale) -> Reme
     return ""
 
 
-def _is_padded(question: Question) -> bool:
+def _is_padded(question: PaddedInput) -> bool:
     return bool(question.padding) or len(set(map(len, question.rows))) > 1
 
 
-def reason(patient: Patient, found: Outcome) -> str:
+def reason(subject: Subject, found: PerturbationEffect) -> str:
     """Why the logits change, in one sentence."""
     if not found.changes:
         untried = "The model does not take the text alone in this way." if found.error else ""
@@ -133,19 +135,19 @@ def reason(patient: Patient, found: Outcome) -> str:
     if found.case.key == "repeated":
         return "It draws random numbers at every call."
     if found.error:
-        return _refusal(patient, found)
+        return _refusal(subject, found)
     padded = _is_padded(found.worst)
     if padded and found.remedy == "pad":
         return "Its config names no pad token, so the head takes padding for the text's end."
-    usual, now = patient.places(found.case.plain), patient.places(found.worst)
-    if not now and padded and found.worst.side == "left" and pooling_of(patient) == "cls":
+    usual, now = subject.places(found.case.plain), subject.places(found.worst)
+    if not now and padded and found.worst.side == "left" and pooling_of(subject) == "cls":
         now = (-1,)  # where a head is saturated, one cannot see what it reads; its form says it
-    return _misread(patient, found, usual, now) or _mixed(patient, found)
+    return _misread(subject, found, usual, now) or _mixed(subject, found)
 
 
-def _refusal(patient: Patient, found: Outcome) -> str:
+def _refusal(subject: Subject, found: PerturbationEffect) -> str:
     """Why the class takes no such input."""
-    pooling = pooling_of(patient)
+    pooling = pooling_of(subject)
     if pooling == "eos" and found.case.key in ("unequal_eos", "truncated"):
         return (
             "The class reads the last end-of-text token, and wants the same number of them, "
@@ -156,7 +158,9 @@ def _refusal(patient: Patient, found: Outcome) -> str:
     return "The class does not take such an input."
 
 
-def _misread(patient: Patient, found: Outcome, usual: tuple[int, ...], now: tuple[int, ...]) -> str:
+def _misread(
+    subject: Subject, found: PerturbationEffect, usual: tuple[int, ...], now: tuple[int, ...]
+) -> str:
     """What the head reads, if that is not what it reads of the text alone."""
     length = len(found.case.plain.rows[0])
     if found.case.key == "truncated":
@@ -164,7 +168,7 @@ def _misread(patient: Patient, found: Outcome, usual: tuple[int, ...], now: tupl
         return "The head reads the text's last token, which is now another one." if last else ""
     if not now or usual == now:
         return ""
-    if patient.form and patient.form.shifted and _is_padded(found.worst):
+    if subject.form and subject.form.shifted and _is_padded(found.worst):
         return (
             "The head reads its decoder one place behind the text; there is no such place in a "
             "text alone, of which it reads the last."
@@ -179,7 +183,7 @@ def _misread(patient: Patient, found: Outcome, usual: tuple[int, ...], now: tupl
     return "The head reads other tokens of the text."
 
 
-def _mixed(patient: Patient, found: Outcome) -> str:
+def _mixed(subject: Subject, found: PerturbationEffect) -> str:
     """What changes in the states of the right tokens."""
     question = found.worst
     if found.case.key == "truncated":
@@ -188,7 +192,7 @@ def _mixed(patient: Patient, found: Outcome) -> str:
         return "What it makes of a text depends on its neighbours or on the pad token's number."
     if found.remedy == "positions":
         return "It counts positions from the first place, padding included."
-    if not patient.takes("attention_mask"):
+    if not subject.takes("attention_mask"):
         return "The class takes no attention mask, so it reads padding like text."
     if not question.masked:
         return "Without a mask it reads padding like text."
@@ -200,13 +204,15 @@ def _mixed(patient: Patient, found: Outcome) -> str:
     return "The mask does not keep padding out of all its layers."
 
 
-def advice(patient: Patient, found: Outcome, others: Mapping[str, Outcome]) -> str:
+def advice(
+    subject: Subject, found: PerturbationEffect, others: Mapping[str, PerturbationEffect]
+) -> str:
     """What to do, in one sentence."""
     question, key = found.worst, found.case.key
     if not found.changes:
         return ""
     if key == "repeated":
-        settings = base_of(patient.model.config.model_type).settings
+        settings = base_of(subject.model.config.model_type).settings
         fixing = ", ".join(f"config.{name} = {value}" for name, value in settings.items())
         return f"Set {fixing}." if fixing else "Call torch.manual_seed before every call."
     fixed = {
@@ -220,16 +226,18 @@ def advice(patient: Patient, found: Outcome, others: Mapping[str, Outcome]) -> s
     as_usual = usual.changes and usual.remedy != "pad" and _is_padded(question)
     if key in fixed and not as_usual:
         return fixed[key]
-    if found.remedy == "pad" and patient.filler == patient.eos:
+    if found.remedy == "pad" and subject.filler == subject.eos:
         return "Add a pad token, and set model.config.pad_token_id to it."
     if found.remedy == "pad":
-        return f"Set model.config.pad_token_id = {patient.filler}, the token that you pad with."
+        return f"Set model.config.pad_token_id = {subject.filler}, the token that you pad with."
     if key == "no_mask" and not as_usual:
         return "Give the attention mask that the tokenizer returns."
     return _padding(question, found, others)
 
 
-def _padding(question: Question, found: Outcome, others: Mapping[str, Outcome]) -> str:
+def _padding(
+    question: PaddedInput, found: PerturbationEffect, others: Mapping[str, PerturbationEffect]
+) -> str:
     other = OTHER[question.side]
     ways = []
     if others[f"{other}_padded"].changes is False:
@@ -242,9 +250,9 @@ def _padding(question: Question, found: Outcome, others: Mapping[str, Outcome]) 
     return f"{says[0].upper()}{says[1:]}."
 
 
-def pooling_of(patient: Patient) -> str:
+def pooling_of(subject: Subject) -> str:
     """What the family's head reads, as a pooling of ours; empty where none is known."""
     try:
-        return patient.form.recipe_for(patient.model.config).pooling if patient.form else ""
+        return subject.form.recipe_for(subject.model.config).pooling if subject.form else ""
     except RecipeError:
         return ""

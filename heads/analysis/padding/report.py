@@ -6,10 +6,17 @@ Every change is measured against the same text alone, on the class of Transforme
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heads.analysis.padding.cases import cases
-from heads.analysis.padding.reasons import Outcome, Scale, advice, outcome, reason, scale
-from heads.analysis.padding.subject import Patient, Question
-from heads.analysis.padding.subject import patient as admitted
+from heads.analysis.padding.cases import perturbations
+from heads.analysis.padding.reasons import (
+    LogitScale,
+    PerturbationEffect,
+    advice,
+    outcome,
+    reason,
+    scale,
+)
+from heads.analysis.padding.subject import PaddedInput, Subject
+from heads.analysis.padding.subject import subject_of as admitted
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.settings import Limits
@@ -17,7 +24,7 @@ from heads.settings import limits as limits_here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PaddingFinding:
     """What one change of the input does.
 
     Attributes:
@@ -43,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class PaddingReport:
     """What the doctor found.
 
     Attributes:
@@ -68,7 +75,7 @@ class Diagnosis:
     no_recipe: str
     spread: float
     least: float
-    findings: tuple[Finding, ...]
+    findings: tuple[PaddingFinding, ...]
     notes: tuple[str, ...]
 
     @property
@@ -88,7 +95,7 @@ class Diagnosis:
         return values | {"findings": [asdict(finding) for finding in self.findings]}
 
 
-def examine(model: str, *, limits: Limits | None = None) -> Diagnosis:
+def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
     """Tells which changes of the input change a classifier's logits, why, and what to do.
 
     Args:
@@ -98,71 +105,74 @@ def examine(model: str, *, limits: Limits | None = None) -> Diagnosis:
     Raises:
         ModelError: There is no such model, it must not be loaded, or it reads no plain text.
     """
-    patient = admitted(model, limits or limits_here())
+    subject = admitted(model, limits or limits_here())
     try:
-        measure = scale(patient)
+        measure = scale(subject)
     except ModelError as error:
-        what = f"{patient.name} does not read a plain text ({error.what.rstrip('.')})."
+        what = f"{subject.name} does not read a plain text ({error.what.rstrip('.')})."
         raise ModelError(what, CHOOSE_ANOTHER) from error
-    outcomes = {case.key: outcome(patient, case, measure) for case in cases(patient)}
-    recipe, no_recipe = _recipe(patient)
-    return Diagnosis(
-        model=patient.name,
-        model_type=patient.model.config.model_type,
-        class_name=type(patient.model).__name__,
-        tiny=patient.tiny,
-        head_is_new=bool(patient.new),
+    outcomes = {case.key: outcome(subject, case, measure) for case in perturbations(subject)}
+    recipe, no_recipe = _recipe(subject)
+    return PaddingReport(
+        model=subject.name,
+        model_type=subject.model.config.model_type,
+        class_name=type(subject.model).__name__,
+        tiny=subject.tiny,
+        head_is_new=bool(subject.new),
         recipe=recipe,
         no_recipe=no_recipe,
         spread=measure.spread,
         least=measure.least,
-        findings=tuple(_finding(patient, each, outcomes, measure) for each in outcomes.values()),
-        notes=tuple(_notes(patient, measure)),
+        findings=tuple(_finding(subject, each, outcomes, measure) for each in outcomes.values()),
+        notes=tuple(_notes(subject, measure)),
     )
 
 
 def _finding(
-    patient: Patient, found: Outcome, others: dict[str, Outcome], measure: Scale
-) -> Finding:
+    subject: Subject,
+    found: PerturbationEffect,
+    others: dict[str, PerturbationEffect],
+    measure: LogitScale,
+) -> PaddingFinding:
     difference, spread = found.difference, measure.spread
-    return Finding(
+    return PaddingFinding(
         case=found.case.key,
         title=found.case.title,
         changes=found.changes,
         difference=difference,
         relative=difference / spread if difference is not None and spread > 0 else None,
-        why=reason(patient, found),
-        advice=advice(patient, found, others),
+        why=reason(subject, found),
+        advice=advice(subject, found, others),
         error=found.error,
     )
 
 
-def _recipe(patient: Patient) -> tuple[str, str]:
+def _recipe(subject: Subject) -> tuple[str, str]:
     """The recipe that equals the class, or why there is none."""
-    if patient.form is None:
+    if subject.form is None:
         return "", "The catalogue does not know this family."
     try:
-        return str(patient.form.recipe_for(patient.model.config)), ""
+        return str(subject.form.recipe_for(subject.model.config)), ""
     except RecipeError as error:
         return "", str(error)
 
 
-def _notes(patient: Patient, measure: Scale) -> list[str]:
+def _notes(subject: Subject, measure: LogitScale) -> list[str]:
     notes = []
-    if patient.tiny:
+    if subject.tiny:
         notes.append(
             "A small random model of this family was examined: what is found holds for the "
             "class, the size of a difference does not. Its texts end in the end-of-text token, "
             "which a real tokenizer of the family may not add."
         )
-    if patient.new:
+    if subject.new:
         notes.append(
-            f"The checkpoint lacks {patient.new[0]}, so its head is random here, and the same "
+            f"The checkpoint lacks {subject.new[0]}, so its head is random here, and the same "
             "every time: the size of a difference depends on it, what is found does not."
         )
-    if patient.eos is not None and patient.pad == patient.eos:
+    if subject.eos is not None and subject.pad == subject.eos:
         notes.append("Its config names the same token for padding and for the end of a text.")
-    if _is_blind(patient, measure):
+    if _is_blind(subject, measure):
         notes.append(
             "Its logits hardly depend on a token in the middle of the text here, so that a "
             "change without effect says little."
@@ -170,12 +180,12 @@ def _notes(patient: Patient, measure: Scale) -> list[str]:
     return notes
 
 
-def _is_blind(patient: Patient, measure: Scale) -> bool:
+def _is_blind(subject: Subject, measure: LogitScale) -> bool:
     """Whether another token in the middle of a text makes hardly a difference to the logits."""
-    text, other = patient.texts
+    text, other = subject.texts
     middle = len(text) // 2
     token = next((number for number in other if number != text[middle]), text[middle])
-    alone = Question(rows=(text,))
-    changed = Question(rows=((*text[:middle], token, *text[middle + 1 :]),))
-    difference = (patient.logits(alone) - patient.logits(changed)).abs().max().item()
+    alone = PaddedInput(rows=(text,))
+    changed = PaddedInput(rows=((*text[:middle], token, *text[middle + 1 :]),))
+    difference = (subject.logits(alone) - subject.logits(changed)).abs().max().item()
     return difference <= measure.least

@@ -24,7 +24,7 @@ from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form, setting
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.settings import Limits
 
 Row = tuple[int, ...]
@@ -32,7 +32,7 @@ Side = Literal["right", "left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PaddedInput:
     """One way to put a text, alone or with others, before a classifier.
 
     Attributes:
@@ -56,7 +56,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Patient:
+class Subject:
     """A classifier with two texts that it can read.
 
     Attributes:
@@ -94,7 +94,7 @@ class Patient:
         return argument in inspect.signature(self.model.forward).parameters
 
     @torch.no_grad()
-    def logits(self, question: Question) -> Tensor:
+    def logits(self, question: PaddedInput) -> Tensor:
         """Its answer to the first text, (c,).
 
         Raises:
@@ -105,7 +105,7 @@ class Patient:
             raise ModelError("It answers with no numbers (NaN).")
         return logits
 
-    def places(self, question: Question) -> tuple[int, ...]:
+    def places(self, question: PaddedInput) -> tuple[int, ...]:
         """Which tokens of the first text the head reads, counted from the text's first.
 
         They are those on whose last states the logits depend. Numbers below 0 and from the
@@ -118,33 +118,33 @@ class Patient:
         try:
             with torch.enable_grad():
                 logits = self._answer(question)[0]
-            (slope,) = torch.autograd.grad(logits.sum(), caught[-1:], allow_unused=True)
+            (gradient,) = torch.autograd.grad(logits.sum(), caught[-1:], allow_unused=True)
         except (ModelError, RuntimeError, ValueError, IndexError):
             return ()  # it reads something else than one tensor of states
         finally:
             hook.remove()
         longest = max(map(len, question.rows)) + question.padding
-        if slope is None or not self.form or self.form.reason:
+        if gradient is None or not self.form or self.form.reason:
             return ()
         first = longest - len(question.rows[0]) if question.side == "left" else 0
-        read = [place for place, row in enumerate(slope[0]) if row.any()]
+        read = [place for place, row in enumerate(gradient[0]) if row.any()]
         # A sequence that the model has shortened begins with the same place and no other.
-        known = read if slope.shape[1] == longest else [place for place in read if place == 0]
+        known = read if gradient.shape[1] == longest else [place for place in read if place == 0]
         return tuple(place - first for place in known)
 
-    def _answer(self, question: Question) -> Tensor:
+    def _answer(self, question: PaddedInput) -> Tensor:
         inputs = _filled(question, question.pad if isinstance(question.pad, int) else self.filler)
         own = question.pad == "own"
         naming = nullcontext() if own else _naming(self.model.config, question.pad)
         try:
-            with quiet(), warnings.catch_warnings(), naming, Dice(question.seed).rolling():
+            with quiet(), warnings.catch_warnings(), naming, IsolatedRng(question.seed).rolling():
                 warnings.simplefilter("ignore")
                 return self.model(**inputs).logits
         except Exception as error:
             raise ModelError(said(error)) from error
 
 
-def _filled(question: Question, pad: int) -> dict[str, Tensor]:
+def _filled(question: PaddedInput, pad: int) -> dict[str, Tensor]:
     """Token numbers, and mask and positions where they are asked for, (n, t) each."""
     longest = max(map(len, question.rows)) + question.padding
     numbers = torch.full((len(question.rows), longest), pad)
@@ -201,7 +201,7 @@ TINY_LENGTHS = (9, 21)
 TINY_ROOM = 60  # one family has no more than 64 places, whatever its config says
 
 
-def patient(model: str, limits: Limits) -> Patient:
+def subject_of(model: str, limits: Limits) -> Subject:
     """Finds a classifier: a model on this machine, else a family of which a small one is made.
 
     Raises:
@@ -233,7 +233,7 @@ def patient(model: str, limits: Limits) -> Patient:
         raise ModelError(what, CHOOSE_ANOTHER) from error
 
 
-def _small(model_type: str) -> Patient:
+def _small(model_type: str) -> Subject:
     """A small random model of a family, as its class and not as the app would have it."""
     from transformers import CONFIG_MAPPING
 
@@ -242,7 +242,7 @@ def _small(model_type: str) -> Patient:
     settings = {key: getattr(usual, key) for key in base_of(model_type).settings}
     model = tiny_model(model_type, **settings).requires_grad_(True)
     form, eos = FAMILIES.get(model_type), setting(model.config, "eos_token_id")
-    return Patient(
+    return Subject(
         name=model_type,
         model=model,
         form=form,
@@ -259,7 +259,7 @@ def _small(model_type: str) -> Patient:
     )
 
 
-def _loaded(checkpoint: Checkpoint, limits: Limits) -> Patient:
+def _loaded(checkpoint: Checkpoint, limits: Limits) -> Subject:
     """A checkpoint's own classifier, and a sentence or two as its tokenizer cuts them."""
     from transformers import AutoTokenizer
 
@@ -276,7 +276,7 @@ def _loaded(checkpoint: Checkpoint, limits: Limits) -> Patient:
     if eos is not None and eos >= (setting(model.config, "vocab_size") or eos + 1):
         eos = None  # a config made small often keeps the number that its large model had
     pads = (tokenizer.pad_token_id, setting(model.config, "pad_token_id"), eos, 0)
-    return Patient(
+    return Subject(
         name=checkpoint.id,
         model=model.eval(),
         form=FAMILIES.get(model.config.model_type),
@@ -303,7 +303,7 @@ def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str,
     with torch.device("meta"):
         sketch = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
     check_size(checkpoint, sketch, sketch.base_model, limits)
-    with Dice().rolling():  # a head that the files lack is random, but always the same
+    with IsolatedRng().rolling():  # a head that the files lack is random, but always the same
         model, report = AutoModelForSequenceClassification.from_pretrained(
             checkpoint.folder,
             config=config,

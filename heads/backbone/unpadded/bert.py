@@ -23,7 +23,7 @@ from heads.backbone.unpadded.linear import (
     PREPACKED,
     RELU,
     Ending,
-    Product,
+    LinearKernel,
     product,
 )
 
@@ -31,7 +31,7 @@ from heads.backbone.unpadded.linear import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class BertNames:
     """Where a family keeps the parts of the block, as paths of modules; "" where it has none."""
 
     words: str = "embeddings.word_embeddings"
@@ -51,13 +51,13 @@ class Names:
     done: str = "output.LayerNorm"
 
 
-BERT = Names()
-FAMILIES: Mapping[str, Names] = {
+BERT = BertNames()
+FAMILIES: Mapping[str, BertNames] = {
     **dict.fromkeys(
         ("bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "ernie"), BERT
     ),
-    "electra": Names(projected="embeddings_project"),
-    "mpnet": Names(
+    "electra": BertNames(projected="embeddings_project"),
+    "mpnet": BertNames(
         sides="",
         query="attention.attn.q",
         key="attention.attn.k",
@@ -65,7 +65,7 @@ FAMILIES: Mapping[str, Names] = {
         joined="attention.attn.o",
         attended="attention.LayerNorm",
     ),
-    "distilbert": Names(
+    "distilbert": BertNames(
         sides="",
         layers="transformer.layer",
         query="attention.q_lin",
@@ -78,7 +78,7 @@ FAMILIES: Mapping[str, Names] = {
         narrow="ffn.lin2",
         done="output_layer_norm",
     ),
-    "albert": Names(
+    "albert": BertNames(
         projected="encoder.embedding_hidden_mapping_in",
         layers="encoder.albert_layer_groups",
         query="attention.query",
@@ -95,7 +95,7 @@ FAMILIES: Mapping[str, Names] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Norm:
+class BertNorm:
     """Layer normalisation over the last dimension, (…, d)."""
 
     weight: Tensor
@@ -107,7 +107,7 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Embedding:
+class BertEmbedding:
     """From token numbers to the states that the first layer reads.
 
     Attributes:
@@ -124,12 +124,12 @@ class Embedding:
     positions: Tensor
     before: int | None
     sides: Tensor | None
-    embedded: Norm
-    projected: Product | None
+    embedded: BertNorm
+    projected: LinearKernel | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layer:
+class BertLayer:
     """One layer of the block.
 
     Attributes:
@@ -142,17 +142,17 @@ class Layer:
         done: The norm behind it.
     """
 
-    read: Product
-    joined: Product
-    attended: Norm
-    wide: Product
+    read: LinearKernel
+    joined: LinearKernel
+    attended: BertNorm
+    wide: LinearKernel
     activation: Callable[[Tensor], Tensor] | None
-    narrow: Product
-    done: Norm
+    narrow: LinearKernel
+    done: BertNorm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Block:
+class BertEncoder:
     """All that a pass computes from.
 
     Attributes:
@@ -165,8 +165,8 @@ class Block:
         dtype: Of products and states.
     """
 
-    embedding: Embedding
-    layers: tuple[Layer, ...]
+    embedding: BertEmbedding
+    layers: tuple[BertLayer, ...]
     heads: int
     bias: Callable[[int], Tensor] | None
     pooler: Callable[[Tensor], Tensor] | None
@@ -178,7 +178,7 @@ class Block:
         return self.embedding.words.device
 
 
-def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> Block | None:
+def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> BertEncoder | None:
     """The block of a model of Transformers, from its own tensors; None for another family.
 
     Args:
@@ -193,7 +193,7 @@ def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> Blo
     make = _Maker(dtype=dtype, device=device, prepacked=small)
     positions = model.get_submodule(names.positions)
     projected = _part(model, names.projected)  # where both sizes are equal there is none
-    embedding = Embedding(
+    embedding = BertEmbedding(
         words=make.table(model.get_submodule(names.words)),
         positions=make.table(positions),
         before=positions.padding_idx,
@@ -201,12 +201,12 @@ def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> Blo
         embedded=make.norm(model.get_submodule(names.embedded), torch.float32),
         projected=make.product(projected) if projected is not None else None,
     )
-    made: dict[int, Layer] = {}
+    made: dict[int, BertLayer] = {}
     order = list(_layers(model, names))
     for layer in order:
         if id(layer) not in made:
             made[id(layer)] = make.layer(layer, names)
-    return Block(
+    return BertEncoder(
         embedding=embedding,
         layers=tuple(made[id(layer)] for layer in order),
         heads=model.config.num_attention_heads,
@@ -216,7 +216,7 @@ def block_of(model: Any, dtype: torch.dtype, device: torch.device = HERE) -> Blo
     )
 
 
-def _layers(model: Any, names: Names) -> Iterator[nn.Module]:
+def _layers(model: Any, names: BertNames) -> Iterator[nn.Module]:
     found = model.get_submodule(names.layers)
     if model.config.model_type != "albert":
         yield from found
@@ -265,10 +265,10 @@ class _Maker:
     def table(self, module: Any) -> Tensor:
         return module.weight.detach().to(self.device)
 
-    def product(self, linear: Any, ending: Ending = NOTHING) -> Product:
+    def product(self, linear: Any, ending: Ending = NOTHING) -> LinearKernel:
         return self.joint([linear], ending)
 
-    def joint(self, linears: Sequence[Any], ending: Ending = NOTHING) -> Product:
+    def joint(self, linears: Sequence[Any], ending: Ending = NOTHING) -> LinearKernel:
         """Linear layers of the same input side by side, as one product."""
         weights, biases = [one.weight for one in linears], [one.bias for one in linears]
         return product(
@@ -280,17 +280,17 @@ class _Maker:
             device=self.device,
         )
 
-    def norm(self, norm: Any, dtype: torch.dtype) -> Norm:
+    def norm(self, norm: Any, dtype: torch.dtype) -> BertNorm:
         weight, bias = (one.detach().to(self.device, dtype) for one in (norm.weight, norm.bias))
-        return Norm(weight=weight, bias=bias, eps=norm.eps)
+        return BertNorm(weight=weight, bias=bias, eps=norm.eps)
 
-    def layer(self, layer: nn.Module, names: Names) -> Layer:
+    def layer(self, layer: nn.Module, names: BertNames) -> BertLayer:
         readers: list[Any] = [
             layer.get_submodule(name) for name in (names.query, names.key, names.value)
         ]
         activation = _part(layer, names.activation)
         ending = _ending(activation)
-        return Layer(
+        return BertLayer(
             read=self.joint(readers),
             joined=self.product(layer.get_submodule(names.joined)),
             attended=self.norm(layer.get_submodule(names.attended), self.dtype),

@@ -14,14 +14,14 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States
-from heads.backbone.unpadded.bert import Block, Embedding, Layer
+from heads.backbone.unpadded.bert import BertEmbedding, BertEncoder, BertLayer
 
 NOT_KEPT = torch.empty(0)
 SHORT = 128  # tokens of a text, up to which a processor lays out all its attention in 16 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class SameLength:
     """Texts of one length.
 
     Attributes:
@@ -36,7 +36,7 @@ class Run:
     sides: Tensor | None
     special: Tensor
 
-    def states(self, hidden: tuple[Tensor, ...], block: Block, ends: Tensor) -> States:
+    def states(self, hidden: tuple[Tensor, ...], block: BertEncoder, ends: Tensor) -> States:
         """What was made of these texts, as any reading takes it.
 
         Args:
@@ -57,7 +57,7 @@ class Run:
 
 def batches(
     texts: Sequence[Encoded], most: int | None = None, device: torch.device = HERE
-) -> Iterator[list[Run]]:
+) -> Iterator[list[SameLength]]:
     """All texts, the longest first, in batches of about so many tokens."""
     most = most or tokens_at_once(device)
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
@@ -76,10 +76,10 @@ def batches(
         yield [_run(rows, texts, device) for rows in batch]
 
 
-def _run(rows: Sequence[int], texts: Sequence[Encoded], device: torch.device) -> Run:
+def _run(rows: Sequence[int], texts: Sequence[Encoded], device: torch.device) -> SameLength:
     given = [texts[row].inputs for row in rows]
     sides = [one["token_type_ids"] for one in given if "token_type_ids" in one]
-    return Run(
+    return SameLength(
         rows=tuple(rows),
         numbers=torch.tensor([one["input_ids"] for one in given], device=device),
         sides=torch.tensor(sides, device=device) if any(map(any, sides)) else None,
@@ -88,7 +88,9 @@ def _run(rows: Sequence[int], texts: Sequence[Encoded], device: torch.device) ->
 
 
 @torch.no_grad()
-def run(block: Block, runs: Sequence[Run], kept: Collection[int]) -> list[tuple[Tensor, ...]]:
+def run(
+    block: BertEncoder, runs: Sequence[SameLength], kept: Collection[int]
+) -> list[tuple[Tensor, ...]]:
     """For each run the states of its texts by layer, (n, t, d) in 32 bits, embeddings first.
 
     Args:
@@ -116,7 +118,7 @@ def run(block: Block, runs: Sequence[Run], kept: Collection[int]) -> list[tuple[
     ]
 
 
-def _embedded(embedding: Embedding, one: Run) -> Tensor:
+def _embedded(embedding: BertEmbedding, one: SameLength) -> Tensor:
     """The sum of what a token, its place and its text are known by, normalised; (n t, e)."""
     numbers = one.numbers
     if embedding.before is None:
@@ -132,7 +134,9 @@ def _embedded(embedding: Embedding, one: Run) -> Tensor:
     return embedding.embedded(states)
 
 
-def _layer(layer: Layer, block: Block, states: Tensor, shapes: Sequence[torch.Size]) -> Tensor:
+def _layer(
+    layer: BertLayer, block: BertEncoder, states: Tensor, shapes: Sequence[torch.Size]
+) -> Tensor:
     read = layer.read(states)  # (N, 3 d)
     parts = [
         _attended(part, shape, block)
@@ -145,7 +149,7 @@ def _layer(layer: Layer, block: Block, states: Tensor, shapes: Sequence[torch.Si
     return layer.done(layer.narrow(wide).add_(states))
 
 
-def _attended(read: Tensor, shape: torch.Size, block: Block) -> Tensor:
+def _attended(read: Tensor, shape: torch.Size, block: BertEncoder) -> Tensor:
     """Attention within each text of a run, (n t, 3 d) to (n t, d)."""
     n, t = shape
     # (n, h, t, d / h) each

@@ -25,7 +25,7 @@ Ending = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Product:
+class LinearKernel:
     """x ↦ ending(x Wᵀ + b), (n, i) to (n, o).
 
     Attributes:
@@ -61,7 +61,7 @@ def product(
     prepacked: bool,
     ending: Ending = NOTHING,
     device: torch.device = HERE,
-) -> Product:
+) -> LinearKernel:
     """A linear layer that computes in a precision.
 
     Args:
@@ -76,7 +76,7 @@ def product(
     if most and prepacked:
         laid = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
         weight = laid if most == ALWAYS else weight  # one copy is enough where torch never computes
-    return Product(weight=weight, laid=laid, bias=bias, most=most, ending=ending)
+    return LinearKernel(weight=weight, laid=laid, bias=bias, most=most, ending=ending)
 
 
 def fused_rows(dtype: torch.dtype) -> int:

@@ -158,7 +158,7 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument(
         "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
     )
-    commands.add_contest(verb)
+    commands.add_config(verb)
     verb.set_defaults(run=grid.train)
 
     _add_run_verbs(verbs, common)

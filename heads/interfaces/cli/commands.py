@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from heads.errors import DataError, LimitError
-from heads.settings import Contest, limits
+from heads.settings import ExperimentConfig, limits
 
 
 def compare(asked: argparse.Namespace) -> None:
@@ -183,10 +183,10 @@ def doctor(asked: argparse.Namespace) -> None:
 
 def twin(asked: argparse.Namespace) -> None:
     """Makes the bundled model as another family, or lists the families that it can be."""
-    from heads.backbone.conversion import TWINS, twin_folder, twin_id
+    from heads.backbone.conversion import TWINS, converted_folder, converted_id
 
     if not asked.family:
-        listed = {twin_id(name): item.says for name, item in TWINS.items()}
+        listed = {converted_id(name): item.says for name, item in TWINS.items()}
         if asked.json:
             print_json([{"model": name, "says": says} for name, says in listed.items()])
         else:
@@ -194,8 +194,8 @@ def twin(asked: argparse.Namespace) -> None:
 
             tables.listing(("model", "what it is"), list(listed.items()))
         return
-    folder = twin_folder(asked.family)
-    name = twin_id(asked.family)
+    folder = converted_folder(asked.family)
+    name = converted_id(asked.family)
     if asked.json:
         print_json({"model": name, "folder": str(folder)})
     else:
@@ -254,15 +254,15 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loss", default="", metavar="LOSSES", help=LOSSES)
 
 
-def contest_of(asked: argparse.Namespace) -> Contest:
+def config_of(asked: argparse.Namespace) -> ExperimentConfig:
     """The settings as flags said them; checked against their ranges."""
-    values = {one.name: getattr(asked, one.name) for one in fields(Contest)}
-    return Contest(**{name: value for name, value in values.items() if value is not None})
+    values = {one.name: getattr(asked, one.name) for one in fields(ExperimentConfig)}
+    return ExperimentConfig(**{name: value for name, value in values.items() if value is not None})
 
 
-def add_contest(parser: argparse.ArgumentParser) -> None:
+def add_config(parser: argparse.ArgumentParser) -> None:
     """A flag for every setting of a contest, with its sentence and its range."""
-    for one in fields(Contest):
+    for one in fields(ExperimentConfig):
         flag, says = f"--{one.name.replace('_', '-')}", one.metadata["says"]
         if isinstance(one.default, bool):
             parser.add_argument(

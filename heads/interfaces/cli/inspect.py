@@ -9,7 +9,7 @@ from heads.errors import DataError
 from heads.interfaces.cli.commands import Parser, print_json
 
 if TYPE_CHECKING:
-    from heads.api import Look
+    from heads.api import Inspector
 
 LABEL = "the class that is asked about; of each head its answer, if not given"
 AGAINST = (
@@ -175,15 +175,17 @@ def readings(asked: Namespace) -> None:
         tables.show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
-def _question(asked: Namespace) -> tuple[str, "Look"]:
+def _question(asked: Namespace) -> tuple[str, "Inspector"]:
     """The sentence, and which heads are asked about it."""
-    from heads.api import Look
+    from heads.api import Inspector
 
     if asked.run_name and asked.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
     text = sys.stdin.read() if asked.text == "-" else asked.text
     recipes = asked.recipe or ()
-    return text, Look(recipes=recipes, model=asked.model, sample=asked.sample, run=asked.run_name)
+    return text, Inspector(
+        recipes=recipes, model=asked.model, sample=asked.sample, run=asked.run_name
+    )
 
 
 def _sure(said: Any) -> str:

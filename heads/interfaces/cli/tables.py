@@ -13,12 +13,12 @@ from rich.text import Text
 
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.explanation import ORIGINS, Explanation, TensorFact
-from heads.analysis.padding.report import Diagnosis
-from heads.catalog.catalog import Entry
+from heads.analysis.padding.report import PaddingReport
+from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
-from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.exporters.export import Exported
@@ -34,9 +34,9 @@ from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
-from heads.runs.runner import Done, Event
+from heads.runs.runner import CellDone, Event
 from heads.study.mteb import Reproduced
-from heads.training.search import Trying
+from heads.training.search import CurvePointTried
 
 
 def comparison(found: Comparison) -> None:
@@ -119,7 +119,7 @@ def _origin(fact: TensorFact) -> str:
     return ORIGINS[fact.origin] + (f" ({fact.source})" if fact.source else "")
 
 
-def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -> None:
+def families(entries: Sequence[CatalogEntry], found: Mapping[str, Mapping[str, Any]]) -> None:
     """A family a row: its class, its form, its recipe; and whether the walk found it equal."""
     table = table_of(
         "family", "class", "form", "recipe, or why there is none", *["equal"] * bool(found)
@@ -138,7 +138,7 @@ def families(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]]) -
         show(f"{equal} give the very logits of their class, {exact} of them to the last bit.")
 
 
-def diagnosis(found: Diagnosis) -> None:
+def diagnosis(found: PaddingReport) -> None:
     """A change of the input a paragraph: what the logits do, why, and what to do."""
     recipe = f" is {found.recipe}" if found.recipe else f": {found.no_recipe}"
     show(found.verdict, "", f"{found.class_name}{recipe}.".replace("..", "."), *found.notes, "")
@@ -223,7 +223,7 @@ def scored(cell: Cell) -> str:
     return f"{score.shown(own.score)} ({between(own, 'to')})"
 
 
-def followed(events: Iterator[Event], metric: Metric = "accuracy") -> Leaderboard:
+def followed(events: Iterator[Event], metric: MetricName = "accuracy") -> Leaderboard:
     """Shows a run while it works: what it does, and a grid that fills; its leaderboard.
 
     Args:
@@ -237,9 +237,9 @@ def followed(events: Iterator[Event], metric: Metric = "accuracy") -> Leaderboar
         for event in events:
             if isinstance(event, Progress):
                 says, trying = f"{event.says} ({event.share:.0%})", ""
-            elif isinstance(event, Trying):
+            elif isinstance(event, CurvePointTried):
                 trying = f"{event.name}: {told(event.point.score)} on development rows"
-            elif isinstance(event, Done):
+            elif isinstance(event, CellDone):
                 cells[event.cell.name] = event.cell
                 says = f"{event.done} of {event.planned} cells are done"
             else:

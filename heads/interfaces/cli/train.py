@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from heads.errors import DataError
-from heads.interfaces.cli.commands import contest_of, last_of, print_json
-from heads.settings import Contest, limits
+from heads.interfaces.cli.commands import config_of, last_of, print_json
+from heads.settings import ExperimentConfig, limits
 
 # --- Files that commands are given: read as the flags say, and shown by `heads read`.
 
@@ -114,13 +114,13 @@ def _metric(run: Any) -> Any:
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
     from heads.interfaces.cli.tables import called, followed, scored
-    from heads.runs.runner import Done
+    from heads.runs.runner import CellDone
 
     if live:
         return followed(events, _metric(run))
     event = None
     for event in events:
-        if isinstance(event, Done):
+        if isinstance(event, CellDone):
             says = f"{event.done}/{event.planned} {called(event.cell)}: {scored(event.cell)}"
             print(f"heads: {says}", file=sys.stderr, flush=True)
     return event
@@ -130,7 +130,7 @@ def _resumed(asked: argparse.Namespace) -> Any:
     """The run that is to go on; it keeps what it was asked."""
     from heads.runs.folder import find
 
-    settings = any(getattr(asked, one.name) is not None for one in fields(Contest))
+    settings = any(getattr(asked, one.name) is not None for one in fields(ExperimentConfig))
     given = (asked.data, asked.test, asked.recipe, asked.grid, asked.out, asked.pairs, asked.loss)
     if any(given) or settings:
         what = "A run that goes on keeps its data, its recipes and its settings."
@@ -143,18 +143,18 @@ def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     from heads.data.table import listed
     from heads.parts.resolved import JOINT, SOFTMAX
     from heads.runs.runner import begin, foreseen
-    from heads.runs.spec import Question
+    from heads.runs.spec import RunRequest
 
     if not asked.data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
     if asked.recipe and asked.grid:
         raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
-    contest = contest_of(asked)  # what is wrong with it is said before anything is read
+    config = config_of(asked)  # what is wrong with it is said before anything is read
     data = read(asked, asked.data)
     test = read_test(asked, data) if asked.test else None
     told = _tell(data, asked.data)
     told += [f"In the test file: {says}" for says in _tell(test, asked.test)] if test else []
-    question = Question(
+    request = RunRequest(
         data=data,
         test=test,
         recipes=asked.recipe or (),
@@ -162,9 +162,9 @@ def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
         pairs=listed(asked.pairs) or (JOINT,),
         losses=listed(asked.loss) or (SOFTMAX,),
         model=asked.model,
-        contest=contest,
+        config=config,
     )
-    run = begin(question, limits=limits(), out=asked.out)
+    run = begin(request, limits=limits(), out=asked.out)
     print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     return run, told
 
@@ -201,15 +201,15 @@ def work(asked: argparse.Namespace) -> None:
 
 def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.events import Progress
-    from heads.runs.runner import Done
-    from heads.training.search import Trying
+    from heads.runs.runner import CellDone
+    from heads.training.search import CurvePointTried
 
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}
-    if isinstance(event, Trying):
+    if isinstance(event, CurvePointTried):
         told = {"event": "trying", "recipe": event.name, "metric": metric, **event.point.as_json()}
         return told | ({metric: event.point.score} if metric == "accuracy" else {})
-    if isinstance(event, Done):
+    if isinstance(event, CellDone):
         own = event.cell.measures
         told = {"event": "cell", "recipe": event.cell.name, "metric": metric, "score": own.score}
         told |= {"low": own.low, "high": own.high, "done": event.done, "planned": event.planned}

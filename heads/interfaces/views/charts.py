@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from heads.evaluation.metrics import SCORES, Metric, ScoreName
+from heads.evaluation.metrics import SCORES, Metric, MetricName
 from heads.interfaces.views.comparison import COLOURS, ZERO, count, joined
 
 MOST_BARS = 20
@@ -76,7 +76,7 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{share:.{digits}%}".replace("%", " %")
 
 
-def scores(values: Iterable[float], metric: Metric) -> Axis:
+def scores(values: Iterable[float], metric: MetricName) -> Axis:
     """An axis for scores: wide enough for all, on round tenths."""
     values, name = list(values) or [0.0, 1.0], SCORES[metric]
     if name.scale in ("explained", "error"):  # they have no lower end
@@ -88,7 +88,7 @@ def scores(values: Iterable[float], metric: Metric) -> Axis:
     return Axis(low=low / 10, high=high / 10, ticks=ticks, says=name.title)
 
 
-def _tenths(at: int, name: ScoreName) -> str:
+def _tenths(at: int, name: Metric) -> str:
     return f"{at * 10} %" if name.is_share else f"{at / 10:.1f}".replace("-", "−")
 
 
@@ -191,7 +191,7 @@ def _dots(line: Line, x: Axis, y: Axis) -> Iterable[Markup]:
 
 
 def live(
-    curves: Mapping[str, Mapping[int, float]], last: int, metric: Metric = "accuracy"
+    curves: Mapping[str, Mapping[int, float]], last: int, metric: MetricName = "accuracy"
 ) -> Markup:
     """The validation score of the heads that are being trained, step by step.
 

@@ -14,8 +14,8 @@ from heads.data.samples import SAMPLES
 
 if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison
-    from heads.analysis.padding.report import Finding
-    from heads.analysis.selection import Said
+    from heads.analysis.padding.report import PaddingFinding
+    from heads.analysis.selection import HeadOutput
     from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
     from heads.events import Progress
@@ -180,7 +180,7 @@ def accuracy(scores: "Scores") -> str:
     )
 
 
-def effect(finding: "Finding") -> str:
+def effect(finding: "PaddingFinding") -> str:
     """What a change of the input does to the logits, in a word or a number."""
     if finding.changes is None:
         return "not applicable"
@@ -194,7 +194,7 @@ def joined(parts: Iterable[Markup]) -> Markup:
     return Markup("").join(parts)
 
 
-def sayers(found: "Sequence[Said]") -> Markup:
+def sayers(found: "Sequence[HeadOutput]") -> Markup:
     """Who answers what, in a sentence."""
     found_by: dict[str, list[str]] = {}
     for one in found:

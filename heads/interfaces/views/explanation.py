@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from heads.analysis.explanation import ORIGINS, Explanation, Step, TensorFact
-from heads.analysis.padding.report import Diagnosis
+from heads.analysis.explanation import ORIGINS, Explanation, ExplanationStep, TensorFact
+from heads.analysis.padding.report import PaddingReport
 from heads.catalog.base_models import base_of
-from heads.catalog.catalog import Entry, link, place
+from heads.catalog.catalog import CatalogEntry, link, place
 from heads.interfaces.views.comparison import count, counted, effect, joined
 
 FROM_BASE = ("pretrained", "untrained")
@@ -22,7 +22,7 @@ def chain(explanation: Explanation) -> Markup:
     )
 
 
-def _box(step: Step) -> Markup:
+def _box(step: ExplanationStep) -> Markup:
     origins = sorted({fact.origin for fact in step.tensors})
     badges = joined(Markup('<span class="origin {}">{}</span>').format(o, o) for o in origins)
     if step.kind == "base":
@@ -124,7 +124,7 @@ def _size(shape: Iterable[str | int]) -> str:
     return f"{math.prod(numbers):,}" if len(numbers) == len(lengths) else "as many as rows"
 
 
-def family(found: Entry) -> Markup:
+def family(found: CatalogEntry) -> Markup:
     """One family of Transformers: its class and where it stands, its recipe, its tensors."""
     recipe = Markup("<code>{}</code>").format(found.recipe) if found.recipe else "no recipe here"
     base = base_of(found.model_type).why
@@ -145,7 +145,7 @@ def family(found: Entry) -> Markup:
     return Markup('<div class="facts verdict agree">{}</div>').format(shown)
 
 
-def diagnosis(found: Diagnosis) -> Markup:
+def diagnosis(found: PaddingReport) -> Markup:
     """What padding does to a classifier: a row a change of its input."""
     rows = joined(
         Markup('<tr class="{}"><td>{}</td><td>{}</td><td>{}</td></tr>').format(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from heads.data.corpus import Kind
 from heads.evaluation.details import Measures
-from heads.evaluation.metrics import METRICS, SCORES, Metric
+from heads.evaluation.metrics import METRICS, SCORES, MetricName
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.interfaces.views.charts import percent
 from heads.runs.cells import Cell
@@ -143,14 +143,14 @@ def kind_of(cells: Sequence[Cell]) -> Kind:
     return "number" if METRICS["number"] in values else "one"
 
 
-def ranked(kind: Kind, metric: Metric) -> tuple[Measure, ...]:
+def ranked(kind: Kind, metric: MetricName) -> tuple[Measure, ...]:
     """The measures of a kind, first the one that heads are ranked by."""
     known = {one.name: one for one in MEASURES[kind]}
     first = known.pop(metric, None) or of_metric(metric)
     return (first, *known.values())
 
 
-def of_metric(metric: Metric) -> Measure:
+def of_metric(metric: MetricName) -> Measure:
     """The measure that heads are ranked by, whatever the kind of labels."""
     shown = {one.name: one for measures in MEASURES.values() for one in measures}
     forms: Mapping[str, Form] = {"share": "share", "error": "units"}
@@ -176,7 +176,7 @@ def between(measures: Measures, sign: str = "–") -> str:
     return ends(measures.metric, measures.low, measures.high, sign)
 
 
-def ends(metric: Metric, low: float, high: float, sign: str = "–") -> str:
+def ends(metric: MetricName, low: float, high: float, sign: str = "–") -> str:
     """Two ends of an interval, in percent where the score is a share.
 
     >>> ends("accuracy", 0.8712, 0.9), ends("spearman", -0.1, 0.25, "to")

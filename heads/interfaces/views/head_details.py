@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heads.data.corpus import Kind
 from heads.evaluation.calibration import Bin, Calibration, Coverage
-from heads.evaluation.details import Label, Measures
+from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.charts import Axis, Line, bars, chart, even, percent
 from heads.interfaces.views.comparison import COLOURS, ZERO, joined
@@ -290,7 +290,7 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Markup:
     ).format("many" if len(shown) > UPRIGHT else "", told, head, joined(rows))
 
 
-def labels(found: Sequence[Label]) -> Markup:
+def labels(found: Sequence[LabelDetails]) -> Markup:
     """A row a label, the lowest F1 first."""
     head = joined(Markup("<th>{}</th>").format(name) for name in LABELS)
     rows = joined(
@@ -309,18 +309,18 @@ def labels(found: Sequence[Label]) -> Markup:
     ).format(told, head, rows)
 
 
-def worst_first(found: Sequence[Label]) -> list[Label]:
+def worst_first(found: Sequence[LabelDetails]) -> list[LabelDetails]:
     """Labels by F1, the lowest first; those that were neither tested nor given last."""
     return sorted(found, key=lambda label: (label.f1 is None, label.f1, label.name))
 
 
-def _label(label: Label) -> list[str]:
+def _label(label: LabelDetails) -> list[str]:
     shares = (label.precision, label.recall, label.f1, label.average_precision)
     shown = ["" if share is None else percent(share) for share in shares]
     return [f"{label.rows:,}", *shown, percent(label.threshold)]
 
 
-def label_figures(found: Sequence[Label]) -> tuple[list[str], list[list[Any]]]:
+def label_figures(found: Sequence[LabelDetails]) -> tuple[list[str], list[list[Any]]]:
     """The same for a spreadsheet: headers and rows, shares in percent."""
     shares = ("precision", "recall", "f1", "average_precision", "threshold")
     rows = [

@@ -6,9 +6,9 @@ from markupsafe import Markup
 
 from heads.analysis.ablation import Ablation
 from heads.analysis.attribution_methods import Attribution, Token
-from heads.analysis.counterfactuals import Edit, Flips
+from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
-from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, Reading, Said
+from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.interfaces.views.charts import bars, percent
 from heads.interfaces.views.comparison import COLOURS, joined, signed
 
@@ -143,7 +143,7 @@ def neighbours(found: Sequence[Neighbourhood]) -> Markup:
     )
 
 
-def flips(found: Flips) -> Markup:
+def flips(found: Counterfactuals) -> Markup:
     """The edits, a row each, with what every head says; a flip is written out."""
     head = joined(Markup("<th>{}</th>").format(one.name) for one in found.original.said)
     rows = joined(_edit(edit) for edit in (found.original, *found.edits))
@@ -155,7 +155,7 @@ def flips(found: Flips) -> Markup:
     ).format("differ" if flipped else "agree", found.summary, head, rows)
 
 
-def _edit(edit: Edit) -> Markup:
+def _edit(edit: Counterfactual) -> Markup:
     marks = {"same": "{}", "added": "<ins>{}</ins>", "removed": "<del>{}</del>"}
     text = Markup(" ").join(Markup(marks[kind]).format(words) for kind, words in edit.pieces)
     cells = joined(
@@ -167,7 +167,7 @@ def _edit(edit: Edit) -> Markup:
     return Markup("<tr><th>{}</th>{}</tr>").format(text, cells)
 
 
-def sure(said: Said) -> str:
+def sure(said: HeadOutput) -> str:
     """What a head says, and how sure it is."""
     chance = said.chance
     return said.spoken if chance is None else f"{said.spoken} {percent(chance, 0)}"
@@ -193,7 +193,7 @@ def _ablation(one: Ablation) -> Markup:
     ).format(COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, one.says, table)
 
 
-def _without(before: Said, after: Said | None, retrained: Said | None) -> Markup:
+def _without(before: HeadOutput, after: HeadOutput | None, retrained: HeadOutput | None) -> Markup:
     """Every output of the whole head, of it without a layer, and of the one trained without it."""
     is_number = before.squash == "none" and len(before.classes) == 1
     names = ["number"] if is_number else before.classes[:20]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from heads.evaluation.metrics import SCORES, Metric
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.transferability import MEASURES
 from heads.interfaces.views.charts import Axis, Line, chart, powers, scores
 from heads.interfaces.views.comparison import COLOURS, counted, joined
@@ -17,9 +17,9 @@ from heads.interfaces.views.format import LEAST, Measure, between, offered, titl
 from heads.parts.resolve import head, pairing, pooling, resolve
 from heads.parts.resolved import PAIR
 from heads.runs.cells import Cell
-from heads.runs.drill_down import Layered, layered
+from heads.runs.drill_down import LayerCurve, layered
 from heads.runs.leaderboard import Leaderboard
-from heads.training.racing import Beaten
+from heads.training.racing import Eliminated
 
 STATES = {"finished": "", "stopped": "Stopped before its end. ", "unfinished": "Not finished. "}
 
@@ -65,7 +65,7 @@ def stopped(board: Leaderboard) -> Markup:
     ).format(f"Stopped in the race: {counted(len(board.stopped), 'head')}", items)
 
 
-def behind(one: Beaten, metric: Metric) -> str:
+def behind(one: Eliminated, metric: MetricName) -> str:
     """What a head that was stopped came to on the development rows.
 
     >>> behind(Beaten(recipe="cls+mlp", development_score=0.8, behind=0.03, least=0.01), "accuracy")
@@ -323,7 +323,7 @@ def layers(board: Leaderboard) -> Markup:
     return joined(_layers(board, one) for one in layered(board))
 
 
-def _layers(board: Leaderboard, found: Layered) -> Markup:
+def _layers(board: Leaderboard, found: LayerCurve) -> Markup:
     told = SCORES[board.metric].told
     line = Line(
         name="",
@@ -341,13 +341,13 @@ def _layers(board: Leaderboard, found: Layered) -> Markup:
     )
 
 
-def _depth(found: Layered) -> Axis:
+def _depth(found: LayerCurve) -> Axis:
     ticks = tuple((float(at), name) for at, name in enumerate(found.layers))
     says = "Layer that is read (0: the embeddings)"
     return Axis(low=-0.3, high=len(ticks) - 0.7, ticks=ticks, says=says)
 
 
-def _foretold(found: Layered) -> Markup:
+def _foretold(found: LayerCurve) -> Markup:
     """The instant estimates of every layer, each from its lowest to its highest."""
     if any(one is None for one in found.estimates):
         return Markup("")

@@ -21,10 +21,10 @@ from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.training_process import Places, waiting, worked
 from heads.parts.resolved import JOINT, SOFTMAX
-from heads.settings import Contest, limits
+from heads.settings import ExperimentConfig, limits
 
 if TYPE_CHECKING:
-    from heads.api import Look
+    from heads.api import Inspector
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
@@ -153,14 +153,14 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
 def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
-    from heads.runs.spec import Question
+    from heads.runs.spec import RunRequest
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
     *rest, race, precision, metric, group, unseen, folds, repetitions = rest
     seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
-    contest = Contest(
+    config = ExperimentConfig(
         seeds=_whole("seeds", seeds, 1, 10 if public else 50),
         folds=_whole("folds", folds, 2, 10 if public else 20),
         repetitions=_whole("repetitions", repetitions, 1, 10 if public else 20),
@@ -172,7 +172,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)
-        question = Question(
+        question = RunRequest(
             data=_read(file, names, model or BUNDLED),
             test=_read(test, names, model or BUNDLED, is_test=True) if test else None,
             recipes=[one.rstrip(",") for one in (recipes or "").split()],
@@ -180,7 +180,7 @@ def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, An
             pairs=listed(pairs or JOINT),
             losses=listed(losses or SOFTMAX),
             model=model or BUNDLED,
-            contest=contest,
+            config=config,
         )
         run = begin(question, limits=limits())
         for events in worked(run, stop, limits().run_seconds):
@@ -417,13 +417,13 @@ def readings(
     return [one.as_json() for one in found]
 
 
-def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Look":
+def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Inspector":
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
-    from heads.api import Look
+    from heads.api import Inspector
 
     if run and list(recipes) == COMMON:
         recipes = ()
-    return Look(recipes=recipes, model=model, sample=sample, run=run)
+    return Inspector(recipes=recipes, model=model, sample=sample, run=run)
 
 
 @guarded

@@ -13,7 +13,7 @@ LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PageQuery:
     """What the inputs of the tab say."""
 
     text: str
@@ -48,13 +48,13 @@ class Question:
             "pairs": self.pairs if self.pair.strip() else JOINT,
         }
 
-    def suited(self) -> "Question":
+    def suited(self) -> "PageQuery":
         """The same with a sample that suits: a second sentence asks for pairs."""
         wrong = self.sample in SAMPLES and not SAMPLES[self.sample].pair
         return replace(self, sample="pairs") if self.pair.strip() and wrong else self
 
     @classmethod
-    def from_query(cls, fields: dict[str, str]) -> "Question":
+    def from_query(cls, fields: dict[str, str]) -> "PageQuery":
         """Reads such a link; a plus that has become a space on the way is mended."""
         given = {name: fields.get(name, "") for name in LINK_FIELDS}
         sample = given["sample"] or ("pairs" if given["pair"] else OPENING_SAMPLE)
@@ -70,4 +70,4 @@ class Question:
         )
 
 
-OPENING = Question(text=SAMPLES[OPENING_SAMPLE].tries[0][0])
+OPENING = PageQuery(text=SAMPLES[OPENING_SAMPLE].tries[0][0])

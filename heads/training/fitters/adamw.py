@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.modules import last_linear
-from heads.training.fitters.batched import Stack
-from heads.training.task import Lesson
+from heads.training.fitters.batched import BatchedHeads
+from heads.training.task import TrainingTask
 
 BATCHES = (32, 256)
 LINE = 32  # rows, by which batches differ
@@ -34,7 +34,7 @@ PARTS = 6  # weights are averaged over about the last sixth of the steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CopySettings:
     """The settings of one copy.
 
     Attributes:
@@ -55,7 +55,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pupil:
+class CopyData:
     """What one copy learns from: rows (n,), and their vectors (n, w) along the axes it sees."""
 
     rows: Tensor
@@ -72,7 +72,7 @@ def batch_of(rows: int) -> int:
 
 
 @torch.no_grad()
-def at_base_rates(chain: nn.Module, lesson: Lesson, rows: Tensor) -> None:
+def at_base_rates(chain: nn.Module, task: TrainingTask, rows: Tensor) -> None:
     """Sets the bias of the last layer to how often each class holds, where each is a question.
 
     Else all questions begin at one half, and a head with many of them spends its first epochs
@@ -85,15 +85,15 @@ def at_base_rates(chain: nn.Module, lesson: Lesson, rows: Tensor) -> None:
     """
     name = last_linear(chain)
     layer = chain.get_submodule(name) if name else None
-    objective = lesson.objective
+    objective = task.objective
     if not objective.by_class or objective.balance is not None:
         return
     if isinstance(layer, nn.Linear) and layer.bias is not None:
-        goals = objective.goals(lesson.targets[rows])
-        layer.bias.copy_(((goals.sum(dim=0) + 0.5) / (len(goals) + 1)).logit())
+        target_matrix = objective.target_matrix(task.targets[rows])
+        layer.bias.copy_(((target_matrix.sum(dim=0) + 0.5) / (len(target_matrix) + 1)).logit())
 
 
-class Average:
+class WeightAverage:
     """The average of numbers that are learned, over about the last steps of so many parts.
 
     Of six parts a step's numbers have weight in proportion to its own number to the power 5; of
@@ -110,7 +110,7 @@ class Average:
         self.numbers.lerp_(numbers.detach(), min(1.0, self.parts / self.steps))
 
 
-class Descent:
+class AdamWCopies:
     """Copies of a head while they learn; what each draws comes from its own seed alone.
 
     Attributes:
@@ -120,21 +120,21 @@ class Descent:
 
     def __init__(
         self,
-        stack: Stack,
-        lesson: Lesson,
-        pupils: Sequence[Pupil],
-        choices: Sequence[Choice],
+        stack: BatchedHeads,
+        task: TrainingTask,
+        pupils: Sequence[CopyData],
+        choices: Sequence[CopySettings],
         seeds: Sequence[int],
         batch: int,
         parts: int = PARTS,
     ) -> None:
         self.stack, self.steps = stack, 0
-        self._lesson, self._pupils, self._choices = lesson, list(pupils), list(choices)
+        self._lesson, self._pupils, self._choices = task, list(pupils), list(choices)
         self._orders = [
             _Order(len(own.rows), batch, torch.Generator().manual_seed(seed))
             for own, seed in zip(pupils, seeds, strict=True)
         ]
-        self._average = Average(stack.numbers, parts)
+        self._average = WeightAverage(stack.numbers, parts)
         self._optimizer = _optimizer(stack, choices)
 
     def learn(self, until: int) -> None:
@@ -175,8 +175,8 @@ class Descent:
 class _Order:
     """The places of a copy's rows, batch by batch: all of them in random order, and again."""
 
-    def __init__(self, rows: int, batch: int, dice: torch.Generator) -> None:
-        self._rows, self._batch, self._dice = rows, batch, dice
+    def __init__(self, rows: int, batch: int, rng: torch.Generator) -> None:
+        self._rows, self._batch, self._dice = rows, batch, rng
         self._left = torch.empty(0, dtype=torch.long)
 
     def next(self) -> Tensor:
@@ -187,34 +187,36 @@ class _Order:
         return found
 
 
-def _step(stack: Stack, lesson: Lesson, pupils: Sequence[Pupil], batch: Tensor) -> None:
+def _step(
+    stack: BatchedHeads, task: TrainingTask, pupils: Sequence[CopyData], batch: Tensor
+) -> None:
     """The gradient of a batch (k, b) of places among each copy's rows."""
     both = list(zip(pupils, batch, strict=True))
     rows = torch.stack([one.rows[own] for one, own in both])
     # Whole rows are taken ten times as fast as by indexing.
     values = torch.stack([one.vectors.index_select(0, own) for one, own in both])
-    stack.learn(gradient(stack.logits(values, training=True), lesson, rows))
+    stack.learn(gradient(stack.logits(values, training=True), task, rows))
 
 
-def gradient(logits: Tensor, lesson: Lesson, rows: Tensor) -> Tensor:
+def gradient(logits: Tensor, task: TrainingTask, rows: Tensor) -> Tensor:
     """The gradient, by the logits (k, b, c), of the weighted mean loss of each copy's rows (k, b).
 
     Where dropout is sampled several times, the samples stand below each other.
     """
     rows = rows.repeat(1, logits.shape[1] // rows.shape[1])
-    weights, targets = lesson.weights[rows], lesson.targets[rows]
+    weights, targets = task.weights[rows], task.targets[rows]
     shares = (weights / weights.sum(dim=1, keepdim=True))[..., None]
     exact = logits.to(weights.dtype)
-    if lesson.objective.is_plain:
+    if task.objective.is_plain:
         found = exact.softmax(dim=-1)
         own = targets[..., None]
         found.scatter_add_(2, own, torch.full_like(own, -1, dtype=found.dtype))
     else:
-        found = lesson.objective.slope(exact, targets)
+        found = task.objective.gradient(exact, targets)
     return found.mul_(shares).to(logits.dtype)
 
 
-def _optimizer(stack: Stack, choices: Sequence[Choice]) -> torch.optim.Optimizer:
+def _optimizer(stack: BatchedHeads, choices: Sequence[CopySettings]) -> torch.optim.Optimizer:
     """A group for all copies with the same step size and decay; `peak` is the step size."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for tensors, choice in zip(stack.copies, choices, strict=True):

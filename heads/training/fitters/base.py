@@ -18,14 +18,14 @@ from heads.evaluation.calibration import thresholds
 from heads.parts.modules import Repeat
 from heads.recipe import Value
 from heads.training.fitters.batched import leaves
-from heads.training.task import Lesson
+from heads.training.task import TrainingTask
 
 Chosen = Mapping[str, Value]
 Maker = Callable[[], nn.Sequential]  # a new head, its weights drawn from torch's own dice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class TriedSettings:
     """One point of a validation curve.
 
     Attributes:
@@ -53,7 +53,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Learned:
+class FittedHead:
     """A head that has been learned: its logits on the rows asked for, and its tensors."""
 
     logits: Tensor
@@ -61,7 +61,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class SearchResult:
     """What the search of one seed came to.
 
     Attributes:
@@ -73,12 +73,12 @@ class Found:
     """
 
     chosen: Chosen
-    point: Tried
+    point: TriedSettings
     held: Tensor | None = None
     state: Mapping[str, Tensor] | None = None
 
 
-class Learner(Protocol):
+class Fitter(Protocol):
     """A way to learn one kind of head.
 
     Attributes:
@@ -88,64 +88,70 @@ class Learner(Protocol):
     is_random: ClassVar[bool]
 
     def search(
-        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[Tried, None, list[Found]]:
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
         """Every seed tries settings on its own development rows; the last answer is the best."""
         ...
 
     def learn(
         self,
-        lesson: Lesson,
-        found: Sequence[Found],
+        task: TrainingTask,
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
+    ) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
         ...
 
 
 def refitted(
-    learner: Learner, lesson: Lesson, splits: Splits, found: Sequence[Found], seeds: Sequence[int]
-) -> list[Found]:
+    fitter: Fitter,
+    task: TrainingTask,
+    splits: Splits,
+    found: Sequence[SearchResult],
+    seeds: Sequence[int],
+) -> list[SearchResult]:
     """What searches came to, each best head refitted on all rows but the development rows.
 
     Solved heads try their settings on a few thousand rows. Judged by those, they would stand
     behind heads that learn step by step, which learn from all rows while they search.
     """
     rows, asked = [splits.fitted(number) for number in range(len(found))], splits.development
-    learned = learner.learn(lesson, found, rows, asked, seeds)
-    ended = list[Found]()
+    learned = fitter.learn(task, found, rows, asked, seeds)
+    ended = list[SearchResult]()
     for number, (one, own) in enumerate(zip(found, learned, strict=True)):
-        point = judged(one.chosen, 0, own.logits, lesson, asked[number])
+        point = judged(one.chosen, 0, own.logits, task, asked[number])
         state = None if one.state is None else own.state
         point = replace(point, seed=number)
         ended.append(replace(one, point=point, held=own.logits, state=state))
     return ended
 
 
-def judged(settings: Chosen, step: int, logits: Tensor, lesson: Lesson, rows: Tensor) -> Tried:
+def judged(
+    settings: Chosen, step: int, logits: Tensor, task: TrainingTask, rows: Tensor
+) -> TriedSettings:
     """What settings came to on some rows, of which these are the logits (m, c).
 
     The score is that of the metric that ranks, whatever is weighed in learning. In the loss rows
     count by the weights of their classes, the same for every loss.
     """
-    targets, counts = lesson.targets[rows], lesson.counts[rows]
-    losses, total = lesson.objective.rows(logits, targets), counts.sum()
-    parts = _parts(logits, targets, lesson)
+    targets, counts = task.targets[rows], task.counts[rows]
+    losses, total = task.objective.rows(logits, targets), counts.sum()
+    parts = _parts(logits, targets, task)
     loss = float((losses * counts).sum() / total)
-    return Tried(
+    return TriedSettings(
         settings=settings, step=step, score=float(parts.mean()), loss=loss, parts=parts.float()
     )
 
 
-def _parts(logits: Tensor, targets: Tensor, lesson: Lesson) -> Tensor:
+def _parts(logits: Tensor, targets: Tensor, task: TrainingTask) -> Tensor:
     """(m,), each row's part of the score."""
-    kind, span = lesson.objective.kind, lesson.span
+    kind, span = task.objective.kind, task.span
     given = answered(logits, targets, kind)
     if kind == "number" and span is not None:  # an error has the units of the labels
         given, targets = span.widened(given), span.widened(targets)
-    return lesson.score.parts[kind](given, targets, lesson.classes)
+    return task.score.parts[kind](given, targets, task.classes)
 
 
 def answered(logits: Tensor, targets: Tensor, kind: Kind) -> Tensor:
@@ -158,17 +164,17 @@ def answered(logits: Tensor, targets: Tensor, kind: Kind) -> Tensor:
     return logits.argmax(dim=1) if kind == "one" else logits[:, 0]
 
 
-def best(tried: Sequence[Tried], lesson: Lesson) -> Tried:
+def best(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
     """The highest score, of equals the lowest loss; by a correlation of numbers the lowest loss.
 
     It does not see the scale: by it, numbers that hardly leave their mean would do.
     """
-    if lesson.objective.kind == "number" and lesson.score.scale == "correlation":
+    if task.objective.kind == "number" and task.score.scale == "correlation":
         return _of_least_loss(tried)
     return max(tried, key=lambda item: (not isnan(item.score), item.score, -item.loss))
 
 
-def surest(tried: Sequence[Tried], lesson: Lesson) -> Tried:
+def surest(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
     """Of those that only chance may have put behind the best, the one of lowest loss.
 
     On a hundred rows the highest score is mostly luck, and the loss still tells settings apart.
@@ -176,11 +182,11 @@ def surest(tried: Sequence[Tried], lesson: Lesson) -> Tried:
 
     Source: the one-standard-error rule (Breiman et al. 1984), of the paired difference.
     """
-    top = best(tried, lesson)
+    top = best(tried, task)
     return _of_least_loss([one for one in tried if one is top or _is_near(one, top)])
 
 
-def _is_near(one: Tried, top: Tried) -> bool:
+def _is_near(one: TriedSettings, top: TriedSettings) -> bool:
     """Whether a score is within one standard error of another's."""
     assert one.parts is not None
     assert top.parts is not None
@@ -188,12 +194,12 @@ def _is_near(one: Tried, top: Tried) -> bool:
     return bool(gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5)
 
 
-def _of_least_loss(tried: Sequence[Tried]) -> Tried:
+def _of_least_loss(tried: Sequence[TriedSettings]) -> TriedSettings:
     return min(tried, key=lambda item: (isnan(item.loss), item.loss))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class First:
+class FirstLinear:
     """The first linear layer of a head, which takes up a scaling of the input.
 
     Attributes:
@@ -205,11 +211,11 @@ class First:
     bias: bool
 
 
-def first_of(chain: nn.Sequential) -> First | None:
+def first_of(chain: nn.Sequential) -> FirstLinear | None:
     """The first linear layer, if nothing but dropout stands before it."""
     for name, layer in leaves(chain):
         if isinstance(layer, nn.Linear):
-            return First(layer=name, bias=layer.bias is not None)
+            return FirstLinear(layer=name, bias=layer.bias is not None)
         if not isinstance(layer, nn.Dropout | nn.Identity | Repeat):
             return None
     return None

@@ -18,23 +18,23 @@ BANK = 2**22  # numbers that one bank of masks holds, whoever asks for them
 LINE = 32  # numbers by which the places in a bank differ: whole lines of the cache
 
 
-class Layer(Protocol):
+class BatchedLayer(Protocol):
     """A layer of k copies: values forward, slopes (the gradients by its output) back."""
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
         """(k, b, i) to (k, b, o); keeps what the way back needs."""
         ...
 
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """Writes the gradients of its own tensors, from (k, b, o)."""
         ...
 
-    def back(self, slope: Tensor) -> Tensor:
+    def back(self, gradient: Tensor) -> Tensor:
         """(k, b, o) to (k, b, i)."""
         ...
 
 
-class Product:
+class BatchedLinear:
     """`nn.Linear`.
 
     Attributes:
@@ -55,16 +55,16 @@ class Product:
             return torch.bmm(values, self.weight.mT)
         return torch.baddbmm(self.bias[:, None], values, self.weight.mT)
 
-    def learn(self, slope: Tensor) -> None:
-        torch.bmm(slope.mT, self._values, out=self.weight_slope)
+    def learn(self, gradient: Tensor) -> None:
+        torch.bmm(gradient.mT, self._values, out=self.weight_slope)
         if self.bias_slope is not None:
-            torch.sum(slope, 1, out=self.bias_slope)
+            torch.sum(gradient, 1, out=self.bias_slope)
 
-    def back(self, slope: Tensor) -> Tensor:
-        return torch.bmm(slope, self.weight)
+    def back(self, gradient: Tensor) -> Tensor:
+        return torch.bmm(gradient, self.weight)
 
 
-class Norm:
+class BatchedLayerNorm:
     """`nn.LayerNorm`, its gain and shift (k, i) apart from what is the same for all copies."""
 
     def __init__(
@@ -88,29 +88,29 @@ class Norm:
             return self._even * self.gain[:, None]
         return torch.addcmul(self.shift[:, None], self._even, self.gain[:, None])
 
-    def learn(self, slope: Tensor) -> None:
-        torch.sum(slope * self._even, 1, out=self.gain_slope)
+    def learn(self, gradient: Tensor) -> None:
+        torch.sum(gradient * self._even, 1, out=self.gain_slope)
         if self.shift_slope is not None:
-            torch.sum(slope, 1, out=self.shift_slope)
+            torch.sum(gradient, 1, out=self.shift_slope)
 
-    def back(self, slope: Tensor) -> Tensor:
+    def back(self, gradient: Tensor) -> Tensor:
         values, shape = self._values, self._values.shape[-1:]
         return torch.ops.aten.native_layer_norm_backward(
-            slope * self.gain[:, None], values, shape, self._mean, self._inverse,
+            gradient * self.gain[:, None], values, shape, self._mean, self._inverse,
             None, None, [True, False, False],
         )[0]  # fmt: skip
 
 
-class Drop:
+class BatchedDropout:
     """`nn.Dropout`, its masks cut out of a bank: drawing anew costs more than learning.
 
     Attributes:
         probability: Of a number to become 0.
-        dice: For each copy its own, so that its masks do not depend on who learns beside it.
+        rng: For each copy its own, so that its masks do not depend on who learns beside it.
     """
 
-    def __init__(self, probability: float, dice: list[torch.Generator]) -> None:
-        self.probability, self.dice = probability, dice
+    def __init__(self, probability: float, rng: list[torch.Generator]) -> None:
+        self.probability, self.rng = probability, rng
         self._masks: list[Tensor] = []
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
@@ -120,16 +120,16 @@ class Drop:
         places = (len(bank) - size) // LINE + 1
         if places < 1:  # more numbers than the bank has: it is laid down several times
             bank, places = bank.repeat(-(-size // len(bank)) + 1), BANK // LINE
-        starts = [int(torch.randint(places, (1,), generator=one)) * LINE for one in self.dice]
+        starts = [int(torch.randint(places, (1,), generator=one)) * LINE for one in self.rng]
         self._masks = [bank[start : start + size].view_as(values[0]) for start in starts]
         return self.back(values)
 
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """It has no tensors."""
 
-    def back(self, slope: Tensor) -> Tensor:
-        found = torch.empty_like(slope)
-        for one, mask, kept in zip(slope, self._masks, found, strict=True):
+    def back(self, gradient: Tensor) -> Tensor:
+        found = torch.empty_like(gradient)
+        for one, mask, kept in zip(gradient, self._masks, found, strict=True):
             torch.mul(one, mask, out=kept)
         return found
 
@@ -141,7 +141,7 @@ def mask_bank(probability: float, dtype: torch.dtype) -> Tensor:
     return drawn.to(dtype) / (1 - probability)
 
 
-class Copies:
+class BatchedRepeat:
     """`Repeat`: the batch several times, one below the other, so that each is dropped out anew."""
 
     def __init__(self, samples: int) -> None:
@@ -150,14 +150,14 @@ class Copies:
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
         return values.repeat(1, self.samples, 1) if training else values
 
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """It has no tensors."""
 
-    def back(self, slope: Tensor) -> Tensor:
-        return slope.unflatten(1, (self.samples, -1)).sum(dim=1)
+    def back(self, gradient: Tensor) -> Tensor:
+        return gradient.unflatten(1, (self.samples, -1)).sum(dim=1)
 
 
-class Plain:
+class BatchedElementwise:
     """Any layer without tensors that works on the last dimension, or on every number by itself."""
 
     def __init__(self, layer: nn.Module) -> None:
@@ -172,27 +172,29 @@ class Plain:
             self._found = self.layer(self._values)
         return self._found.detach()
 
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """It has no tensors."""
 
-    def back(self, slope: Tensor) -> Tensor:
-        return torch.autograd.grad(self._found, self._values, slope)[0]
+    def back(self, gradient: Tensor) -> Tensor:
+        return torch.autograd.grad(self._found, self._values, gradient)[0]
 
 
 # --- A layer of a stack whose way back torch finds: what is not worth writing out by hand.
 
 
-class Tracing:
+class BatchedTraced:
     """Any `Traced` layer of k copies.
 
     Attributes:
         layer: What computes it, from tensors that are handed to it.
         tensors: Its tensors, each with the copies in front, in the order of their names there.
-        slopes: Where their gradients go.
+        gradients: Where their gradients go.
     """
 
-    def __init__(self, layer: Traced, tensors: Sequence[Tensor], slopes: Sequence[Tensor]) -> None:
-        self.layer, self.tensors, self.slopes = layer, tensors, slopes
+    def __init__(
+        self, layer: Traced, tensors: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        self.layer, self.tensors, self.gradients = layer, tensors, gradients
         self._given: list[Tensor] = []
         self._found = self._back = torch.empty(0)
 
@@ -205,18 +207,18 @@ class Tracing:
             self._found = self.layer.compute(*self._given)
         return self._found.detach()
 
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """Writes the gradients of its own tensors, and finds that of what entered it."""
-        self._back, *own = torch.autograd.grad(self._found, self._given, slope)
-        for place, found in zip(self.slopes, own, strict=True):
+        self._back, *own = torch.autograd.grad(self._found, self._given, gradient)
+        for place, found in zip(self.gradients, own, strict=True):
             place.copy_(found)
 
-    def back(self, slope: Tensor) -> Tensor:
+    def back(self, gradient: Tensor) -> Tensor:
         """(k, b, i), as the learning from the same slope has found it."""
         return self._back
 
 
-class Stack:
+class BatchedHeads:
     """k chains of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
 
     All numbers that are learned lie in one tensor, their gradients in another, so that a step of
@@ -251,20 +253,25 @@ class Stack:
                 one.to(self._products) for one in (self._used, self._slopes)
             )
         learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
-        tensors, slopes = self._views(self._used), self._views(self._slopes)
+        tensors, gradients = self._views(self._used), self._views(self._slopes)
         self._layers = [
-            _layer(name, layer, tensors, slopes, self._dice) for name, layer in leaves(self._chain)
+            _layer(name, layer, tensors, gradients, self._dice)
+            for name, layer in leaves(self._chain)
         ]
-        own = (n for n, one in enumerate(self._layers) if isinstance(one, Product | Norm | Tracing))
+        own = (
+            n
+            for n, one in enumerate(self._layers)
+            if isinstance(one, BatchedLinear | BatchedLayerNorm | BatchedTraced)
+        )
         self._first = next(own, len(self._layers))
         self.copies = [
             [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
             for n in range(len(self._dice))
         ]
 
-    def kept(self, numbers: Sequence[int]) -> "Stack":
+    def kept(self, numbers: Sequence[int]) -> "BatchedHeads":
         """Some of the copies as a stack of their own, which draws what they would have drawn."""
-        found = object.__new__(Stack)
+        found = object.__new__(BatchedHeads)
         found._chain, found._products = self._chain, self._products
         found._dice = [self._dice[number] for number in numbers]
         shapes = {
@@ -291,13 +298,13 @@ class Stack:
         return values
 
     @torch.no_grad()
-    def learn(self, slope: Tensor) -> None:
+    def learn(self, gradient: Tensor) -> None:
         """Finds the gradient of every number from that of the last logits, (k, b, c)."""
         layers = self._layers[self._first :]
         for layer in reversed(layers):
-            layer.learn(slope)
+            layer.learn(gradient)
             if layer is not layers[0]:
-                slope = layer.back(slope)
+                gradient = layer.back(gradient)
         if self._slopes is not self.numbers.grad and self.numbers.grad is not None:
             self.numbers.grad.copy_(self._slopes)
 
@@ -331,22 +338,24 @@ def _layer(
     name: str,
     layer: nn.Module,
     tensors: Mapping[str, Tensor],
-    slopes: Mapping[str, Tensor],
-    dice: list[torch.Generator],
-) -> Layer:
+    gradients: Mapping[str, Tensor],
+    rng: list[torch.Generator],
+) -> BatchedLayer:
     """The same layer for all copies, on their tensors and where the gradients of those go."""
     weight, bias = f"{name}.weight", f"{name}.bias"
     if isinstance(layer, nn.Linear):
-        return Product(tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
+        return BatchedLinear(
+            tensors[weight], tensors.get(bias), gradients[weight], gradients.get(bias)
+        )
     if isinstance(layer, nn.LayerNorm):
-        given = (tensors[weight], tensors.get(bias), slopes[weight], slopes.get(bias))
-        return Norm(layer.eps, *given)
+        given = (tensors[weight], tensors.get(bias), gradients[weight], gradients.get(bias))
+        return BatchedLayerNorm(layer.eps, *given)
     if isinstance(layer, Traced):
         own = [f"{name}.{key}" for key, _ in layer.named_parameters()]
-        return Tracing(layer, [tensors[one] for one in own], [slopes[one] for one in own])
+        return BatchedTraced(layer, [tensors[one] for one in own], [gradients[one] for one in own])
     if isinstance(layer, nn.Dropout) and layer.p:
-        return Drop(layer.p, dice)
-    return Copies(layer.samples) if isinstance(layer, Repeat) else Plain(layer)
+        return BatchedDropout(layer.p, rng)
+    return BatchedRepeat(layer.samples) if isinstance(layer, Repeat) else BatchedElementwise(layer)
 
 
 def leaves(chain: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -359,7 +368,7 @@ def leaves(chain: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Mod
 
 
 def can_stack(chain: nn.Sequential) -> bool:
-    """Whether every layer is one that a `Stack` knows how to compute."""
+    """Whether every layer is one that a `BatchedHeads` knows how to compute."""
     return all(_is_known(layer) for _, layer in leaves(chain))
 
 

@@ -20,7 +20,7 @@ Function = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Precision:
     """A function to be minimised, in one precision.
 
     Attributes:
@@ -34,7 +34,7 @@ class Stage:
     tries: int = TRIES
 
 
-class Memory:
+class CurvatureMemory:
     """What the last steps (k, p) told of the curvature."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Memory:
         return direction
 
 
-def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
+def minimise(stages: Sequence[Precision], start: Tensor, iterations: int) -> Tensor:
     """Minimises k smooth convex functions at once, (k, p) to (k, p).
 
     Args:
@@ -87,7 +87,7 @@ def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
     """
     here = stages[0].function(torch.zeros_like(start))
     first = here[1].norm(dim=1).clamp_min(1e-12)
-    point, memory = start, Memory()
+    point, memory = start, CurvatureMemory()
     for number, stage in enumerate(stages):
         if number or bool(start.any()):
             here = stage.function(point)
@@ -96,14 +96,14 @@ def minimise(stages: Sequence[Stage], start: Tensor, iterations: int) -> Tensor:
 
 
 def _descended(
-    stage: Stage,
+    stage: Precision,
     point: Tensor,
     here: tuple[Tensor, Tensor],
-    goal: Tensor,
+    tolerance: Tensor,
     iterations: int,
-    memory: Memory,
+    memory: CurvatureMemory,
 ) -> Tensor:
-    """Downhill from a point and what stands there, until every gradient is as small as its goal.
+    """Downhill from a point and what stands there, until every gradient is within its tolerance.
 
     A problem ends before where its precision tells no more: where it finds no lower point twice
     in a row, the second time straight down, or for some steps neither falls nor levels out.
@@ -118,7 +118,7 @@ def _descended(
         idle = torch.where(moved, 0, idle + 1)
         lowest, least = torch.minimum(value, lowest), torch.minimum(norm, least)
         ended |= idle >= PATIENCE
-        solved = (norm <= goal) | ended
+        solved = (norm <= tolerance) | ended
         if bool(solved.all()):
             break
         direction = memory.direction(gradient)

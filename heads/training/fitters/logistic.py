@@ -9,21 +9,21 @@ from torch import Tensor
 
 from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
-from heads.parts.resolved import Order
+from heads.parts.resolved import ResolvedRecipe
 from heads.training.fitters.base import (
     Chosen,
-    First,
-    Found,
-    Learned,
-    Tried,
+    FirstLinear,
+    FittedHead,
+    SearchResult,
+    TriedSettings,
     judged,
     refitted,
     surest,
 )
-from heads.training.fitters.lbfgs import Function, Stage, minimise
+from heads.training.fitters.lbfgs import Function, Precision, minimise
 from heads.training.objective import Objective
-from heads.training.task import Lesson
-from heads.training.whitening import Basis
+from heads.training.task import TrainingTask
+from heads.training.whitening import InputBasis
 
 # --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
@@ -35,7 +35,7 @@ FEW = 8  # lengths of a step that are tried in 16 bits: of shorter ones rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problems:
+class LinearProblems:
     """k regressions on the same rows.
 
     Attributes:
@@ -61,7 +61,7 @@ class Problems:
 
 
 def solve(
-    problems: Problems,
+    problems: LinearProblems,
     *,
     iterations: int,
     check: Callable[[], None],
@@ -85,17 +85,17 @@ def solve(
     if start is not None:
         point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
     own = problems.vectors.dtype
-    stages = list[Stage]()
+    stages = list[Precision]()
     if products.itemsize < own.itemsize:
         rough = _objective(problems, scale, products, check)
-        stages.append(Stage(function=rough, near=max(near, ROUGH), tries=FEW))
+        stages.append(Precision(function=rough, near=max(near, ROUGH), tries=FEW))
     if not stages or near < ROUGH:
-        stages.append(Stage(function=_objective(problems, scale, own, check), near=near))
+        stages.append(Precision(function=_objective(problems, scale, own, check), near=near))
     found = minimise(stages, point.flatten(1), iterations).view(k, classes, width + 1) * scale
     return found[..., :-1], found[..., -1]
 
 
-def _scale(problems: Problems) -> Tensor:
+def _scale(problems: LinearProblems) -> Tensor:
     """(k, 1, w + 1), the unit in which each number of a weight and the bias are measured.
 
     One over the root of the objective's bend along it, as it is between beginning and optimum.
@@ -109,7 +109,7 @@ def _scale(problems: Problems) -> Tensor:
 
 
 def _objective(
-    problems: Problems, scale: Tensor, products: torch.dtype, check: Callable[[], None]
+    problems: LinearProblems, scale: Tensor, products: torch.dtype, check: Callable[[], None]
 ) -> Function:
     """The mean loss and penalty of each problem, and its gradient, (k, p)."""
     k, classes = len(problems.strength), problems.classes
@@ -133,12 +133,12 @@ def _objective(
             check()
             logits = multiplied(vectors).to(weight.dtype).view(-1, k, classes)
             logits = logits + bias if problems.bias else logits
-            losses, slopes = _slopes(problems.objective, logits, targets)
+            losses, by_logits = _gradients(problems.objective, logits, targets)
             value = value + counts @ losses
-            slopes *= counts[:, None, None]  # (n, k, c)
-            raw += slopes.flatten(1).to(products).T @ vectors
+            by_logits *= counts[:, None, None]  # (n, k, c)
+            raw += by_logits.flatten(1).to(products).T @ vectors
             if problems.bias:
-                gradient[..., -1] += slopes.sum(dim=0)
+                gradient[..., -1] += by_logits.sum(dim=0)
         gradient[..., :-1] = raw.view_as(weight) + weight * decay
         return value, (gradient * scale).flatten(1)
 
@@ -153,10 +153,10 @@ def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor
     return product(weight.contiguous(), None, products, prepacked=False)
 
 
-def _slopes(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The loss of each row in each problem (n, k), and its gradient by the logits (n, k, c)."""
     if not objective.is_plain:
-        return objective.slopes(logits, targets[:, None])
+        return objective.gradients(logits, targets[:, None])
     logs = logits.log_softmax(dim=-1)
     own = targets[:, None, None].expand(-1, logs.shape[1], 1)
     losses = -logs.gather(2, own).squeeze(2)
@@ -173,7 +173,7 @@ State = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Convex:
+class LinearFitter:
     """One linear layer without dropout: logistic regression, solved to its optimum.
 
     Attributes:
@@ -181,14 +181,14 @@ class Convex:
         order: Its recipe, which may fix C.
     """
 
-    first: First
-    order: Order
+    first: FirstLinear
+    order: ResolvedRecipe
     is_random: ClassVar[bool] = False
 
     def search(
-        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[Tried, None, list[Found]]:
-        found = list[Found]()
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        found = list[SearchResult]()
         for seed in range(len(seeds)):
             same = [
                 number
@@ -199,59 +199,61 @@ class Convex:
             if same:  # nothing is drawn at random
                 found.append(found[same[0]])
                 continue
-            found.append((yield from self._search(lesson, splits, seed)))
-        return refitted(self, lesson, splits, found, seeds)
+            found.append((yield from self._search(task, splits, seed)))
+        return refitted(self, task, splits, found, seeds)
 
-    def _search(self, lesson: Lesson, splits: Splits, seed: int) -> Generator[Tried, None, Found]:
+    def _search(
+        self, task: TrainingTask, splits: Splits, seed: int
+    ) -> Generator[TriedSettings, None, SearchResult]:
         fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise
-        standardise = lesson.fixed.standardise if standardise is None else standardise
+        standardise = task.fixed.standardise if standardise is None else standardise
         first = standardise is not False
-        known = OF_NUMBERS if lesson.objective.kind == "number" else STRENGTHS
+        known = OF_NUMBERS if task.objective.kind == "number" else STRENGTHS
         strengths = [float(fixed)] if fixed else list(known)
         tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
-        yield from self._try(lesson, tries, [_with(C, first) for C in strengths])
+        yield from self._try(task, tries, [_with(C, first) for C in strengths])
         # As scikit-learn's users widen a grid by hand: on while the best is at its edge.
-        while not fixed and (C := tries.edge(lesson, strengths)):
+        while not fixed and (C := tries.edge(task, strengths)):
             strengths.append(C)
-            yield from self._try(lesson, tries, [_with(C, first)], tries.best(lesson))
-        begin = tries.best(lesson)
+            yield from self._try(task, tries, [_with(C, first)], tries.best(task))
+        begin = tries.best(task)
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
             C = float(begin.settings["C"])
             around = [_with(round(C * step, 9), first) for step in NEIGHBOURS]
-            yield from self._try(lesson, tries, around, begin)
+            yield from self._try(task, tries, around, begin)
         if "C" not in self.order.head.options and standardise is None:
-            begin = tries.best(lesson)
+            begin = tries.best(task)
             as_it_is = {**begin.settings, "standardise": False}
-            yield from self._try(lesson, tries, [as_it_is], begin)
-        return tries.found(lesson)
+            yield from self._try(task, tries, [as_it_is], begin)
+        return tries.found(task)
 
     def _try(
         self,
-        lesson: Lesson,
+        task: TrainingTask,
         tries: "_Tries",
         options: Sequence[Chosen],
-        start: Tried | None = None,
-    ) -> Generator[Tried, None, None]:
+        start: TriedSettings | None = None,
+    ) -> Generator[TriedSettings, None, None]:
         """Adds what some options come to, and their tensors; standardised or not alike."""
         begin = tries.states[tries.tried.index(start)] if start else None
-        tries.states += self._solved(lesson, options, tries.rows, ROUGH, begin)
-        vectors = lesson.of(tries.asked)
+        tries.states += self._solved(task, options, tries.rows, ROUGH, begin)
+        vectors = task.of(tries.asked)
         for option, state in zip(options, tries.states[-len(options) :], strict=True):
-            point = judged(option, 0, _linear(state, vectors), lesson, tries.asked)
+            point = judged(option, 0, _linear(state, vectors), task, tries.asked)
             tries.tried.append(replace(point, seed=tries.seed))
             yield tries.tried[-1]
 
     def learn(
         self,
-        lesson: Lesson,
-        found: Sequence[Found],
+        task: TrainingTask,
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
+    ) -> list[FittedHead]:
         # Nothing is drawn at random: seeds with the same rows and settings learn the same.
-        solved, learned = list[tuple[Tensor, Chosen, State]](), list[Learned]()
+        solved, learned = list[tuple[Tensor, Chosen, State]](), list[FittedHead]()
         for one, own, others in zip(found, rows, asked, strict=True):
             same = [
                 state
@@ -259,14 +261,14 @@ class Convex:
                 if settings == one.chosen and (known is own or torch.equal(known, own))
             ]
             if not same:
-                same = self._solved(lesson, [one.chosen], own, NEAR, one.state)
+                same = self._solved(task, [one.chosen], own, NEAR, one.state)
                 solved.append((own, one.chosen, same[0]))
-            learned.append(Learned(logits=_linear(same[0], lesson.of(others)), state=same[0]))
+            learned.append(FittedHead(logits=_linear(same[0], task.of(others)), state=same[0]))
         return learned
 
     def _solved(
         self,
-        lesson: Lesson,
+        task: TrainingTask,
         options: Sequence[Mapping[str, Any]],
         rows: Tensor,
         near: float,
@@ -278,32 +280,32 @@ class Convex:
             near: How near to the optimum, as a share of the first gradient.
             start: Those of a head to begin with.
         """
-        layer, vectors = self.first.layer, lesson.of(rows)
+        layer, vectors = self.first.layer, task.of(rows)
         standardise = bool(options[0]["standardise"])
-        axes, seen = lesson.seen(rows, standardise=standardise, centred=self.first.bias)
+        axes, seen = task.seen(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
-        unit = 0.5 if lesson.classes == 2 and not lesson.objective.each_by_itself else 1.0
+        trial = 0.5 if task.classes == 2 and not task.objective.each_by_itself else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
-            unit /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
-        problems = Problems(
+            trial /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
+        problems = LinearProblems(
             vectors=seen if seen.dtype == vectors.dtype else axes.seen(vectors, vectors.dtype),
-            targets=lesson.targets[rows],
-            objective=lesson.objective,
-            weights=lesson.weights[rows],
-            strength=torch.tensor([option["C"] * unit for option in options]),
+            targets=task.targets[rows],
+            objective=task.objective,
+            weights=task.weights[rows],
+            strength=torch.tensor([option["C"] * trial for option in options]),
             bias=self.first.bias,
         )
         solved = solve(
             problems,
             near=near,
             iterations=MOST_STEPS,
-            check=lesson.check,
+            check=task.check,
             start=_begun(axes.unfolded(start, layer), layer, len(options)) if start else None,
-            products=lesson.products,
+            products=task.products,
         )
         return [self._folded(*one, axes) for one in zip(*solved, strict=True)]
 
-    def _folded(self, weight: Tensor, bias: Tensor, axes: Basis) -> State:
+    def _folded(self, weight: Tensor, bias: Tensor, axes: InputBasis) -> State:
         """The tensors of the head that reads vectors as they are."""
         layer = self.first.layer
         state = {f"{layer}.weight": weight} | ({f"{layer}.bias": bias} if self.first.bias else {})
@@ -336,21 +338,21 @@ class _Tries:
     rows: Tensor
     asked: Tensor
     seed: int
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[TriedSettings] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
 
-    def best(self, lesson: Lesson) -> Tried:
-        return surest(self.tried, lesson)
+    def best(self, task: TrainingTask) -> TriedSettings:
+        return surest(self.tried, task)
 
-    def found(self, lesson: Lesson) -> Found:
+    def found(self, task: TrainingTask) -> SearchResult:
         """The best, and the tensors it came to."""
-        best = self.best(lesson)
+        best = self.best(task)
         state = self.states[self.tried.index(best)]
-        return Found(chosen=best.settings, point=best, state=state)
+        return SearchResult(chosen=best.settings, point=best, state=state)
 
-    def edge(self, lesson: Lesson, strengths: Sequence[float]) -> float:
+    def edge(self, task: TrainingTask, strengths: Sequence[float]) -> float:
         """The next C beyond those that were tried, where the best is the outermost; else 0."""
-        best = float(self.best(lesson).settings["C"])
+        best = float(self.best(task).settings["C"])
         low, high = min(strengths), max(strengths)
         beyond = low / STEP if best == low else high * STEP if best == high else 0.0
         return round(beyond, 9) if EDGES[0] <= beyond <= EDGES[1] else 0.0

@@ -10,27 +10,33 @@ import torch
 from torch import Tensor, nn
 
 from heads.data.splits import Splits
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
-from heads.training.fitters.adamw import Choice
-from heads.training.fitters.base import First, Found, Learned, Maker, Tried
-from heads.training.fitters.batched import Stack
-from heads.training.fitters.successive_halving import Trial, choice_of, given, searched, steps_after
-from heads.training.task import Lesson
-from heads.training.whitening import WIDEST, Basis
+from heads.training.fitters.adamw import CopySettings
+from heads.training.fitters.base import FirstLinear, FittedHead, Maker, SearchResult, TriedSettings
+from heads.training.fitters.batched import BatchedHeads
+from heads.training.fitters.successive_halving import (
+    Candidate,
+    choice_of,
+    given,
+    searched,
+    steps_after,
+)
+from heads.training.task import TrainingTask
+from heads.training.whitening import WIDEST, InputBasis
 
 # What is tried for every head alike, on the same rows. Along principal axes what varies little is
 # learned as fast as what varies much: of trec6's [CLS] that is worth 4 points, of its mean −0.5.
 TRIED = (
-    Choice(learning_rate=4e-3, weight_decay=0.3, standardise=True),
-    Choice(learning_rate=4e-3, weight_decay=1.0, standardise=True),
-    Choice(learning_rate=4e-3, weight_decay=1.0, standardise=True, principal_axes=True),
+    CopySettings(learning_rate=4e-3, weight_decay=0.3, standardise=True),
+    CopySettings(learning_rate=4e-3, weight_decay=1.0, standardise=True),
+    CopySettings(learning_rate=4e-3, weight_decay=1.0, standardise=True, principal_axes=True),
 )
 # The same for a head that begins with pretrained weights, which know their input as it is.
 AS_IT_IS = (
-    Choice(learning_rate=1e-3),
-    Choice(learning_rate=4e-3, weight_decay=0.3),
-    Choice(learning_rate=4e-3, weight_decay=1.0, principal_axes=True),
+    CopySettings(learning_rate=1e-3),
+    CopySettings(learning_rate=4e-3, weight_decay=0.3),
+    CopySettings(learning_rate=4e-3, weight_decay=1.0, principal_axes=True),
 )
 AT_ONCE = 4096  # rows that are answered together
 SIDE_BY_SIDE = 16  # copies: of more, the numbers that a step changes leave the cache
@@ -38,8 +44,8 @@ SEEN_BYTES = 512 * 2**20  # of vectors along the axes of copies that learn side 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stacked:
-    """Layers that a `Stack` can compute: many copies at once under AdamW.
+class SGDFitter:
+    """Layers that a `BatchedHeads` can compute: many copies at once under AdamW.
 
     Attributes:
         make: A new head, its weights drawn.
@@ -49,25 +55,25 @@ class Stacked:
     """
 
     make: Maker
-    first: First | None
+    first: FirstLinear | None
     pretrained: bool
     standardise: bool | None = None
     is_random: ClassVar[bool] = True
 
     def search(
-        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[Tried, None, list[Found]]:
-        table = self._table(lesson)
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        table = self._table(task)
         axes = len({(one.standardise, one.principal_axes) for one in table})
-        together = _side_by_side(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), lesson)
-        found = list[Found]()
+        together = _side_by_side(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), task)
+        found = list[SearchResult]()
         for start in range(0, len(seeds), together):
             numbers = range(start, min(start + together, len(seeds)))
             tried = list(product(numbers, table))
             rows = [splits.fitted(number) for number, _ in tried]
             batch = adamw.batch_of(len(splits.train[0]))
             trials = [
-                Trial(
+                Candidate(
                     seed=number,
                     choice=choice,
                     development=splits.development[number],
@@ -76,36 +82,38 @@ class Stacked:
                 for (number, choice), own in zip(tried, rows, strict=True)
             ]
             own_seeds = [seeds[number] for number, _ in tried]
-            copies = _Copies(self, lesson, [choice for _, choice in tried], rows, own_seeds, batch)
-            found += yield from searched(copies, trials, lesson)
+            copies = _KeptCopies(
+                self, task, [choice for _, choice in tried], rows, own_seeds, batch
+            )
+            found += yield from searched(copies, trials, task)
             del copies  # before the next are made
         return found
 
-    def _table(self, lesson: Lesson) -> list[Choice]:
+    def _table(self, task: TrainingTask) -> list[CopySettings]:
         """What is tried; axes that no layer takes up, or that are too many to find, are not."""
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
-        turned = self.first is not None and lesson.vectors.shape[1] <= WIDEST
+        turned = self.first is not None and task.vectors.shape[1] <= WIDEST
         left = [one for one in table if turned or not one.principal_axes]
-        fixed = lesson.fixed.standardise if self.standardise is None else self.standardise
-        return given(left, replace(lesson.fixed, standardise=fixed if self.first else None))
+        fixed = task.fixed.standardise if self.standardise is None else self.standardise
+        return given(left, replace(task.fixed, standardise=fixed if self.first else None))
 
     def learn(
         self,
-        lesson: Lesson,
-        found: Sequence[Found],
+        task: TrainingTask,
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
-        learned: dict[int, Learned] = {}
+    ) -> list[FittedHead]:
+        learned: dict[int, FittedHead] = {}
         batch = adamw.batch_of(len(rows[0]))
-        together = _side_by_side(SIDE_BY_SIDE, len(rows[0]), lesson)
+        together = _side_by_side(SIDE_BY_SIDE, len(rows[0]), task)
         for start in range(0, len(rows), together):
             live = list(range(start, min(start + together, len(rows))))
-            ends = {n: steps_after(found[n], len(rows[n]) / batch, lesson.fixed) for n in live}
-            copies = _Copies(
+            ends = {n: steps_after(found[n], len(rows[n]) / batch, task.fixed) for n in live}
+            copies = _KeptCopies(
                 self,
-                lesson,
+                task,
                 [choice_of(found[n].chosen) for n in live],
                 [rows[n] for n in live],
                 [seeds[n] for n in live],
@@ -118,7 +126,7 @@ class Stacked:
                     if ends[number] == step:
                         state = copies.state(place)
                         logits = copies.answers(state, asked[number])
-                        learned[number] = Learned(logits=logits, state=state)
+                        learned[number] = FittedHead(logits=logits, state=state)
                 left = [place for place, number in enumerate(live) if ends[number] > step]
                 if 0 < len(left) < len(live):
                     copies.keep(left)
@@ -127,57 +135,57 @@ class Stacked:
         return [learned[number] for number in range(len(rows))]
 
 
-def _side_by_side(wanted: int, rows: int, lesson: Lesson) -> int:
+def _side_by_side(wanted: int, rows: int, task: TrainingTask) -> int:
     """As many as wanted may learn side by side, each seeing so many rows, within `SEEN_BYTES`."""
-    size = rows * lesson.vectors.shape[1] * lesson.products.itemsize
+    size = rows * task.vectors.shape[1] * task.products.itemsize
     return max(1, min(wanted, SEEN_BYTES // max(1, size)))
 
 
-class _Copies:
+class _KeptCopies:
     """Copies of a head that learn together, asked as the heads that are kept."""
 
     def __init__(
         self,
-        learner: Stacked,
-        lesson: Lesson,
-        choices: Sequence[Choice],
+        fitter: SGDFitter,
+        task: TrainingTask,
+        choices: Sequence[CopySettings],
         rows: Sequence[Tensor],
         seeds: Sequence[int],
         batch: int,
         starts: Sequence[Mapping[str, Tensor] | None] = (),
     ) -> None:
-        self._first, self._lesson = learner.first, lesson
-        self._bases, chains, pupils = list[Basis | None](), list[nn.Sequential](), []
+        self._first, self._lesson = fitter.first, task
+        self._bases, chains, pupils = list[InputBasis | None](), list[nn.Sequential](), []
         starts = starts or [None] * len(rows)
         fresh: dict[int, nn.Sequential] = {}
         for seed, own, choice, start in zip(seeds, rows, choices, starts, strict=True):
             if seed not in fresh:  # all settings of a seed begin with the same weights
-                with Dice(seed).rolling():
-                    fresh[seed] = learner.make()
+                with IsolatedRng(seed).rolling():
+                    fresh[seed] = fitter.make()
             chain = deepcopy(fresh[seed])
             if start is None:
-                adamw.at_base_rates(chain, lesson, own)
+                adamw.at_base_rates(chain, task, own)
             else:
                 chain.load_state_dict(start)
             axes, vectors = None, None
-            if learner.first:
-                axes, vectors = lesson.seen(
+            if fitter.first:
+                axes, vectors = task.seen(
                     own,
                     standardise=choice.standardise,
-                    centred=learner.first.bias,
+                    centred=fitter.first.bias,
                     turned=choice.principal_axes,
                 )
-            if learner.first and axes and (learner.pretrained or start is not None):
-                chain.load_state_dict(axes.unfolded(chain.state_dict(), learner.first.layer))
-            seen = lesson.of(own).to(lesson.products) if vectors is None else vectors
+            if fitter.first and axes and (fitter.pretrained or start is not None):
+                chain.load_state_dict(axes.unfolded(chain.state_dict(), fitter.first.layer))
+            seen = task.of(own).to(task.products) if vectors is None else vectors
             chains.append(chain)
             self._bases.append(axes)
-            pupils.append(adamw.Pupil(rows=own, vectors=seen))
+            pupils.append(adamw.CopyData(rows=own, vectors=seen))
         self._chain = chains[0]  # to ask
-        stack = Stack(chains, seeds, lesson.products)
+        stack = BatchedHeads(chains, seeds, task.products)
         # What begins at an average is near where it ends: all its steps count alike.
         parts = adamw.PARTS if starts[0] is None else 1
-        self._course = adamw.Descent(stack, lesson, pupils, choices, seeds, batch, parts)
+        self._course = adamw.AdamWCopies(stack, task, pupils, choices, seeds, batch, parts)
 
     def learn(self, until: int) -> None:
         self._course.learn(until)
@@ -197,10 +205,10 @@ class _Copies:
 
 
 @torch.no_grad()
-def answered(chain: nn.Sequential, lesson: Lesson, rows: Tensor) -> Tensor:
+def answered(chain: nn.Sequential, task: TrainingTask, rows: Tensor) -> Tensor:
     """The logits of some rows, (n, c), from the head as it is kept and vectors as they are."""
     found = []
     for part in rows.split(AT_ONCE):
-        lesson.check()
-        found.append(chain.eval()(lesson.of(part)))
+        task.check()
+        found.append(chain.eval()(task.of(part)))
     return torch.cat(found)

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from heads.parts.resolved import HINGE
-from heads.training.fitters.adamw import Choice
-from heads.training.fitters.base import Chosen, Found, Tried, judged, surest
+from heads.training.fitters.adamw import CopySettings
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
 from heads.training.objective import Objective
-from heads.training.task import Fixed, Lesson
+from heads.training.task import FixedSettings, TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
 FIRST = (8, 64)  # steps before the first look: about one pass
@@ -37,7 +37,7 @@ NEAR, STRIDE = 0.01, 4.0  # of the factor, between the first two that are tried;
 FARTHEST = (1e-2, 1e2)  # that the factor may be
 
 
-class Copies(Protocol):
+class LearningCopies(Protocol):
     """Several heads that are learned side by side."""
 
     def learn(self, until: int) -> None:
@@ -58,7 +58,7 @@ class Copies(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Trial:
+class Candidate:
     """Settings that a seed tries.
 
     Attributes:
@@ -74,30 +74,32 @@ class Trial:
     """
 
     seed: int
-    choice: Choice
+    choice: CopySettings
     development: Tensor
     pass_steps: float
     looks: list[tuple[int, float]] = field(default_factory=list)
-    best: tuple[Tried, Tensor, Mapping[str, Tensor]] | None = None
+    best: tuple[TriedSettings, Tensor, Mapping[str, Tensor]] | None = None
     losses: Tensor = field(default_factory=lambda: torch.empty(0))
     factor: float = 1.0
     is_out: bool = False
 
-    def look(self, step: int, copies: Copies, number: int, lesson: Lesson) -> Tried:
+    def look(
+        self, step: int, copies: LearningCopies, number: int, task: TrainingTask
+    ) -> TriedSettings:
         """Notes what a copy answers after so many steps."""
         state = copies.state(number)
         logits = copies.answers(state, self.development)
-        targets, counts = lesson.targets[self.development], lesson.counts[self.development]
-        self.factor = factor_of(logits, targets, lesson.objective, self.factor, counts)
+        targets, counts = task.targets[self.development], task.counts[self.development]
+        self.factor = factor_of(logits, targets, task.objective, self.factor, counts)
         scaled = logits * self.factor
-        self.losses = lesson.objective.rows(scaled, targets)
+        self.losses = task.objective.rows(scaled, targets)
         choice = replace(self.choice, epochs=round(step / self.pass_steps, 3))
-        point = judged(plain(choice), step, scaled, lesson, self.development)
+        point = judged(plain(choice), step, scaled, task, self.development)
         point = replace(point, seed=self.seed)
         loss = inf if isnan(point.loss) else point.loss  # too large steps end in no number
         lowest = min((loss for _, loss in self.looks), default=inf)
         self.looks.append((step, loss))
-        if self.best is None or lesson.fixed.steps or loss <= lowest:
+        if self.best is None or task.fixed.steps or loss <= lowest:
             self.best = (point, logits, state)
         return point
 
@@ -140,86 +142,88 @@ def looks(pass_steps: float, cap: int) -> Iterator[int]:
 
 
 def searched(
-    copies: Copies, trials: Sequence[Trial], lesson: Lesson
-) -> Generator[Tried, None, list[Found]]:
+    copies: LearningCopies, trials: Sequence[Candidate], task: TrainingTask
+) -> Generator[TriedSettings, None, list[SearchResult]]:
     """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed."""
     live = list(trials)
     passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
-    cap = lesson.fixed.steps or min(CAP, max(DECIDED, round(CAP_PASSES * passes)))
+    cap = task.fixed.steps or min(CAP, max(DECIDED, round(CAP_PASSES * passes)))
     steps = list(looks(passes, cap))
     settled = SETTLED * steps[0]
     for step in steps:
         copies.learn(step)
         points = []
         for number, trial in enumerate(live):
-            points.append(trial.look(step, copies, number, lesson))
+            points.append(trial.look(step, copies, number, task))
             yield points[-1]
         if step >= settled and step < cap:
-            left = _left(live, points, step, lesson)
+            left = _left(live, points, step, task)
             if not left:
                 break
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    ended = [] if lesson.fixed.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
+    ended = [] if task.fixed.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
     capped = {id(trial) for trial in ended if trial.is_falling()}
     seeds = dict.fromkeys(trial.seed for trial in trials)
-    return [_chosen([one for one in trials if one.seed == seed], capped, lesson) for seed in seeds]
+    return [_chosen([one for one in trials if one.seed == seed], capped, task) for seed in seeds]
 
 
-def _left(live: Sequence[Trial], points: Sequence[Tried], step: int, lesson: Lesson) -> list[int]:
+def _left(
+    live: Sequence[Candidate], points: Sequence[TriedSettings], step: int, task: TrainingTask
+) -> list[int]:
     """The numbers of those that go on: not behind the best of their seed, and still falling."""
     found = []
     for seed in dict.fromkeys(trial.seed for trial in live):
         own = [number for number, trial in enumerate(live) if trial.seed == seed]
         lead = min(own, key=lambda number: live[number].looks[-1][1])
         if step >= DECIDED:
-            top = surest([points[number] for number in own], lesson)
+            top = surest([points[number] for number in own], task)
             on = [number for number in own if points[number] is top]
         else:
-            on = [number for number in own if not _is_behind(live[number], live[lead], lesson)]
+            on = [number for number in own if not _is_behind(live[number], live[lead], task)]
         for number in set(own) - set(on):
             live[number].is_out = True
-        is_fixed = lesson.fixed.steps > 0
+        is_fixed = task.fixed.steps > 0
         found += [number for number in on if is_fixed or not live[number].has_converged()]
     return found
 
 
-def _is_behind(one: Trial, lead: Trial, lesson: Lesson) -> bool:
+def _is_behind(one: Candidate, lead: Candidate, task: TrainingTask) -> bool:
     """Whether the loss that a seed judges by is surely higher, rows counting as they do there."""
-    shares = lesson.counts[one.development].double()
+    shares = task.counts[one.development].double()
     shares, gaps = shares / shares.sum(), (one.losses - lead.losses).double()
     behind = (shares * gaps).sum()
     return bool(behind > BEHIND * (shares * (gaps - behind)).square().sum().sqrt())
 
 
-def _chosen(trials: Sequence[Trial], capped: set[int], lesson: Lesson) -> Found:
+def _chosen(trials: Sequence[Candidate], capped: set[int], task: TrainingTask) -> SearchResult:
     """The best settings of one seed, each at its lowest loss."""
     best = [trial.best for trial in trials if trial.best is not None and not trial.is_out]
-    top = surest([point for point, _, _ in best], lesson)
+    top = surest([point for point, _, _ in best], task)
     trial = next(one for one in trials if one.best is not None and one.best[0] is top)
     assert trial.best is not None
     _, held, state = trial.best
     settings = dict(top.settings) | {"converged": id(trial) not in capped}
     point = replace(top, settings=settings)
-    begin = None if lesson.fixed.steps else state  # so many steps, from the beginning
-    return Found(chosen=settings, point=point, held=held, state=begin)
+    begin = None if task.fixed.steps else state  # so many steps, from the beginning
+    return SearchResult(chosen=settings, point=point, held=held, state=begin)
 
 
-def plain(choice: Choice) -> Chosen:
+def plain(choice: CopySettings) -> Chosen:
     """The settings as plain values."""
-    return {name: getattr(choice, name) for name in Choice.__dataclass_fields__}
+    return {name: getattr(choice, name) for name in CopySettings.__dataclass_fields__}
 
 
-def choice_of(chosen: Chosen) -> Choice:
+def choice_of(chosen: Chosen) -> CopySettings:
     """The settings from plain values."""
     values: dict[str, Any] = dict(chosen)
-    return Choice(**values)
+    return CopySettings(**values)
 
 
-def given(table: Sequence[Choice], fixed: Fixed) -> list[Choice]:
+def given(table: Sequence[CopySettings], fixed: FixedSettings) -> list[CopySettings]:
     """Of settings to try, those that are left where a run fixes some of them."""
-    found = list[Choice]()
+    found = list[CopySettings]()
     for one in table:
         if fixed.learning_rate:
             one = replace(one, learning_rate=fixed.learning_rate)
@@ -230,7 +234,7 @@ def given(table: Sequence[Choice], fixed: Fixed) -> list[Choice]:
     return found
 
 
-def steps_after(found: Found, pass_steps: float, fixed: Fixed) -> int:
+def steps_after(found: SearchResult, pass_steps: float, fixed: FixedSettings) -> int:
     """How many steps a head takes on all rows of its seed.
 
     Where it goes on from the head of the search, which knows all but the development rows, half
@@ -270,7 +274,7 @@ def factor_of(
 
     def pull(factor: float) -> float:
         """The derivative of the loss by the factor."""
-        return float((logits * judged_by.slope(logits * factor, targets) * weights).sum())
+        return float((logits * judged_by.gradient(logits * factor, targets) * weights).sum())
 
     at = min(max(start, FARTHEST[0]), FARTHEST[1])
     last, there = at * (1 + NEAR), pull(at * (1 + NEAR))

@@ -18,25 +18,31 @@ from torch.nn.utils import parameters_to_vector
 
 from heads.backbone.states import States
 from heads.data.splits import Splits
-from heads.rng import Dice
+from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
-from heads.training.fitters.adamw import PARTS, WARM, Average, Choice
-from heads.training.fitters.base import Found, Learned, Tried
-from heads.training.fitters.successive_halving import Trial, choice_of, given, searched, steps_after
-from heads.training.task import Lesson
+from heads.training.fitters.adamw import PARTS, WARM, CopySettings, WeightAverage
+from heads.training.fitters.base import FittedHead, SearchResult, TriedSettings
+from heads.training.fitters.successive_halving import (
+    Candidate,
+    choice_of,
+    given,
+    searched,
+    steps_after,
+)
+from heads.training.task import TrainingTask
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
 BATCH = 32  # rows in a step
 # What is tried, as for other heads; nothing here could undo a change of the input.
 TRIED = (
-    Choice(learning_rate=1e-3, weight_decay=0.3),
-    Choice(learning_rate=4e-3, weight_decay=0.3),
-    Choice(learning_rate=4e-3, weight_decay=1.0),
+    CopySettings(learning_rate=1e-3, weight_decay=0.3),
+    CopySettings(learning_rate=4e-3, weight_decay=0.3),
+    CopySettings(learning_rate=4e-3, weight_decay=1.0),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class TokenSGDFitter:
     """A whole recipe, reading and head, under AdamW.
 
     Attributes:
@@ -47,14 +53,14 @@ class Apart:
     is_random: ClassVar[bool] = True
 
     def search(
-        self, lesson: Lesson, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[Tried, None, list[Found]]:
-        found = list[Found]()
-        table = given(TRIED, replace(lesson.fixed, standardise=None))
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        found = list[SearchResult]()
+        table = given(TRIED, replace(task.fixed, standardise=None))
         for number, seed in enumerate(seeds):
             rows = splits.fitted(number)
             trials = [
-                Trial(
+                Candidate(
                     seed=number,
                     choice=choice,
                     development=splits.development[number],
@@ -62,43 +68,43 @@ class Apart:
                 )
                 for choice in table
             ]
-            copies = _Copies(self.make, lesson, table, [rows] * len(table), [seed] * len(table))
-            found += yield from searched(copies, trials, lesson)
+            copies = _RecipeCopies(self.make, task, table, [rows] * len(table), [seed] * len(table))
+            found += yield from searched(copies, trials, task)
         return found
 
     def learn(
         self,
-        lesson: Lesson,
-        found: Sequence[Found],
+        task: TrainingTask,
+        found: Sequence[SearchResult],
         rows: Sequence[Tensor],
         asked: Sequence[Tensor],
         seeds: Sequence[int],
-    ) -> list[Learned]:
+    ) -> list[FittedHead]:
         learned = []
         for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
             choices = [choice_of(one.chosen)]
-            copies = _Copies(self.make, lesson, choices, [own], [seed], one.state)
-            copies.learn(steps_after(one, math.ceil(len(own) / BATCH), lesson.fixed))
+            copies = _RecipeCopies(self.make, task, choices, [own], [seed], one.state)
+            copies.learn(steps_after(one, math.ceil(len(own) / BATCH), task.fixed))
             state = copies.state(0)
-            learned.append(Learned(logits=copies.answers(state, others), state=state))
+            learned.append(FittedHead(logits=copies.answers(state, others), state=state))
         return learned
 
 
-class _Copies:
+class _RecipeCopies:
     """Copies of a recipe that learn side by side, and read a batch once where they share it."""
 
     def __init__(
         self,
         make: Callable[[], nn.Module],
-        lesson: Lesson,
-        choices: Sequence[Choice],
+        task: TrainingTask,
+        choices: Sequence[CopySettings],
         rows: Sequence[Tensor],
         seeds: Sequence[int],
         start: Mapping[str, Tensor] | None = None,
     ) -> None:
-        self._steps, self._lesson = 0, lesson
+        self._steps, self._lesson = 0, task
         self._copies = [
-            _Copy(make, lesson, choice, own, seed, start)
+            _RecipeCopy(make, task, choice, own, seed, start)
             for choice, own, seed in zip(choices, rows, seeds, strict=True)
         ]
         self._asked = copy.deepcopy(self._copies[0].module).eval()
@@ -125,23 +131,23 @@ class _Copies:
         self._copies = [self._copies[number] for number in numbers]
 
 
-class _Copy:
+class _RecipeCopy:
     """One copy of a recipe while it learns; whatever it draws comes from its own seed."""
 
     def __init__(
         self,
         make: Callable[[], nn.Module],
-        lesson: Lesson,
-        choice: Choice,
+        task: TrainingTask,
+        choice: CopySettings,
         rows: Tensor,
         seed: int,
         start: Mapping[str, Tensor] | None,
     ) -> None:
-        self._lesson, self._choice, self._dice = lesson, choice, Dice(seed)
+        self._lesson, self._choice, self._dice = task, choice, IsolatedRng(seed)
         with self._dice.rolling():
             self.module = make()
         if start is None:
-            adamw.at_base_rates(self.module, lesson, rows)
+            adamw.at_base_rates(self.module, task, rows)
         else:
             self.module.load_state_dict(start)
         self._optimizer = torch.optim.AdamW(
@@ -150,10 +156,10 @@ class _Copy:
             betas=adamw.BETAS,
             fused=True,
         )
-        self._average = Average(
+        self._average = WeightAverage(
             parameters_to_vector(self.module.parameters()), PARTS if start is None else 1
         )
-        self._batches, self._order, self._done = _batches(lesson, rows), list[int](), 0
+        self._batches, self._order, self._done = _batches(task, rows), list[int](), 0
 
     def next(self) -> Tensor:
         """Its next batch: all of them in random order, and again."""
@@ -185,30 +191,30 @@ class _Copy:
         return state | {name: part.clone() for name, part in shaped}
 
 
-def _batches(lesson: Lesson, rows: Tensor) -> Batches:
+def _batches(task: TrainingTask, rows: Tensor) -> Batches:
     """Rows in the order of `_by_length`, so many at a time, none much smaller than the others."""
-    return rows[_by_length(lesson, rows)].tensor_split(math.ceil(len(rows) / BATCH))
+    return rows[_by_length(task, rows)].tensor_split(math.ceil(len(rows) / BATCH))
 
 
-def _by_length(lesson: Lesson, rows: Tensor) -> Tensor:
+def _by_length(task: TrainingTask, rows: Tensor) -> Tensor:
     """The places of some rows, those whose texts lie side by side in the file side by side."""
-    assert lesson.states is not None
-    return lesson.states.starts[lesson.index[rows]].argsort(stable=True)
+    assert task.states is not None
+    return task.states.starts[task.index[rows]].argsort(stable=True)
 
 
-def _read(lesson: Lesson, batches: Sequence[Batches]) -> Iterator[tuple[int, Tensor, States]]:
+def _read(task: TrainingTask, batches: Sequence[Batches]) -> Iterator[tuple[int, Tensor, States]]:
     """The batches of all copies in turn: whose it is, its rows and the states of their texts.
 
     Raises:
         Stopped: Somebody asked for it.
     """
-    assert lesson.states is not None
+    assert task.states is not None
     last = states = None
     for step in zip_longest(*batches):
         for number, rows in enumerate(step):
-            lesson.check()
+            task.check()
             if rows is None:  # others have more of them
                 continue
             if states is None or last is None or not torch.equal(rows, last):
-                last, states = rows, lesson.states.states(lesson.index[rows])
+                last, states = rows, task.states.states(task.index[rows])
             yield number, rows, states

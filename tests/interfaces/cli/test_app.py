@@ -111,7 +111,7 @@ def test_families_are_checked_against_their_classes(capsys):
 def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, capsys):
     from heads.analysis import catalog_check
 
-    wrong = catalog_check.Step(
+    wrong = catalog_check.FamilyCheck(
         model_type="bert", equal=False, max_difference=0.5, exact=False, reason=""
     )
     monkeypatch.setattr(catalog_check, "compare_family", lambda name: wrong)

@@ -17,7 +17,7 @@ import pytest
 from heads.errors import ModelError
 from heads.interfaces.cli.app import main
 from heads.runs.folder import RunFolder, find
-from heads.settings import Contest
+from heads.settings import ExperimentConfig
 
 ROWS = 60
 RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
@@ -163,9 +163,9 @@ def test_race_precision_and_metric_are_kept_with_the_run(capfd, file):
     code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
     assert code == 0
     found = json.loads(out)
-    contest = find(found["run"]).read("run.json")["contest"]
-    assert (contest["race"], contest["precision"]) == (True, "exact")
-    assert (contest["metric"], found["metric"]) == ("macro_f1", "macro_f1")
+    config = find(found["run"]).read("run.json")["contest"]
+    assert (config["race"], config["precision"]) == (True, "exact")
+    assert (config["metric"], found["metric"]) == ("macro_f1", "macro_f1")
     assert found["cells"][0]["score"] == found["cells"][0]["macro_f1"]
     assert run(capfd, "runs", found["run"])[0] == 0
 
@@ -304,11 +304,11 @@ def lines(out):
 def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.data.dataset import read
     from heads.runs.runner import begin
-    from heads.runs.spec import Question
+    from heads.runs.spec import RunRequest
     from heads.settings import limits
 
-    contest = Contest(folds=2, curve=False)
-    question = Question(data=read(file, limits()), recipes=RECIPES[:2], contest=contest)
+    config = ExperimentConfig(folds=2, curve=False)
+    question = RunRequest(data=read(file, limits()), recipes=RECIPES[:2], config=config)
     asked = begin(question, limits=limits())
     code, out, _ = run(capfd, "work", asked.path)
     events = lines(out)
@@ -379,7 +379,7 @@ def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, file, argument
 
 
 def beyond():
-    for one in fields(Contest):
+    for one in fields(ExperimentConfig):
         if isinstance(one.default, bool):
             continue
         if one.metadata.get("among"):
@@ -411,7 +411,7 @@ def test_every_setting_has_a_flag_with_its_sentence(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    for one in fields(Contest):
+    for one in fields(ExperimentConfig):
         assert f"--{one.name.replace('_', '-')}" in told
         assert one.metadata["says"] in told
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heads.data.table import Columns
-from heads.evaluation.details import Label
+from heads.evaluation.details import LabelDetails
 from heads.interfaces.views import charts, dataset, head_details, predictions
 from heads.interfaces.views.charts import Axis, Line
 from heads.interfaces.views.format import MEASURES, ends, headers
@@ -219,7 +219,7 @@ def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sur
 
 
 def label(name, f1):
-    return Label(
+    return LabelDetails(
         name=name, rows=3, precision=None, recall=0.5, f1=f1, average_precision=0.25, threshold=0.4
     )
 

@@ -6,14 +6,20 @@ import pytest
 
 from heads.analysis.ablation import Ablation, Effect, Worth
 from heads.analysis.attribution_methods import Attribution, Token
-from heads.analysis.counterfactuals import Edit, Flips, pieces
+from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, pieces
 from heads.analysis.neighbors import Neighbour, Neighbourhood
-from heads.analysis.selection import Said, reading
+from heads.analysis.selection import HeadOutput, reading
 from heads.interfaces.views import comparison, interpretation
 
 HOSTILE = "<script>x</script>"
-SAID = Said(name="a+b", classes=("x", "y"), logits=(1.0, -1.0), probabilities=(0.88, 0.12),
-            answer=("x",), squash="softmax")  # fmt: skip
+SAID = HeadOutput(
+    name="a+b",
+    classes=("x", "y"),
+    logits=(1.0, -1.0),
+    probabilities=(0.88, 0.12),
+    answer=("x",),
+    squash="softmax",
+)
 
 
 def attribution(**other):
@@ -97,13 +103,21 @@ def test_neighbours_with_labels_and_similarity():
 
 
 def test_flips_are_marked_in_words():
-    original = Edit(text="Not bad", pair="", pieces=pieces("Not bad", "Not bad"), said=(SAID,),
-                    flips=(False,))  # fmt: skip
-    turned = Said(name="a+b", classes=("x", "y"), logits=(-1.0, 1.0), probabilities=(0.12, 0.88),
-                  answer=("y",), squash="softmax")  # fmt: skip
-    edit = Edit(text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,),
-                flips=(True,))  # fmt: skip
-    html = interpretation.flips(Flips(original=original, edits=(edit,)))
+    original = Counterfactual(
+        text="Not bad", pair="", pieces=pieces("Not bad", "Not bad"), said=(SAID,), flips=(False,)
+    )
+    turned = HeadOutput(
+        name="a+b",
+        classes=("x", "y"),
+        logits=(-1.0, 1.0),
+        probabilities=(0.12, 0.88),
+        answer=("y",),
+        squash="softmax",
+    )
+    edit = Counterfactual(
+        text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,), flips=(True,)
+    )
+    html = interpretation.flips(Counterfactuals(original=original, edits=(edit,)))
     assert "<del>Not bad</del>" in html
     assert html.count("flips</span>") == 1
     assert "y 88 %" in html
@@ -139,8 +153,9 @@ def test_temperature_redraws_the_same_logits(temperature, share):
 
 
 def test_numbers_have_no_probabilities():
-    number = replace(SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(),
-                     squash="none")  # fmt: skip
+    number = replace(
+        SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(), squash="none"
+    )
     assert "<article" not in interpretation.temperature([reading(number, 10.0)])
     assert "<article" not in interpretation.readings([reading(number)])
     assert "a+b gives −1.96." in comparison.sayers([number])
@@ -171,6 +186,12 @@ def test_softmax_and_sigmoid_stand_side_by_side():
 
 def test_who_says_what():
     assert "a+b says x." in comparison.sayers([SAID])
-    other = Said(name="c+d", classes=("x", "y"), logits=(0.0, 1.0), probabilities=(0.3, 0.7),
-                 answer=("y",), squash="softmax")  # fmt: skip
+    other = HeadOutput(
+        name="c+d",
+        classes=("x", "y"),
+        logits=(0.0, 1.0),
+        probabilities=(0.3, 0.7),
+        answer=("y",),
+        squash="softmax",
+    )
     assert "a+b says x; c+d says y." in comparison.sayers([SAID, other])

@@ -22,8 +22,8 @@ from heads.runs import learning_curve
 from heads.runs.drill_down import closeup, disagreements, layered, mix_weights
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 from heads.training.fitters import successive_halving
 
 ROWS = 60
@@ -50,8 +50,8 @@ def runs(tmp_path_factory):
             lines = SAMPLES[name].path.read_text("utf-8").splitlines(keepends=True)
             path = place / f"{name}.csv"
             path.write_text("".join(lines[: ROWS + 1]), "utf-8")
-            question = Question(
-                data=read(path, limits()), recipes=recipes, contest=Contest(folds=4)
+            question = RunRequest(
+                data=read(path, limits()), recipes=recipes, config=ExperimentConfig(folds=4)
             )
             made[kind] = begin(question, limits=limits())
             list(working(made[kind], limits()))

@@ -13,8 +13,8 @@ from heads.runs import learning_curve
 from heads.runs.drill_down import disagreements
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 
 HOSTILE = '<img src=x onerror="x">'
 RECIPES = ["mean+linear", "cls+linear"]
@@ -38,7 +38,7 @@ def trained(tmp_path_factory):
     lines = "\n".join(map(json.dumps, rows))
     (place / "evil.jsonl").write_text(lines, "utf-8")
     data = read(place / "evil.jsonl", limits())
-    question = Question(data=data, recipes=RECIPES, contest=Contest(folds=2))
+    question = RunRequest(data=data, recipes=RECIPES, config=ExperimentConfig(folds=2))
     run = begin(question, limits=limits(), out=place / "run")
     for _ in working(run, limits()):
         pass

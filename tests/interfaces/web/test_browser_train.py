@@ -14,8 +14,8 @@ from heads.data.table import Columns
 from heads.interfaces.web import uploads
 from heads.runs.folder import all_runs
 from heads.runs.runner import begin, working
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
@@ -45,10 +45,10 @@ def file(tmp_path_factory):
 def a_run(file):
     """The newest run that is kept; a new one where there is none."""
     if not all_runs():
-        contest = Contest(folds=2, curve=False)
+        config = ExperimentConfig(folds=2, curve=False)
         data = read(file, limits(), Columns(text="text", label="<b>mood</b>"))
         heads = ["mean+linear", "cls+linear"]
-        run = begin(Question(data=data, recipes=heads, contest=contest), limits=limits())
+        run = begin(RunRequest(data=data, recipes=heads, config=config), limits=limits())
         for _ in working(run, limits()):
             pass
     return all_runs()[0]

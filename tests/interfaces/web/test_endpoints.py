@@ -9,7 +9,7 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from heads.interfaces.web.links import OPENING, Question
+from heads.interfaces.web.links import OPENING, PageQuery
 from heads.interfaces.web.tabs import compare, recipe_picker
 from heads.interfaces.web.tabs.compare_outputs import answered
 
@@ -98,37 +98,39 @@ def test_ten_megabytes_of_text_are_cut_and_answered(client):
 
 
 def test_a_link_says_what_the_question_said():
-    question = Question(text="a & b", pair="c?", sample="pairs", recipes=("cls@cat4+mlp?hidden=8",))
-    assert Question.from_query(dict(parse_qsl(question.query[1:]))) == question
-    by_hand = Question.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
+    question = PageQuery(
+        text="a & b", pair="c?", sample="pairs", recipes=("cls@cat4+mlp?hidden=8",)
+    )
+    assert PageQuery.from_query(dict(parse_qsl(question.query[1:]))) == question
+    by_hand = PageQuery.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
     assert by_hand.recipes == ("mean+linear", "cls+bert")
-    assert Question.from_query({"text": "x"}) == Question(text="x", recipes=OPENING.recipes)
+    assert PageQuery.from_query({"text": "x"}) == PageQuery(text="x", recipes=OPENING.recipes)
 
 
 @pytest.mark.parametrize("pairs", ["joint", "siamese", "uv_diff"])
 def test_a_link_says_how_two_sentences_are_read(pairs):
-    question = Question(text="a", pair="b", sample="pairs", recipes=("mean+linear",), pairs=pairs)
+    question = PageQuery(text="a", pair="b", sample="pairs", recipes=("mean+linear",), pairs=pairs)
     assert ("pairs=joint" in question.query, f"pairs={pairs}" in question.query) == (
         False,
         pairs != "joint",
     )
-    assert Question.from_query(dict(parse_qsl(question.query[1:]))) == question
+    assert PageQuery.from_query(dict(parse_qsl(question.query[1:]))) == question
     assert question.asked["pairs"] == pairs
     # With one sentence there is nothing to read apart.
-    alone = Question(text="a", recipes=("mean+linear",), pairs=pairs)
+    alone = PageQuery(text="a", recipes=("mean+linear",), pairs=pairs)
     assert alone.asked["pairs"] == "joint"
 
 
 @pytest.mark.parametrize(("pairs", "radio"), [("siamese", "siamese"), ("", "joint")])
 def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
-    asked = Question(
+    asked = PageQuery(
         text="The dog chased the cat.",
         pair="The cat chased the dog.",
         sample="pairs",
         recipes=("mean+linear", "attention+linear"),
         pairs=pairs or "joint",
     )
-    *_, values = compare.restored(Question.from_query(dict(parse_qsl(asked.query[1:]))))
+    *_, values = compare.restored(PageQuery.from_query(dict(parse_qsl(asked.query[1:]))))
     assert values[:5] == [asked.text, asked.pair, asked.model, list(asked.recipes), radio]
     verdict, cards = (str(value) for value in values[8:10])
     assert asked.text in verdict
@@ -145,7 +147,7 @@ def test_a_pairing_that_a_link_names_joins_the_menu():
 
 
 def test_numbers_have_no_heading_of_probabilities_and_no_class():
-    asked = Question(text="A dog.", pair="A cat.", sample="similarity", recipes=("cls+linear",))
+    asked = PageQuery(text="A dog.", pair="A cat.", sample="similarity", recipes=("cls+linear",))
     *_, values = answered(asked)
     outputs = values[2:]
     assert re.search(r"cls\+linear gives [+−]\d\.\d\d\.", outputs[0])
@@ -162,7 +164,7 @@ def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_pa
     monkeypatch.setenv("SPACE_ID", "someone/space")
     config = json.dumps(build().config["components"], default=str)
     assert "Public mode" in config
-    *_, values = answered(Question(text="x", model=str(tmp_path)))
+    *_, values = answered(PageQuery(text="x", model=str(tmp_path)))
     assert "is not a model id" in values[2]
 
 

@@ -20,7 +20,7 @@ def client(page_url):
 def test_look_answers_with_scores_that_add_up(client):
     found = client.predict(TEXT, "", HEADS, api_name="/look")
     for one, same in zip(
-        found["attributions"], heads.Look(recipes=HEADS).attribute(TEXT), strict=True
+        found["attributions"], heads.Inspector(recipes=HEADS).attribute(TEXT), strict=True
     ):
         scores = [token["score"] for token in one["tokens"]]
         assert scores == pytest.approx([token.score for token in same.tokens], abs=1e-5)
@@ -39,7 +39,7 @@ def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
 
 def test_edit_ablate_and_readings(client):
     found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
-    assert found["summary"] == heads.Look(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
+    assert found["summary"] == heads.Inspector(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
     found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
     assert [one["layer"] for one in found] == ["dense"]
     assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
@@ -64,14 +64,14 @@ def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
 
 
 def test_what_the_heads_could_not_read_is_said_once():
-    asked = inspect.Asked(
+    asked = inspect.InspectRequest(
         trained_on="sample:sentiment", recipes=HEADS, text="word " * 400 + "☃", pair="", model="",
         label="",
     )  # fmt: skip
     first, *_, last = inspect.shown(asked)
     assert not first[1]["visible"]  # what stood there of another text goes at once
     assert last[2].count("not read: the base model takes no more") == 1
-    unknown = inspect.Asked(
+    unknown = inspect.InspectRequest(
         trained_on="sample:sentiment",
         recipes=HEADS,
         text="Good ☃ 猫猫!",
@@ -95,7 +95,7 @@ def test_numbers_have_no_classes_to_choose_from():
 
 
 def test_heads_are_trained_without_a_layer_where_that_is_asked_for():
-    asked = inspect.Asked(
+    asked = inspect.InspectRequest(
         trained_on="sample:sentiment", recipes=HEADS, text=TEXT, pair="", model="", label=""
     )
     *_, last = inspect.retrained(asked)

@@ -17,7 +17,7 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import guards, run_access, training_process, uploads
 from heads.interfaces.web.guards import as_csv
 from heads.interfaces.web.tabs import leaderboard, train
-from heads.interfaces.web.tabs.train import Course
+from heads.interfaces.web.tabs.train import Progression
 from heads.interfaces.web.tabs.train_settings import (
     FORM,
     OWN,
@@ -27,8 +27,8 @@ from heads.interfaces.web.tabs.train_settings import (
     times_say,
 )
 from heads.runs.runner import begin
-from heads.runs.spec import Question
-from heads.settings import Contest, limits
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
 
 WAYS = (["joint"], ["softmax"])
 DEFAULTS = [field.default for field in FORM]
@@ -49,9 +49,9 @@ def new_run(few):
     made = []
 
     def make(recipes=("mean+linear", "cls+linear"), **settings):
-        contest = Contest(**({"folds": 2, "curve": False} | settings))
+        config = ExperimentConfig(**({"folds": 2, "curve": False} | settings))
         data = read(few, limits())
-        made.append(begin(Question(data=data, recipes=recipes, contest=contest), limits=limits()))
+        made.append(begin(RunRequest(data=data, recipes=recipes, config=config), limits=limits()))
         return made[-1]
 
     yield make
@@ -164,7 +164,7 @@ def test_a_plan_counts_its_heads_and_refuses_none():
     ],
 )
 def test_how_often_a_head_is_trained_is_said(settings, says):
-    assert times_say(Contest(**settings)) == says
+    assert times_say(ExperimentConfig(**settings)) == says
 
 
 def test_every_way_in_and_every_loss_multiplies_the_heads():
@@ -187,16 +187,16 @@ def test_nothing_ticked_is_said(ways, says):
 
 
 def test_public_mode_bounds_the_time(public):
-    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).contest.budget_seconds == PUBLIC_SECONDS
+    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).config.budget_seconds == PUBLIC_SECONDS
     form = [10 if field.name == "budget_seconds" else field.default for field in FORM]
-    assert Plan.of("", "small", [], 3, *WAYS, *form).contest.budget_seconds == 10
+    assert Plan.of("", "small", [], 3, *WAYS, *form).config.budget_seconds == 10
 
 
 def test_race_and_precision_stand_on_the_form():
     names = [field.name for field in FORM]
     form = [{"race": True, "precision": "fast"}.get(field.name, field.default) for field in FORM]
-    contest = Plan.of("", "small", [], 3, *WAYS, *form).contest
-    assert (contest.race, contest.precision) == (True, "fast")
+    config = Plan.of("", "small", [], 3, *WAYS, *form).config
+    assert (config.race, config.precision) == (True, "fast")
     for wrong in ("double", None, 1, ["fast"]):
         form[names.index("precision")] = wrong
         with pytest.raises(HeadsError, match="precision must be auto, exact or fast, not"):
@@ -204,7 +204,7 @@ def test_race_and_precision_stand_on_the_form():
 
 
 def test_the_course_fills_keeps_still_and_tells_the_time_left():
-    course = Course(recipes=["mean+linear", "cls+linear"])
+    course = Progression(recipes=["mean+linear", "cls+linear"])
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert course.share == 0.4
@@ -225,7 +225,7 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
 
 
 def test_the_course_says_what_the_scores_are():
-    course = Course(recipes=["mean+linear", "cls+mlp"])
+    course = Progression(recipes=["mean+linear", "cls+mlp"])
     point = {"metric": "spearman", "score": -0.25, "seed": 0}
     course.hear({"event": "trying", "recipe": "mean+linear", "step": 0} | point)
     assert "Spearman&#39;s correlation on development rows (of the first seed" in course.curve
@@ -242,7 +242,7 @@ def test_the_course_says_what_the_scores_are():
 
 
 def test_before_the_first_head_the_course_knows_its_score():
-    assert "Micro-F1 of the heads that are done" in Course(recipes=(), metric="micro_f1").heat
+    assert "Micro-F1 of the heads that are done" in Progression(recipes=(), metric="micro_f1").heat
 
 
 def test_a_second_start_leaves_the_view_of_the_running_one():
@@ -367,21 +367,21 @@ def test_a_table_for_a_spreadsheet_runs_no_formula():
 
 def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
     plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *WAYS, *DEFAULTS)
-    plan = replace(plan, contest=replace(plan.contest, folds=2))
+    plan = replace(plan, config=replace(plan.config, folds=2))
     run = new_run()
     assert expected_seconds(plan, 100) == 0.0
     run.write("end.json", {"state": "finished", "seconds": 12.0})
     run.write("facts.json", {"forward_seconds": 2.0})
     assert expected_seconds(plan, 100) == pytest.approx(12.0)
     assert expected_seconds(plan, 200) == pytest.approx(24.0)
-    more = replace(plan, contest=replace(plan.contest, repetitions=3))
+    more = replace(plan, config=replace(plan.config, repetitions=3))
     assert expected_seconds(more, 100) == pytest.approx(32.0)
-    raced = replace(plan, contest=replace(plan.contest, race=True))
+    raced = replace(plan, config=replace(plan.config, race=True))
     assert expected_seconds(raced, 100) == 0.0
 
 
 def test_a_race_moves_the_bar_and_nothing_moves_it_back():
-    course = Course(recipes=["mean+linear", "cls+linear", "max+linear"])
+    course = Progression(recipes=["mean+linear", "cls+linear", "max+linear"])
     says = "Race: 1 of 3 recipes cannot win any more and are stopped"
     course.hear({"event": "progress", "says": says, "share": 0.58})
     assert says in course.status

@@ -10,7 +10,7 @@ from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.interfaces.views import comparison
 from heads.interfaces.web.guards import guarded, sentence, throttled
-from heads.interfaces.web.links import LINK_FIELDS, OPENING, Question
+from heads.interfaces.web.links import LINK_FIELDS, OPENING, PageQuery
 from heads.interfaces.web.startup import WAITS, Filling, Opening
 from heads.interfaces.web.tabs import export_panel, recipe_picker
 from heads.interfaces.web.tabs.compare_outputs import BLANK, PLACES, TITLES, answered, chips, shown
@@ -52,13 +52,13 @@ def opened(
     for status in opening.waited(page):
         yield [*SAME, status, *[gr.skip()] * (len(BLANK) - 1)]
     yield from (
-        restored(Question.from_query(dict(fields)).suited())
+        restored(PageQuery.from_query(dict(fields)).suited())
         if is_asked
         else iter([[*SAME, *first.sent()]])
     )
 
 
-def restored(question: Question) -> Iterator[list[Any]]:
+def restored(question: PageQuery) -> Iterator[list[Any]]:
     """The same values where a link asks the question."""
     asked: list[Any] = [question.text, question.pair, question.model, list(question.recipes)]
     asked.append(recipe_picker.way(question.pairs))
@@ -88,7 +88,7 @@ SAVE_CSV = """(table) => {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class CompareInputs:
     """The components that ask."""
 
     text: gr.Textbox
@@ -105,7 +105,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class CompareOutputs:
     """The components that answer; what has nothing to show is hidden."""
 
     verdict: gr.HTML
@@ -125,7 +125,7 @@ class Outputs:
         return [*first, *charts, self.table, self.query]
 
 
-def build(page: gr.Blocks, opening: Opening) -> Inputs:
+def build(page: gr.Blocks, opening: Opening) -> CompareInputs:
     """Draws the tab, which opens on a finished example, and returns what asks."""
     with gr.Row():
         with gr.Column(min_width=300):
@@ -134,7 +134,7 @@ def build(page: gr.Blocks, opening: Opening) -> Inputs:
         with gr.Column(min_width=300):
             chosen = recipe_picker.build(opening)
     button = gr.Button("Compare", variant="primary", size="lg")
-    inputs = Inputs(
+    inputs = CompareInputs(
         text=text, pair=pair, model=model, sample=data, recipes=chosen, second=second, pairs=pairs
     )
     outputs = _results(opening.status)
@@ -187,7 +187,7 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown]:
     return model, data
 
 
-def _results(status: str) -> Outputs:
+def _results(status: str) -> CompareOutputs:
     verdict = gr.HTML(status, elem_id="verdict", padding=False)
     cards = gr.HTML("", elem_id="cards", padding=False)
     titles, columns, names, plots = [], [], [], []
@@ -202,7 +202,7 @@ def _results(status: str) -> Outputs:
                     columns.append(column)
         table = _numbers()
         query = _link()
-    return Outputs(
+    return CompareOutputs(
         verdict=verdict,
         cards=cards,
         results=results,
@@ -247,7 +247,11 @@ def _link() -> gr.Textbox:
 
 
 def _wire_opening(
-    page: gr.Blocks, opening: Opening, inputs: Inputs, outputs: Outputs, tries: gr.Dataset
+    page: gr.Blocks,
+    opening: Opening,
+    inputs: CompareInputs,
+    outputs: CompareOutputs,
+    tries: gr.Dataset,
 ) -> Any:
     """Shows who comes the first example, or what the link asks."""
     first = opening.fills(outputs.all(), lambda: example(opening), is_sent=False)
@@ -261,7 +265,11 @@ def _wire_opening(
 
 
 def _wire(
-    inputs: Inputs, outputs: Outputs, button: gr.Button, tries: gr.Dataset, opened: Any
+    inputs: CompareInputs,
+    outputs: CompareOutputs,
+    button: gr.Button,
+    tries: gr.Dataset,
+    opened: Any,
 ) -> None:
     target = [inputs.sample, tries, *outputs.all()]
     run: dict[str, Any] = {
@@ -284,7 +292,7 @@ def _run(
     text: str, pair: str, model: str, data: str, recipes: list[str], pairs: str
 ) -> Iterator[list[Any]]:
     """Answers the inputs: progress in the place of the verdict, then all the rest."""
-    question = Question(
+    question = PageQuery(
         text=text,
         pair=pair or "",
         model=model or BUNDLED,

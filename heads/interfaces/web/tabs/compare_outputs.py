@@ -10,7 +10,7 @@ from gradio.components.plot import PlotData
 from heads.data.samples import SAMPLES
 from heads.interfaces.views import comparison as view
 from heads.interfaces.web.guards import sentence, throttled
-from heads.interfaces.web.links import Question
+from heads.interfaces.web.links import PageQuery
 
 if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PLACES = 4  # recipes side by side
 
 
-def answered(question: Question) -> Iterator[list[Any]]:
+def answered(question: PageQuery) -> Iterator[list[Any]]:
     """Values for the sample's menu, its chips and every output; a failure has its sentence."""
     from heads.analysis.comparison import Compared, comparing
 
@@ -37,7 +37,7 @@ def answered(question: Question) -> Iterator[list[Any]]:
         yield [*same, view.failure(sentence(error)), *BLANK[1:]]
 
 
-def shown(comparison: "Comparison", question: Question) -> list[Any]:
+def shown(comparison: "Comparison", question: PageQuery) -> list[Any]:
     """The values of the outputs, in the order of `Outputs.all`."""
     predictions = comparison.predictions[:PLACES]
     spans = (

@@ -9,9 +9,9 @@ from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.interfaces.views import comparison
 from heads.interfaces.web.guards import sentence, throttled
-from heads.interfaces.web.links import OPENING, Question
+from heads.interfaces.web.links import OPENING, PageQuery
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.tabs.compare import CONCURRENCY, Inputs
+from heads.interfaces.web.tabs.compare import CONCURRENCY, CompareInputs
 
 if TYPE_CHECKING:
     from heads.analysis.explanation import Explanation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = "cls+bert", "cls+roberta"
 
 
-def build(tab: gr.Tab, opening: Opening, asked: Inputs) -> None:
+def build(tab: gr.Tab, opening: Opening, asked: CompareInputs) -> None:
     """Draws the tab, which opens on an example; base model and sample are those of Compare."""
     recipe, other, text = _inputs()
     outputs = _outputs(opening.status)
@@ -125,7 +125,7 @@ def _run(
     from heads.events import Progress
 
     try:
-        asked = Question(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()
+        asked = PageQuery(text=text, pair=pair or "", model=model or BUNDLED, sample=data).suited()
         events = explaining(
             recipe or "", asked.text, asked.pair, model=asked.model, sample=asked.sample
         )

@@ -13,7 +13,7 @@ from heads.caching import writing
 from heads.errors import LimitError
 from heads.interfaces.views import comparison
 from heads.interfaces.web.guards import sentence, throttled
-from heads.interfaces.web.links import OPENING, Question
+from heads.interfaces.web.links import OPENING, PageQuery
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _prepared(
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
         try:
-            asked = Question(text="", pair=pair or "", model=model or BUNDLED, sample=sample)
+            asked = PageQuery(text="", pair=pair or "", model=model or BUNDLED, sample=sample)
             data = asked.suited().sample
             classifier = None
             for event in throttled(training(recipe or "", data, model=asked.model)):

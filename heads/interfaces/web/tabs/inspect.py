@@ -16,12 +16,12 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import guarded, sentence, throttled
 from heads.interfaces.web.links import OPENING
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.tabs.compare import CONCURRENCY, Inputs
+from heads.interfaces.web.tabs.compare import CONCURRENCY, CompareInputs
 from heads.parts.resolved import JOINT
 from heads.settings import limits
 
 if TYPE_CHECKING:
-    from heads.analysis.selection import Chosen, Heads, Said
+    from heads.analysis.selection import HeadOutput, SelectedHeads, Selection
     from heads.events import Progress
 
 # --- What the tab "Look inside" shows: from what its inputs say to the values of its outputs.
@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class InspectRequest:
     """What the inputs of the tab say, in their order."""
 
     trained_on: str
@@ -44,14 +44,14 @@ class Asked:
     against: str = "others"
 
     @property
-    def chosen(self) -> "Chosen":
+    def chosen(self) -> "Selection":
         """Which heads are asked.
 
         Raises:
             RecipeError: None is.
             LimitError: More than fit side by side.
         """
-        from heads.analysis.selection import Chosen
+        from heads.analysis.selection import Selection
 
         if not self.recipes:
             raise RecipeError("No head is chosen.", "Choose one.")
@@ -59,8 +59,8 @@ class Asked:
             raise LimitError(f"At most {MOST} heads stand side by side.", "Take some away.")
         kind, _, name = (self.trained_on or "").partition(":")
         if kind == "run":
-            return Chosen(recipes=self.recipes, run=run_access.opened(name).id)
-        return Chosen(recipes=self.recipes, model=self.model or BUNDLED, sample=name)
+            return Selection(recipes=self.recipes, run=run_access.opened(name).id)
+        return Selection(recipes=self.recipes, model=self.model or BUNDLED, sample=name)
 
     @property
     def second(self) -> str:
@@ -118,18 +118,18 @@ HIDDEN: Any = gr.update(visible=False)
 BLANK: list[Any] = ["", HIDDEN, *[""] * 6, [], gr.skip(), "", 0, gr.skip(), HIDDEN]
 
 
-def shown(asked: Asked) -> Iterator[list[Any]]:
+def shown(asked: InspectRequest) -> Iterator[list[Any]]:
     """The values of the outputs, in the order of `BLANK`, as they come to be known.
 
     What was found for another text goes at once.
     """
-    from heads.analysis.selection import Heads, choosing
+    from heads.analysis.selection import SelectedHeads, choosing
 
     try:
         heads = None
         yield [comparison.busy("Loading the heads"), BLANK[1], *[gr.skip()] * (len(BLANK) - 2)]
         for event in throttled(choosing(asked.chosen, asked.second, limits())):
-            if isinstance(event, Heads):
+            if isinstance(event, SelectedHeads):
                 heads = event
             else:
                 yield _busy(event)
@@ -139,7 +139,7 @@ def shown(asked: Asked) -> Iterator[list[Any]]:
         yield [comparison.failure(sentence(error)), *BLANK[1:]]
 
 
-def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
+def _looked(asked: InspectRequest, heads: "SelectedHeads") -> Iterator[list[Any]]:
     from heads.analysis.attribution import attributions
     from heads.analysis.counterfactuals import suggested
     from heads.analysis.selection import reading
@@ -180,7 +180,7 @@ def _looked(asked: Asked, heads: "Heads") -> Iterator[list[Any]]:
     yield values
 
 
-def _remarks(heads: "Heads", found: Sequence[Attribution]) -> Iterator[str]:
+def _remarks(heads: "SelectedHeads", found: Sequence[Attribution]) -> Iterator[str]:
     """What the heads could not read: tokens that were left out, and unknown ones."""
     for one in found:
         if one.unread:
@@ -211,14 +211,18 @@ def _busy(event: "Progress") -> list[Any]:
     return [comparison.progress(event), *[gr.skip()] * (len(BLANK) - 1)]
 
 
-def retrained(asked: Asked) -> Iterator[Any]:
+def retrained(asked: InspectRequest) -> Iterator[Any]:
     """What heads say with a layer taken out and trained anew without it: progress, then that."""
-    from heads.analysis.selection import Heads, choosing
+    from heads.analysis.selection import SelectedHeads, choosing
     from heads.api import ablating
     from heads.interfaces.views import interpretation
 
     try:
-        heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
+        heads = [
+            e
+            for e in choosing(asked.chosen, asked.second, limits())
+            if isinstance(e, SelectedHeads)
+        ]
         events = ablating(heads[-1], asked.text, asked.second)
         while True:
             try:
@@ -230,21 +234,25 @@ def retrained(asked: Asked) -> Iterator[Any]:
         yield comparison.failure(sentence(error))
 
 
-def edited(asked: Asked, lines: str) -> Any:
+def edited(asked: InspectRequest, lines: str) -> Any:
     """What the heads say of edits, one a line."""
     from heads.analysis.counterfactuals import flipped
-    from heads.analysis.selection import Heads, choosing
+    from heads.analysis.selection import SelectedHeads, choosing
     from heads.interfaces.views import interpretation
 
     try:
-        heads = [e for e in choosing(asked.chosen, asked.second, limits()) if isinstance(e, Heads)]
+        heads = [
+            e
+            for e in choosing(asked.chosen, asked.second, limits())
+            if isinstance(e, SelectedHeads)
+        ]
         edits = [line for line in (lines or "").splitlines() if line.strip()]
         return interpretation.flips(flipped(heads[-1].classifiers, asked.text, edits, asked.second))
     except Exception as error:
         return comparison.failure(sentence(error))
 
 
-def warmed(said: "Sequence[Said]", power: Any) -> Any:
+def warmed(said: "Sequence[HeadOutput]", power: Any) -> Any:
     """The same logits at another temperature, ten to that power; no head is asked again."""
     from heads.analysis.selection import reading
     from heads.interfaces.views import interpretation
@@ -265,8 +273,8 @@ TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """The components that ask, in the order of `Asked`."""
+class InspectInputs:
+    """The components that ask, in the order of `InspectRequest`."""
 
     trained_on: gr.Dropdown
     recipes: gr.Dropdown
@@ -281,7 +289,7 @@ class Question:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-def build(tab: gr.Tab, opening: Opening, asked: Inputs, mine: gr.BrowserState) -> None:
+def build(tab: gr.Tab, opening: Opening, asked: CompareInputs, mine: gr.BrowserState) -> None:
     """Draws the tab; sentence, heads, base model and sample are at first those of Compare.
 
     Args:
@@ -318,7 +326,7 @@ def build(tab: gr.Tab, opening: Opening, asked: Inputs, mine: gr.BrowserState) -
     came.success(_first, [status, *question.all()], outputs, **CONCURRENCY, **QUIET)
 
 
-def _question() -> Question:
+def _question() -> InspectInputs:
     with gr.Row():
         with gr.Column(min_width=300):
             text = gr.Textbox(
@@ -358,7 +366,7 @@ def _question() -> Question:
                 allow_custom_value=True,
                 interactive=True,
             )
-    return Question(
+    return InspectInputs(
         trained_on=trained_on, recipes=recipes, text=text, pair=pair,
         model=gr.State(OPENING.model), label=label, against=against,
     )  # fmt: skip
@@ -374,7 +382,7 @@ def _menus_at_first() -> list[Any]:
     return [gr.update(choices=each) for each in menus]
 
 
-def _sections(question: Question, said: gr.State) -> list[Any]:
+def _sections(question: InspectInputs, said: gr.State) -> list[Any]:
     """The sections in the order in which they are shown; what-ifs answer by themselves."""
     gr.Markdown(
         "### What each head looks at\nHow much each token adds to the logit of a class less the "
@@ -410,7 +418,7 @@ def _sections(question: Question, said: gr.State) -> list[Any]:
     return [tokens, reads, near, read, warm, layers, lines, flips, power, chances, anew]
 
 
-def _following(question: Question) -> list[Any]:
+def _following(question: InspectInputs) -> list[Any]:
     """What follows from what heads are trained on."""
     return [getattr(question, name) for name in ("text", "pair", "recipes", "label", "against")]
 
@@ -475,9 +483,9 @@ def _run(*given: Any) -> Iterator[list[Any]]:
     yield from shown(_asked(given))
 
 
-def _asked(given: Any) -> Asked:
-    names = (field.name for field in fields(Question))
-    return Asked(**dict(zip(names, given, strict=True)))
+def _asked(given: Any) -> InspectRequest:
+    names = (field.name for field in fields(InspectInputs))
+    return InspectRequest(**dict(zip(names, given, strict=True)))
 
 
 def _edited(*given: Any) -> Any:

@@ -15,7 +15,7 @@ from heads.interfaces.web.guards import as_csv, guarded, saves, sentence
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs import export_panel
 from heads.interfaces.web.tabs.compare import CONCURRENCY
-from heads.interfaces.web.tabs.train import Trained
+from heads.interfaces.web.tabs.train import TrainTab
 from heads.parts.resolved import OVR
 from heads.runs.folder import RunFolder
 from heads.settings import limits
@@ -253,7 +253,7 @@ class View:
         return [*own, *self.tools.all()]
 
 
-def build(tabs: gr.Tabs, tab: gr.Tab, opening: Opening, trained: Trained) -> None:
+def build(tabs: gr.Tabs, tab: gr.Tab, opening: Opening, trained: TrainTab) -> None:
     """Draws the tab; it shows a run when it is opened."""
     run = gr.Dropdown(
         [], value=None, label="Run", interactive=True, elem_id="run", allow_custom_value=False
@@ -326,7 +326,7 @@ def _table(run: gr.Dropdown) -> gr.Dataframe:
     return table
 
 
-def _wire(tabs: gr.Tabs, tab: gr.Tab, trained: Trained, run: gr.Dropdown, view: View) -> None:
+def _wire(tabs: gr.Tabs, tab: gr.Tab, trained: TrainTab, run: gr.Dropdown, view: View) -> None:
     everything: dict[str, Any] = {
         "fn": _shown, "inputs": [run, trained.mine], "outputs": view.all(), **QUIET, **READS
     }  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from heads.backbone.conversion_rules import TWINS, twin_id
+from heads.backbone.conversion_rules import TWINS, converted_id
 from heads.backbone.hub import cached_folder
 from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import HeadsError, LimitError
@@ -170,5 +170,5 @@ def choices() -> list[tuple[str, str]]:
         fetched = base.id != BUNDLED and cached_folder(base.id) is not None
         state = "bundled" if base.id == BUNDLED else "on this machine" if fetched else "not fetched"
         found.append((f"{base.name} ({base.millions}M parameters, {state})", base.id))
-    twins = [(twin.title, twin_id(family)) for family, twin in TWINS.items()]
+    twins = [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
     return [*found[:1], *twins, *found[1:]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from markupsafe import Markup
 
-from heads.evaluation.metrics import SCORES, Metric, ScoreName
+from heads.evaluation.metrics import SCORES, Metric, MetricName
 from heads.interfaces.views import comparison
 from heads.interfaces.views.charts import bars, live
 from heads.interfaces.web import run_access, uploads
@@ -31,7 +31,7 @@ BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after t
 
 
 @dataclass(kw_only=True, slots=True)
-class Course:
+class Progression:
     """The state of a training, as its worker tells it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Course:
     """
 
     recipes: Sequence[str]
-    metric: Metric = "accuracy"
+    metric: MetricName = "accuracy"
     says: str = "Starting"
     share: float = 0.0
     done: int = 0
@@ -109,7 +109,7 @@ class Course:
         return comparison.progress(Progress(says=self.says, share=self.share))
 
     @property
-    def _score(self) -> ScoreName:
+    def _score(self) -> Metric:
         return SCORES[self.metric]
 
     @property
@@ -153,7 +153,7 @@ SAYS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainTab:
     """What other tabs need of this one.
 
     Attributes:
@@ -168,7 +168,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class TrainOutputs:
     """What a training changes."""
 
     status: gr.HTML
@@ -177,7 +177,7 @@ class Outputs:
     start: gr.Button
     stop: gr.Button
     resume: gr.Button
-    trained: Trained
+    trained: TrainTab
 
     def all(self) -> list[Any]:
         """In the order of `_values`."""
@@ -190,7 +190,7 @@ def remembered() -> gr.BrowserState:
     return gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
 
 
-def build(page: gr.Blocks, opening: Opening, mine: gr.BrowserState, places: Places) -> Trained:
+def build(page: gr.Blocks, opening: Opening, mine: gr.BrowserState, places: Places) -> TrainTab:
     """Draws the tab and returns what the leaderboard needs of it."""
     uploads.start_sweeping()
     gr.Markdown(SAYS)
@@ -208,15 +208,15 @@ def build(page: gr.Blocks, opening: Opening, mine: gr.BrowserState, places: Plac
             heat = gr.HTML("", elem_id="heat", padding=False)
         with gr.Column(min_width=280, scale=2):
             curve = gr.HTML("", elem_id="curve", padding=False)
-    outputs = Outputs(
+    outputs = TrainOutputs(
         status=status, heat=heat, curve=curve, start=start, stop=stop, resume=resume,
-        trained=Trained(run=gr.State(""), mine=mine, open=opens),
+        trained=TrainTab(run=gr.State(""), mine=mine, open=opens),
     )  # fmt: skip
     _wire(page, outputs, [mine, *data.all(), *heads.all()], places)
     return outputs.trained
 
 
-def _wire(page: gr.Blocks, outputs: Outputs, inputs: list[Any], places: Places) -> None:
+def _wire(page: gr.Blocks, outputs: TrainOutputs, inputs: list[Any], places: Places) -> None:
     def started(request: gr.Request, mine: Any, *asked: Any) -> Iterator[list[Any]]:
         yield from _watched(places, _visitor(request), mine, lambda: _begun(asked))
 
@@ -240,18 +240,18 @@ def _visitor(request: gr.Request) -> str:
 def _begun(asked: tuple[Any, ...]) -> RunFolder:
     """Checks the question and writes it into a new run."""
     from heads.runs.runner import begin
-    from heads.runs.spec import Question
+    from heads.runs.spec import RunRequest
 
     data = train_data.chosen(*asked[:DATA_FIELDS])
     plan = Plan.of(*asked[DATA_FIELDS:])
-    question = Question(
+    question = RunRequest(
         data=data,
         recipes=plan.recipes,
         grid=plan.grid,
         pairs=plan.pairs,
         losses=plan.losses,
         model=plan.model,
-        contest=plan.contest,
+        config=plan.config,
     )
     return begin(question, limits=limits())
 
@@ -261,7 +261,7 @@ def _watched(places: Places, visitor: str, mine: Any, found: Any) -> Iterator[li
 
     What stands there of an earlier run goes only once this one has begun.
     """
-    course, run = Course(recipes=()), None
+    course, run = Progression(recipes=()), None
     try:
         with places.taken(visitor) as stop:
             yield _unbegun(course.status, busy=True)
@@ -288,8 +288,8 @@ def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
     from heads.runs.spec import load
 
     asked = load(run)
-    course = Course(recipes=asked.recipes, metric=asked.metric)
-    budget = asked.contest.budget_seconds
+    course = Progression(recipes=asked.recipes, metric=asked.metric)
+    budget = asked.config.budget_seconds
     yield _values(course.status, heat=course.heat, curve="", busy=True)
     for events in worked(run, stop, budget + PATIENCE if budget else 0.0):
         kinds = {event["event"] for event in events}

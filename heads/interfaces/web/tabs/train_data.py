@@ -86,7 +86,7 @@ HINT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class DataInputs:
     """The components that say which data.
 
     Attributes:
@@ -120,7 +120,7 @@ class Inputs:
         return [*names, self.form, self.labels, self.order]
 
 
-def build(page: gr.Blocks) -> Inputs:
+def build(page: gr.Blocks) -> DataInputs:
     """Draws the step and returns what says which data."""
     gr.Markdown("### 1. Your data")
     with gr.Row():
@@ -148,7 +148,7 @@ def build(page: gr.Blocks) -> Inputs:
                 min_width=130,
             )
         form, labels, order = labels_menus()
-    inputs = Inputs(
+    inputs = DataInputs(
         held=gr.State(""), rows=gr.State(0), text=text, label=label, pair=pair, split=split,
         group=group, first=first, form=form, labels=labels, order=order,
     )  # fmt: skip
@@ -157,7 +157,7 @@ def build(page: gr.Blocks) -> Inputs:
 
 
 def _wire(
-    inputs: Inputs, file: gr.File, buttons: dict[str, gr.Button], view: gr.HTML, area: gr.Column
+    inputs: DataInputs, file: gr.File, buttons: dict[str, gr.Button], view: gr.HTML, area: gr.Column
 ) -> None:
     shown = [view, area, inputs.rows, *inputs.menus()]
     file.upload(

@@ -16,13 +16,13 @@ from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs import recipe_picker
 from heads.parts.resolved import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.runs.folder import all_runs
-from heads.settings import Contest, Limits, limits
+from heads.settings import ExperimentConfig, Limits, limits
 
 # --- What step 2 of the tab Train says: which heads, in which ways, compared how.
 
 OWN = "own"
 PUBLIC_SECONDS = 120
-FORM = tuple(field for field in fields(Contest) if field.name != "seeds")
+FORM = tuple(field for field in fields(ExperimentConfig) if field.name != "seeds")
 TITLES = {
     "seeds": "Seeds, with a test set",
     "metric": "Ranked by",
@@ -57,7 +57,7 @@ class Plan:
         recipes: The recipes of the user's own choice.
         pairs: How two texts enter.
         losses: What one class a row is learned by.
-        contest: How they are compared.
+        config: How they are compared.
     """
 
     model: str
@@ -65,7 +65,7 @@ class Plan:
     recipes: tuple[str, ...]
     pairs: tuple[str, ...]
     losses: tuple[str, ...]
-    contest: Contest
+    config: ExperimentConfig
 
     @classmethod
     def of(cls, model: Any, grid: Any, own: Any, seeds: Any, *rest: Any) -> "Plan":
@@ -84,7 +84,7 @@ class Plan:
         if not losses:
             raise RecipeError("No loss is ticked.", "Tick at least one loss.")
         values = {field.name: value for field, value in zip(FORM, form, strict=True)}
-        contest = contest_of(values | {"seeds": seeds}, limits())
+        config = config_of(values | {"seeds": seeds}, limits())
         name = "small" if grid == OWN else str(grid)
         return cls(
             model=str(model or BUNDLED),
@@ -92,7 +92,7 @@ class Plan:
             recipes=recipes,
             pairs=tuple(pairs),
             losses=tuple(losses),
-            contest=contest,
+            config=config,
         )
 
     @property
@@ -108,7 +108,7 @@ class Plan:
         return each * ways * len(self.losses)
 
 
-def contest_of(values: dict[str, Any], here: Limits) -> Contest:
+def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
     """The settings of a contest, each within the range that it states.
 
     Raises:
@@ -116,7 +116,7 @@ def contest_of(values: dict[str, Any], here: Limits) -> Contest:
         LimitError: One is none of its choices.
     """
     checked: dict[str, Any] = {}
-    for field in fields(Contest):
+    for field in fields(ExperimentConfig):
         value, kind = values[field.name], type(field.default)
         low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
         title = TITLES.get(field.name, field.name)
@@ -130,18 +130,18 @@ def contest_of(values: dict[str, Any], here: Limits) -> Contest:
     if here.public:
         asked = checked["budget_seconds"] or PUBLIC_SECONDS
         checked["budget_seconds"] = min(asked, PUBLIC_SECONDS)
-    return Contest(**checked)
+    return ExperimentConfig(**checked)
 
 
-def times_of(contest: Contest, *, has_test: bool) -> int:
+def times_of(config: ExperimentConfig, *, has_test: bool) -> int:
     """How many times each head is trained: once a seed, or once a fold of every repetition."""
-    is_seeded = has_test or contest.per_class > 0
-    return contest.seeds if is_seeded else contest.folds * contest.repetitions
+    is_seeded = has_test or config.per_class > 0
+    return config.seeds if is_seeded else config.folds * config.repetitions
 
 
-def times_say(contest: Contest) -> str:
+def times_say(config: ExperimentConfig) -> str:
     """The same in words, for data with a test set and without."""
-    seeds, folds = (times_of(contest, has_test=has_test) for has_test in (True, False))
+    seeds, folds = (times_of(config, has_test=has_test) for has_test in (True, False))
     if seeds == folds:
         return _times(seeds)
     return f"{_times(seeds)} with a test set, {_times(folds)} without one"
@@ -153,7 +153,7 @@ def _times(count: int) -> str:
 
 def _trained(facts: dict[str, Any]) -> int:
     """How many times each head of a run was trained."""
-    return times_of(Contest(**facts["contest"]), has_test=_has_test(facts))
+    return times_of(ExperimentConfig(**facts["contest"]), has_test=_has_test(facts))
 
 
 def _has_test(facts: dict[str, Any]) -> bool:
@@ -174,11 +174,11 @@ def expected_seconds(plan: Plan, rows: int) -> float:
             read = (run.read("facts.json") or {}).get("forward_seconds")
             if facts["model"] != plan.model or end.get("state") != "finished" or not read:
                 continue
-            if facts["contest"].get("race", False) != plan.contest.race:
+            if facts["contest"].get("race", False) != plan.config.race:
                 continue
             before = max(facts["account"]["rows"], 1)
             heads = len(facts["recipes"]) * _trained(facts)
-            times = times_of(plan.contest, has_test=_has_test(facts))
+            times = times_of(plan.config, has_test=_has_test(facts))
             learning = max(0.0, end["seconds"] - read) / heads * plan.heads * times
             return (read + learning) * rows / before
     return 0.0
@@ -201,7 +201,7 @@ LOSSES = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class SettingsInputs:
     """The components that say which heads.
 
     Attributes:
@@ -221,7 +221,7 @@ class Inputs:
         return [self.model, self.grid, self.own, self.seeds, self.pairs, self.losses, *self.form]
 
 
-def build(rows: gr.State, opening: Opening) -> Inputs:
+def build(rows: gr.State, opening: Opening) -> SettingsInputs:
     """Draws the step and returns what says which heads."""
     gr.Markdown("### 2. The heads")
     with gr.Row():
@@ -250,7 +250,7 @@ def build(rows: gr.State, opening: Opening) -> Inputs:
             )
     pairs, losses = _ways()
     form = _form({"folds": folds})
-    inputs = Inputs(
+    inputs = SettingsInputs(
         model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
     )
     says = gr.HTML(
@@ -334,7 +334,7 @@ def _recipes() -> list[str]:
 
 def _field(name: str) -> Any:
     """The control of a setting, made from what the setting says of itself."""
-    field = Contest.__dataclass_fields__[name]
+    field = ExperimentConfig.__dataclass_fields__[name]
     title, says = TITLES.get(name, name), field.metadata["says"]
     if isinstance(field.default, bool):
         return gr.Checkbox(field.default, label=title, info=says, min_width=240)
@@ -349,7 +349,7 @@ def _field(name: str) -> Any:
 
 
 def _slider(name: str, title: str) -> gr.Slider:
-    field = Contest.__dataclass_fields__[name]
+    field = ExperimentConfig.__dataclass_fields__[name]
     low, high = field.metadata["low"], field.metadata["high"]
     slider = gr.Slider(
         low,
@@ -371,7 +371,7 @@ def _planned(rows: int, *inputs: Any) -> Any:
         plan = Plan.of(*inputs)
     except Exception as error:
         return comparison.failure(sentence(error))
-    heads, times = comparison.counted(plan.heads, "head"), times_say(plan.contest)
+    heads, times = comparison.counted(plan.heads, "head"), times_say(plan.config)
     parts = [f"{heads}, each trained {times}, and two baselines."]
     seconds = expected_seconds(plan, rows) if rows else 0.0
     if seconds:
@@ -379,5 +379,5 @@ def _planned(rows: int, *inputs: Any) -> Any:
             f"Going by earlier runs here, that takes about {duration(max(1, round(seconds)))}."
         )
     if limits().public:
-        parts.append(f"After {plan.contest.budget_seconds} seconds what is done is kept.")
+        parts.append(f"After {plan.config.budget_seconds} seconds what is done is kept.")
     return dataset.remark(" ".join(parts))
