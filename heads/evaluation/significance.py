@@ -131,8 +131,9 @@ def compare(
     all seeds, are one piece of evidence) and one for the luck of the seeds, every cell's own
     (`seed_variance`). What it would be by chance is drawn by giving every text's differences a
     random sign, the same for all pairs, and every cell new luck, of a spread that is drawn from
-    what is believed of it. The largest statistic of a family sets the bar for each of its pairs (max-T,
-    single step), so that the chance of any false difference in the family is about 5 % at most.
+    what is believed of it. The largest statistic of a family sets the bar for each of its pairs
+    (max-T, single step), so that the chance of any false difference in the family is about 5 %
+    at most.
     Two texts' worth of disagreement is added to every pair, so that the interval of two cells
     which never disagree has a width. (Not two groups' worth: that of eight authors would be 18
     points.)

@@ -191,8 +191,8 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
 
     Yields:
         `Progress`, whose share never falls, `CurvePointTried` for every point of a validation
-        curve, `CellDone` for every cell, and the `Leaderboard` at the end, also where the time allowed was
-        used up.
+        curve, `CellDone` for every cell, and the `Leaderboard` at the end, also where the time
+        allowed was used up.
 
     Raises:
         HeadsError: The run is broken, busy, or its base model has changed.
