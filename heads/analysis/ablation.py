@@ -22,10 +22,9 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, groups_of, split
 from heads.errors import HeadsError, RecipeError, did_you_mean
 from heads.evaluation.details import measure
-from heads.evaluation.metrics import METRICS, SCORES, MetricName
+from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
-from heads.evaluation.statistics import answers
 from heads.events import Progress
 from heads.parts.modules import (
     Cuts,
@@ -48,7 +47,6 @@ from heads.runs.folder import RunFolder
 from heads.runs.preparation import board_of, featured, stated
 from heads.runs.trained_heads import trained_head
 from heads.settings import limits as limits_here
-from heads.training.objective import targets_of
 from heads.training.sampled import trained
 from heads.training.scheduler import TrialFailed, run_trials
 from heads.training.search import TrialResult, trial_job
@@ -106,7 +104,7 @@ def worth_of(
         for each in (parts(one, task) for one in (whole, bare))
     ]
     return Worth(
-        metric=METRICS[task.kind],
+        metric=metric_of(AUTO, task.problem),
         rows=len(torch.cat(whole.rows).unique()),
         seeds=len(whole.rows),
         whole=scores[0],
@@ -230,13 +228,12 @@ def _outcome(
 
 
 def _task(corpus: Corpus) -> EvaluationTask:
-    target_matrix = targets_of(corpus, range(len(corpus)))
-    one = target_matrix[:, 0] if corpus.kind == "number" else target_matrix.argmax(dim=1)
+    targets = corpus.targets_of(range(len(corpus)))
     return EvaluationTask(
-        targets=target_matrix if corpus.many else one,
+        targets=targets.float() if targets.is_floating_point() else targets,
         classes=corpus.classes,
         groups=groups_of(corpus).tensor,
-        kind=corpus.kind,
+        problem=corpus.problem,
         ordered=corpus.ordered,
     )
 
@@ -260,7 +257,7 @@ def _of_run(
     if not missing:
         return found
     corpus, backbone = asked.corpus, one.backbone
-    cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.kind)
+    cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.problem)
     read = yield from featured(run, asked, cells, backbone)
     states = yield from stated(run, asked, cells, read, backbone, limits)
     board = board_of(run, asked, read, states)
@@ -518,7 +515,7 @@ def effect(
     for row, numbers in enumerate(targets):
         target_matrix[row, list(numbers)] = True
     chains = (head.module.head, ablated(classifier, layer).head.module.head)
-    found = [answers(chain(vectors), head.squash, head.thresholds) for chain in chains]
+    found = [head.problem.chosen(chain(vectors), head.thresholds) for chain in chains]
     right = [(each == target_matrix).all(dim=1).float().mean().item() for each in found]
     return Effect(
         rows=len(vectors),

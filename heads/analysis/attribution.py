@@ -26,7 +26,7 @@ from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
-from heads.evaluation.statistics import answers
+from heads.problem import ONE_VERSUS_REST
 from heads.settings import limits as limits_here
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.
@@ -36,8 +36,8 @@ def held_against(
     head: TrainedHead, logits: Tensor, target: int, against: str
 ) -> tuple[str, int | None]:
     """What a class's logit is held against, and the number of its rival, if it is one."""
-    is_alone = head.squash in ("sigmoid", "none") or len(logits) < 2
-    if is_alone or (head.squash == "votes" and against == OTHERS):
+    is_alone = not head.problem.is_exclusive or len(logits) < 2
+    if is_alone or (head.problem is ONE_VERSUS_REST and against == OTHERS):
         return "", None  # a sigmoid, or a number, sees the logit itself
     if against == OTHERS and len(logits) > 2:
         return OTHERS, None
@@ -164,7 +164,7 @@ def _begun(
         _check_same(logits, module(*ground.looked_up), classifier)
         reads = torch.cat([module.reader(states).reads[0] for states in ground.states])
     target = _target(classifier, logits[0], label)
-    chosen = answers(logits, head.squash, head.thresholds)[0]
+    chosen = head.problem.chosen(logits, head.thresholds)[0]
     held, rival = held_against(head, logits[0], target, against)
     weights = weights_of(logits[0], target, held, rival)
     pulled = embedding_gradients(module, weights, ground.entries)
@@ -175,7 +175,7 @@ def _begun(
     attribution = Attribution(
         name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
         label=classifier.classes[target],
-        answer=() if head.numbers else tuple(compress(classifier.classes, chosen)),
+        answer=() if head.problem.gives_number else tuple(compress(classifier.classes, chosen)),
         logit=float(logits[0, target]),
         baseline=float(blank[target]),
         against=held,

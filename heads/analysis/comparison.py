@@ -23,6 +23,7 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolved import JOINT
+from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.spec import entering
 from heads.settings import Limits
@@ -69,7 +70,7 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
     notes += [
         f"The head that {backbone.id} came with gives numbers, not classes: read its logits."
         for head in heads
-        if head.numbers and head.is_own
+        if head.problem.gives_number and head.is_own
     ]
     if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
@@ -96,8 +97,10 @@ def verdict(predictions: Sequence[Prediction]) -> str:
     if not known:
         return f"{predictions[0].name} is a random head: what it says means nothing."
     first = kinds(next((p for p in known if p.scores), known[0]).classes)
-    alike = [p for p in known if kinds(p.classes) == first and not p.numbers] or known[:1]
-    if all(p.squash == "none" for p in known):
+    alike = [p for p in known if kinds(p.classes) == first and not p.problem.gives_number] or known[
+        :1
+    ]
+    if not any(p.problem.has_classes for p in known):
         return _each(known)
     others = [p for p in known if p not in alike]
     told = f" Of its own classes, {_each(others)}" if others else ""
@@ -107,7 +110,7 @@ def verdict(predictions: Sequence[Prediction]) -> str:
 def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     """Whether all heads give the same answer."""
     known = _known(predictions)
-    if any(prediction.squash == "none" for prediction in known):
+    if not all(prediction.problem.has_classes for prediction in known):
         return False  # numbers agree more or less
     return len({_key(prediction) for prediction in known}) <= 1
 
@@ -118,7 +121,7 @@ def _known(predictions: Sequence[Prediction]) -> list[Prediction]:
 
 def said(prediction: Prediction) -> str:
     """What a head answers, as a reader would say it: classes, or numbers."""
-    if not prediction.numbers:
+    if not prediction.problem.gives_number:
         return spoken(prediction.answer)
     return counted(prediction.classes, prediction.logits)
 
@@ -172,7 +175,7 @@ def _each(predictions: Sequence[Prediction]) -> str:
 
 
 def _verb(prediction: Prediction) -> str:
-    return "gives" if prediction.numbers else "says"
+    return "gives" if prediction.problem.gives_number else "says"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +198,7 @@ class Comparison:
     pair: str
     sample: str
     classes: tuple[str, ...]
-    many: bool
+    problem: ProblemType
     predictions: tuple[Prediction, ...]
     notes: tuple[str, ...]
 
@@ -218,7 +221,7 @@ class Comparison:
             "pair": self.pair or None,
             "sample": self.sample,
             "classes": list(self.classes),
-            "many": self.many,
+            "problem_type": self.problem.name,
             "verdict": self.verdict,
             "notes": list(self.notes),
             "recipes": [
@@ -232,7 +235,7 @@ class Comparison:
                     "held_out": asdict(prediction.scores) if prediction.scores else None,
                     "parameters": prediction.parameters,
                     "answer": list(prediction.answer),
-                    "squash": prediction.squash,
+                    "output_activation": prediction.problem.output_activation,
                     "logits": list(prediction.logits),
                     "probabilities": list(prediction.probabilities),
                 }
@@ -328,7 +331,7 @@ def comparing(
             pair=pair,
             sample=data.name if data else "",
             classes=(found or heads)[0].classes,
-            many=(found or heads)[0].many,
+            problem=(found or heads)[0].problem,
             predictions=tuple(predict(given, heads)),
             notes=tuple(notes),
         )

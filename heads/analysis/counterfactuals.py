@@ -86,7 +86,7 @@ class Counterfactuals:
 
     def _line(self, number: int, name: str) -> str:
         before = self.original.said[number]
-        if before.squash == "none":
+        if not before.problem.has_classes:
             most = max(self.edits, key=lambda e: abs(e.said[number].logits[0] - before.logits[0]))
             now = most.said[number].spoken
             return f"{name} moves most with {most.change}: from {before.spoken} to {now}."

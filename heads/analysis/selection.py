@@ -19,9 +19,9 @@ from heads.classifier.pretrained import OWN, own_head
 from heads.data.corpus import Corpus, split
 from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
-from heads.evaluation.statistics import Squash, answers, competing, probabilities
 from heads.events import Progress
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.runs import spec
 from heads.runs.folder import RunFolder, find
@@ -215,7 +215,7 @@ class HeadOutput:
         logits: One number a class.
         probabilities: One number a class; of a head that gives numbers, those.
         answer: The classes that it answers; none or several only where several may apply.
-        squash: How its logits become probabilities.
+        problem: How its logits become probabilities and answers.
         temperature: The one at which it is as sure as it is right, found in its training; 1
             where nobody looked for it.
     """
@@ -225,20 +225,20 @@ class HeadOutput:
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
-    squash: Squash
+    problem: ProblemType
     temperature: float = 1.0
 
     @property
     def spoken(self) -> str:
         """The answer as a reader would say it."""
-        if self.squash == "none":
+        if not self.problem.has_classes:
             return counted(self.classes, self.logits)
         return ", ".join(self.answer) or "none of the classes"
 
     @property
     def chance(self) -> float | None:
         """The probability of the answer; None where it is not one class."""
-        if self.squash in ("none", "sigmoid"):
+        if not self.problem.is_exclusive:
             return None
         return max(self.probabilities)
 
@@ -246,21 +246,21 @@ class HeadOutput:
 @torch.no_grad()
 def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
     """What a head says, given its logits (c,)."""
-    shares = probabilities(logits[None], head.squash)[0]
-    chosen = answers(logits[None], head.squash, head.thresholds)[0].tolist()
+    shares = head.problem.probabilities(logits[None])[0]
+    chosen = head.problem.chosen(logits[None], head.thresholds)[0].tolist()
     return HeadOutput(
         name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
         classes=head.classes,
         logits=tuple(logits.tolist()),
         probabilities=tuple(shares.tolist()),
-        answer=() if head.numbers else tuple(compress(head.classes, chosen)),
-        squash=head.squash,
+        answer=() if head.problem.gives_number else tuple(compress(head.classes, chosen)),
+        problem=head.problem,
         temperature=head.temperature,
     )
 
 
 def tempered(
-    logits: Sequence[float], temperature: float, squash: Squash = "softmax"
+    logits: Sequence[float], temperature: float, problem: ProblemType = SINGLE_LABEL
 ) -> tuple[float, ...]:
     """Probabilities of logits that are divided by a temperature; no forward pass.
 
@@ -278,11 +278,7 @@ def tempered(
         what = f"The temperature must lie between {LOWEST:g} and {HIGHEST:g}."
         raise DataError(what, "1 leaves the logits as they are.")
     given = torch.tensor([list(logits)], dtype=torch.float64)
-    if squash == "none":
-        return tuple(logits)
-    if squash == "sigmoid":
-        return tuple((given / temperature).sigmoid()[0].tolist())
-    return tuple((competing(given, squash) / temperature).softmax(dim=1)[0].tolist())
+    return tuple(problem.probabilities(given, temperature)[0].tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,11 +311,11 @@ def reading(said: HeadOutput, temperature: float = 1.0) -> Reading:
     Raises:
         DataError: The temperature is not between a tenth and ten.
     """
-    is_number = said.squash == "none"
+    is_number = not said.problem.has_classes
     return Reading(
         said=said,
         softmax=() if is_number else tempered(said.logits, 1.0),
-        sigmoid=() if is_number else tempered(said.logits, 1.0, "sigmoid"),
+        sigmoid=() if is_number else tempered(said.logits, 1.0, MULTI_LABEL),
         temperature=temperature,
-        tempered=tempered(said.logits, temperature, said.squash),
+        tempered=tempered(said.logits, temperature, said.problem),
     )

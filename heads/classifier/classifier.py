@@ -14,7 +14,6 @@ from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError
-from heads.evaluation.statistics import answers, competing, probabilities
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 
@@ -89,7 +88,7 @@ class Classifier:
 
         Of one-versus-rest the sigmoids over their sum; numbers stay what they are.
         """
-        return probabilities(self.logits(texts, pairs), self.head.squash)
+        return self.head.problem.probabilities(self.logits(texts, pairs))
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] = (), *, abstain_below: float = 0.0
@@ -104,9 +103,9 @@ class Classifier:
             DataError: It is asked to abstain, and its answers are of another kind.
         """
         logits = self.logits(texts, pairs)
-        if self.head.squash == "none":
+        if not self.head.problem.has_classes:
             return [tuple(row) for row in logits.tolist()]
-        chosen = answers(logits, self.head.squash, self.head.thresholds)
+        chosen = self.head.problem.chosen(logits, self.head.thresholds)
         if abstain_below:
             chosen &= (self._sureness(logits) >= abstain_below)[:, None]
         return [
@@ -116,8 +115,7 @@ class Classifier:
 
     def _sureness(self, logits: Tensor) -> Tensor:
         """The probability of the class answered, as calibrated as the head is, (n,)."""
-        if self.head.squash not in ("softmax", "votes"):
+        if not self.head.problem.is_exclusive:
             what = f"{self.recipe} does not answer with one class, so it cannot abstain as a whole."
             raise DataError(what, "Leave abstain_below out.")
-        scaled = competing(logits, self.head.squash) / self.head.temperature
-        return scaled.softmax(dim=1).amax(dim=1)
+        return self.head.problem.probabilities(logits, self.head.temperature).amax(dim=1)

@@ -17,12 +17,13 @@ from safetensors.torch import load_file
 
 from heads.backbone.backbone import Backbone
 from heads.caching import foreign_code, make_room, own_code, save_tensors, write
-from heads.classifier.module import TrainedHead, assemble, kind_of
+from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.parts.resolved import ResolvedRecipe
+from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits, TrainingConfig, cache_folder
@@ -48,13 +49,12 @@ def save(head: TrainedHead, path: Path) -> None:
         "recipe": str(head.recipe),
         "model": head.model,
         "classes": head.classes,
-        "many": head.many,
+        "problem_type": head.problem.name,
         "trained_on": head.trained_on,
         "rows": head.rows,
         "scores": dataclasses.asdict(head.scores),
         "training": dataclasses.asdict(head.training),
         "chosen": dict(head.chosen),
-        "numbers": head.numbers,
         "temperature": head.temperature,
         "thresholds": head.thresholds,
         "paired": head.paired,
@@ -77,7 +77,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         classes = tuple(facts["classes"])
         with IsolatedRng().rolling():
             module = assemble(
-                facts["recipe"], backbone, len(classes), kind=kind_of(facts), limits=limits
+                facts["recipe"], backbone, len(classes), problem=problem_of(facts), limits=limits
             )
         tensors = load_file(path)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
@@ -87,13 +87,12 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             recipe=module.reader.order.recipe,
             model=backbone.id,
             classes=classes,
-            many=facts["many"],
+            problem=problem_of(facts),
             trained_on=facts["trained_on"],
             rows=facts["rows"],
             scores=Scores(**facts["scores"]),
             training=TrainingConfig(**facts["training"]),
             chosen=dict(facts.get("chosen", {})),
-            numbers=bool(facts.get("numbers")),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
@@ -109,7 +108,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
 def _check_facts(facts: dict[str, Any]) -> None:
     """Raises a ValueError where the metadata do not hold what `save` writes."""
     classes, scores = facts["classes"], facts["scores"]
-    named = len(classes) >= (1 if facts.get("numbers") else 2) and all(
+    named = len(classes) >= (1 if problem_of(facts).gives_number else 2) and all(
         isinstance(name, str) for name in classes
     )
     bars, temperature = facts.get("thresholds", []), facts.get("temperature", 1.0)

@@ -5,7 +5,6 @@ Legend: n texts, w width of the pooled vector, c classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,13 +12,13 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.catalog.families import FAMILIES
 from heads.classifier.native_head import NativeHead, native_head
-from heads.data.corpus import Kind
 from heads.errors import HeadsError, LimitError, RecipeError
-from heads.evaluation.statistics import Scores, Squash
+from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
 from heads.parts.resolved import SOFTMAX, ResolvedRecipe
+from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, TrainingConfig
 
@@ -79,14 +78,13 @@ class TrainedHead:
         recipe: The recipe in its canonical form.
         model: The id of the base model.
         classes: The names of the classes, in the order of the logits.
-        many: Whether any number of classes may apply: sigmoid instead of softmax.
+        problem: What it was trained for: by it logits become probabilities and answers.
         trained_on: The name of the data; of a checkpoint's own head, the checkpoint's.
         rows: How many rows it was trained on; 0 where nobody here knows.
         scores: Its scores on the rows held out, or None where nobody here knows.
         training: The settings, or None.
         module: The trained module, in evaluation mode.
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
-        numbers: Whether its outputs are numbers (regression), not classes.
         chosen: The settings that a grid chose for it; empty where none were searched.
         temperature: What its logits are to be divided by so that it is as sure as it is right,
             found on development rows; its own logits are not.
@@ -98,27 +96,21 @@ class TrainedHead:
     recipe: Recipe
     model: str
     classes: tuple[str, ...]
-    many: bool
+    problem: ProblemType
     trained_on: str
     rows: int
     scores: Scores | None
     training: TrainingConfig | None
     module: RecipeModule
     new: tuple[str, ...] = ()
-    numbers: bool = False
     chosen: Mapping[str, Value] = field(default_factory=dict)
     temperature: float = 1.0
     thresholds: tuple[float, ...] = ()
     paired: bool = False
 
-    @property
-    def squash(self) -> Squash:
-        """How its logits become probabilities."""
-        if self.many:
-            return "sigmoid"
-        if self.numbers:
-            return "none"
-        return "votes" if self.module.reader.order.loss == "ovr" else "softmax"
+    def __post_init__(self) -> None:
+        answered = self.problem.learned_by(self.module.reader.order.loss)
+        object.__setattr__(self, "problem", answered)
 
     @property
     def needs_pairs(self) -> bool:
@@ -134,13 +126,6 @@ class TrainedHead:
     def parameters(self) -> int:
         """How many numbers were learned or solved for, the pooling's included."""
         return sum(tensor.numel() for tensor in self.module.parameters())
-
-
-def kind_of(facts: Mapping[str, Any]) -> Kind:
-    """The kind of labels that the facts of a kept head tell of."""
-    if facts["many"]:
-        return "many"
-    return "number" if facts.get("numbers") else "one"
 
 
 def new_head(
@@ -205,7 +190,7 @@ def is_familys(order: ResolvedRecipe, backbone: Backbone) -> bool:
 
 
 def assemble(
-    recipe: Recipe | str, backbone: Backbone, classes: int, *, kind: Kind, limits: Limits
+    recipe: Recipe | str, backbone: Backbone, classes: int, *, problem: ProblemType, limits: Limits
 ) -> RecipeModule:
     """Builds a recipe, untrained, after counting it without memory.
 
@@ -214,15 +199,16 @@ def assemble(
         LimitError: The head would be too large for this place.
     """
     order = resolve(recipe)
-    if kind == "many" and order.head.single_label:
+    if order.head.single_label and problem.has_classes and not problem.is_exclusive:
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
     only_classes = order.head.solve or order.head.single_label
-    if kind == "number" and only_classes and order.head.name not in NUMBERED:
+    if not problem.has_classes and only_classes and order.head.name not in NUMBERED:
         what = f"{order.head.name} answers with classes, and these labels are numbers."
         raise RecipeError(what, "Choose another head, for example linear or mlp.")
-    if kind != "one" and order.loss != SOFTMAX:
-        why = "are numbers" if kind == "number" else "may be several and are learned one by one"
+    if not problem.is_exclusive and order.loss != SOFTMAX:
+        several = "may be several and are learned one by one"
+        why = several if problem.has_classes else "are numbers"
         what = f"{order.recipe}: loss={order.loss} has no meaning here, where the labels of a text"
         raise RecipeError(f"{what} {why}.", f"Take loss={order.loss} away.")
     width = order.widened(Featurizer(order, backbone).width)

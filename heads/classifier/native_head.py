@@ -24,6 +24,7 @@ from heads.errors import CheckpointError, HeadsError
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved import ResolvedRecipe
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 
@@ -51,8 +52,7 @@ class NativeHead:
     called: str
     recipe: Recipe
     classes: tuple[str, ...]
-    many: bool
-    numbers: bool
+    problem: ProblemType
     marks: ConfigExtras
     tensors: Mapping[str, Tensor]
     names: Mapping[str, str]
@@ -132,8 +132,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
         called=type(model).__name__,
         recipe=recipe,
         classes=_classes(model.config),
-        many=_answers_many(model.config),
-        numbers=_gives_numbers(model.config),
+        problem=_problem_of(model.config),
         marks=extras_of(model.config),
         tensors=tensors,
         names=named,
@@ -182,16 +181,16 @@ def _classes(config: Any) -> tuple[str, ...]:
     return tuple(f"{name} ({number})" for number, name in enumerate(names))
 
 
-def _answers_many(config: Any) -> bool:
-    """Whether Transformers' own pipeline puts a sigmoid on every logit; a regression's are bare."""
-    if config.problem_type == "regression":
-        return False
-    return config.problem_type == "multi_label_classification" or config.num_labels == 1
+def _problem_of(config: Any) -> ProblemType:
+    """The problem type by which Transformers' own pipeline shows its logits.
 
-
-def _gives_numbers(config: Any) -> bool:
-    """One output, as of a reward model, or a regression."""
-    return config.problem_type == "regression" or config.num_labels == 1
+    It puts a sigmoid on a single one, as of a reward model; a regression's stay as they are.
+    """
+    if config.problem_type == REGRESSION.name:
+        return REGRESSION
+    if config.num_labels == 1:
+        return SINGLE_OUTPUT
+    return MULTI_LABEL if config.problem_type == MULTI_LABEL.name else SINGLE_LABEL
 
 
 def _check_finite(model: str, tensors: Mapping[str, Tensor]) -> None:

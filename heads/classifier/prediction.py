@@ -10,7 +10,8 @@ import torch
 
 from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
-from heads.evaluation.statistics import Scores, Squash, answers, probabilities
+from heads.evaluation.statistics import Scores
+from heads.problem import ProblemType
 from heads.recipe import Recipe
 
 
@@ -22,10 +23,7 @@ class Prediction:
         recipe: Which head.
         name: What it is called beside others: the recipe, or that it came with the checkpoint.
         classes: The names of its classes, in the order of its logits.
-        many: Whether several may apply.
-        numbers: Whether its outputs are numbers (regression): read its logits.
-        squash: How its logits become probabilities: softmax, sigmoid, votes (one yes-or-no
-            question a class, over their sum), or none where it gives numbers.
+        problem: What it was trained for: by it logits become probabilities and answers.
         logits: One number a class, before softmax or sigmoid.
         probabilities: One number a class, after it.
         answer: The classes it decides for; none or several only where several may apply, and
@@ -42,9 +40,7 @@ class Prediction:
     recipe: Recipe
     name: str
     classes: tuple[str, ...]
-    many: bool
-    numbers: bool
-    squash: Squash
+    problem: ProblemType
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
@@ -62,20 +58,18 @@ def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]
     found = []
     for head in heads:
         logits = given.logits(head.module)  # (1, c)
-        shares = probabilities(logits, head.squash)[0].tolist()
-        chosen = answers(logits, head.squash, head.thresholds)[0]
+        shares = head.problem.probabilities(logits)[0].tolist()
+        chosen = head.problem.chosen(logits, head.thresholds)[0]
         name = f"own ({head.recipe})" if head.is_own else str(head.recipe)
         found.append(
             Prediction(
                 recipe=head.recipe,
                 name=name,
                 classes=head.classes,
-                many=head.many,
-                numbers=head.numbers,
-                squash=head.squash,
+                problem=head.problem,
                 logits=tuple(logits[0].tolist()),
                 probabilities=tuple(shares),
-                answer=() if head.squash == "none" else _named(head.classes, chosen.tolist()),
+                answer=_named(head.classes, chosen.tolist()) if head.problem.has_classes else (),
                 margin=_margin(head, shares),
                 parameters=head.parameters,
                 trained_on=head.trained_on,
@@ -92,7 +86,7 @@ def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
 
 
 def _margin(head: TrainedHead, shares: Sequence[float]) -> float:
-    if head.many:
+    if head.problem.output_activation == "sigmoid":
         return min(abs(share - 0.5) for share in shares) * 2
     best = sorted(shares, reverse=True)
     return best[0] - best[1] if len(best) > 1 else 0.0

@@ -19,11 +19,12 @@ from heads.backbone.models import BUNDLED
 from heads.catalog.families import FAMILIES
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
-from heads.classifier.module import RecipeModule, TrainedHead, assemble, kind_of
+from heads.classifier.module import RecipeModule, TrainedHead, assemble
 from heads.classifier.native_head import native_head
 from heads.errors import CheckpointError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL, SINGLE_LABEL, problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits, TrainingConfig
@@ -53,7 +54,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
         header = _header(path)
         labels = _labels(header.pop("__metadata__", {}), path, backbone)
         with IsolatedRng().rolling():
-            module = assemble(recipe, backbone, len(labels), kind="one", limits=limits)
+            module = assemble(recipe, backbone, len(labels), problem=SINGLE_LABEL, limits=limits)
         named = _fitting(header, module, path, len(labels))
         tensors = load_file(path)
     except (OSError, SafetensorError, struct.error) as error:
@@ -66,7 +67,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
         recipe=module.reader.order.recipe,
         model=backbone.id,
         classes=labels,
-        many=False,
+        problem=SINGLE_LABEL,
         trained_on=path.name,
         rows=0,
         scores=None,
@@ -88,7 +89,11 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         facts = _facts(folder / FACTS)
         with IsolatedRng().rolling():
             module = assemble(
-                facts["recipe"], backbone, len(facts["classes"]), kind=kind_of(facts), limits=limits
+                facts["recipe"],
+                backbone,
+                len(facts["classes"]),
+                problem=problem_of(facts),
+                limits=limits,
             )
         tensors = load_file(folder / TENSORS)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
@@ -99,14 +104,13 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             recipe=module.reader.order.recipe,
             model=backbone.id,
             classes=tuple(facts["classes"]),
-            many=facts["many"],
+            problem=problem_of(facts),
             trained_on=str(facts["trained_on"]),
             rows=int(facts["rows"]),
             scores=Scores(**scores) if scores else None,
             training=TrainingConfig(**training) if training else None,
             module=module.eval().requires_grad_(False),
             chosen=dict(facts.get("chosen") or {}),
-            numbers=bool(facts.get("numbers")),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
@@ -136,7 +140,8 @@ def _facts(path: Path) -> dict[str, Any]:
         raise ValueError("not the facts of a head")
     if not (0 < temperature < math.inf and len(thresholds) in (0, len(classes))):
         raise ValueError("no temperature or thresholds of these classes")
-    if facts["version"] != VERSION or not isinstance(facts["many"], bool):
+    problem_of(facts)
+    if facts["version"] != VERSION:
         raise ValueError("of another version")
     return facts
 
@@ -313,7 +318,8 @@ def own_head(backbone: Backbone) -> TrainedHead:
     if not native.classes:
         raise CheckpointError(f"The config of {backbone.id} names no classes.", "Choose another.")
     marks = native.marks
-    votes = native.many and marks.votes
+    votes = marks.votes and native.problem is MULTI_LABEL
+    problem = SINGLE_LABEL if votes else native.problem
     recipe = voting(native.recipe) if votes else native.recipe
     with IsolatedRng().rolling():
         module = RecipeModule(resolve(recipe), backbone, len(native.classes))
@@ -322,15 +328,16 @@ def own_head(backbone: Backbone) -> TrainedHead:
         recipe=recipe,
         model=backbone.id,
         classes=native.classes,
-        many=native.many and not votes,
+        problem=problem,
         trained_on=backbone.id,
         rows=0,
         scores=None,
         training=None,
         module=module.eval().requires_grad_(False),
         new=native.new,
-        numbers=native.numbers,
         temperature=marks.temperature,
-        thresholds=marks.thresholds if native.many and not votes else (),
+        thresholds=()
+        if votes or native.problem.output_activation != "sigmoid"
+        else marks.thresholds,
         paired=marks.paired,
     )

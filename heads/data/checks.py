@@ -401,9 +401,9 @@ def told(corpus: Corpus, columns: Columns) -> str:
     Returns:
         For example "6 classes", "48 labels, 2.3 a row, parted by '|'" or "numbers from 0 to 5".
     """
-    if corpus.kind == "number":
+    if not corpus.problem.has_classes:
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
-    if corpus.kind == "one":
+    if corpus.problem.is_exclusive:
         return count(len(corpus.classes), "class", "classes") + ", in order" * corpus.ordered
     each = sum(map(len, corpus.targets)) / len(corpus)
     how = f"parted by '{columns.separator}'" if columns.separator else "a 0/1 column each"
@@ -414,7 +414,7 @@ def told(corpus: Corpus, columns: Columns) -> str:
 def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool) -> list[Finding]:
     """What was guessed of the labels and how to change it; then what does not fit."""
     found = []
-    if guessed and corpus.kind != "one":
+    if guessed and not corpus.problem.is_exclusive:
         found.append(_guessed(rows, corpus, columns))
     if columns.separator not in ("", LISTS) and all(len(labels) < 2 for labels in rows.sets):
         says = f"No cell holds '{columns.separator}', so no row has several labels."
@@ -429,7 +429,7 @@ def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool
 
 
 def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
-    if corpus.kind == "number":
+    if not corpus.problem.has_classes:
         different = len(set(corpus.numbers))
         every = "every row has its own number"
         so = every if different == len(corpus) else f"{different:,} different numbers"

@@ -9,16 +9,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from heads.data.groups import Grouping, grouping
 from heads.data.numbers import PLAIN, notation_of
 from heads.data.text import is_blank
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
 
-# What a row is labelled with: one class, any number of labels, or a number.
-Kind = Literal["one", "many", "number"]
+if TYPE_CHECKING:  # tables are read before torch is imported
+    from torch import Tensor
+
 SEPARATOR = "|"
 _BANDS = 10  # of numbers, in each of which the same share of rows is held out
 # Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
@@ -35,8 +37,8 @@ class Corpus:
         pairs: The second text of each row; empty where rows hold one text.
         classes: The names of the classes, in the order of the logits; where rows are labelled
             with numbers, the one name that those have.
-        targets: For each row the numbers of its classes: one, or any number for `many`.
-        many: Whether a row may have any number of classes.
+        targets: For each row the numbers of its classes; none where rows are labelled with numbers.
+        problem: What rows are labelled with.
         fingerprint: A digest of all of it.
         lines: The line of the file on which each row begins; empty where there is no file.
         parts: "train", "validation" or "test" for each row; empty where no split is given.
@@ -51,7 +53,7 @@ class Corpus:
     pairs: tuple[str, ...]
     classes: tuple[str, ...]
     targets: tuple[tuple[int, ...], ...]
-    many: bool
+    problem: ProblemType
     fingerprint: str
     lines: tuple[int, ...] = ()
     parts: tuple[str, ...] = ()
@@ -62,10 +64,11 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.texts)
 
-    @property
-    def kind(self) -> Kind:
-        """What a row is labelled with."""
-        return "number" if self.numbers else "many" if self.many else "one"
+    def targets_of(self, rows: Sequence[int]) -> "Tensor":
+        """The targets of some rows, in the form that their problem type says."""
+        values = [self.numbers[row] for row in rows] if self.numbers else ()
+        labels = [self.targets[row] for row in rows]
+        return self.problem.targets(labels, values, len(self.classes))
 
 
 def gate(text: object, limits: Limits, what: str = "sentence") -> str:
@@ -126,7 +129,7 @@ def build(
         pairs=tuple(pairs),
         classes=tuple(classes),
         targets=tuple(tuple(sorted(number[label] for label in names)) for names in sets),
-        many=many,
+        problem=MULTI_LABEL if many else SINGLE_LABEL,
         fingerprint=_digest(told),
         parts=tuple(parts),
         ordered=ordered and not many,
@@ -183,7 +186,7 @@ def numbered(
         pairs=tuple(pairs),
         classes=(column,),
         targets=((),) * len(texts),
-        many=False,
+        problem=REGRESSION,
         fingerprint=_digest(told),
         parts=tuple(parts),
         numbers=tuple(numbers),
@@ -197,7 +200,7 @@ def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
     Raises:
         DataError: The order and the classes do not name each other.
     """
-    if corpus.kind != "one":
+    if not corpus.problem.is_exclusive:
         raise DataError("An order of classes is for one label a row.", "Leave the order out.")
     unknown = [label for label in corpus.classes if label not in order]
     if unknown:

@@ -86,7 +86,7 @@ class Data:
             "guessed": self.guessed,
             "has_header": self.has_header,
             "unit": self.unit,
-            "kind": self.corpus.kind,
+            "problem_type": self.corpus.problem.name,
             "ordered": self.corpus.ordered,
             "classes": dict(self.classes),
             "spread": list(self.spread),

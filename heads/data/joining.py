@@ -8,6 +8,7 @@ from heads.data.groups import FEWEST, shared
 from heads.data.numbers import plainest
 from heads.data.text import folded
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 
 # Of the rows for scoring, the share of classes never seen beyond which they are of another task.
 # Below it most rows can be answered and are worth scoring (ATIS has 0.6 %, a set with questions out
@@ -30,7 +31,9 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
     if bool(train.pairs) != bool(test.pairs):
         raise DataError(f"Only one of {train.name} and {test.name} has second texts.", "Mend one.")
     # A test whose every row happens to have one label is read as such.
-    if train.kind != test.kind and not (train.many and test.kind == "one"):
+    if train.problem is not test.problem and not (
+        train.problem is MULTI_LABEL and test.problem is SINGLE_LABEL
+    ):
         what = f"The labels of {train.name} and of {test.name} are not of one kind."
         hint = "Name the same columns for both, and the same separator."
         raise DataError(what, hint)
@@ -64,7 +67,7 @@ def _classes(
     train: Corpus, test: Corpus
 ) -> tuple[tuple[str, ...], list[tuple[int, ...]], list[str]]:
     """The classes of both, the test's targets among them, and which names were taken for one."""
-    if train.kind == "number":
+    if not train.problem.has_classes:
         return train.classes, [()] * len(test), []
     plain = {plainest(name): name for name in train.classes}
     same = {
@@ -106,7 +109,7 @@ def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
         DataError: More than half of the rows for scoring are such: they are of another task.
     """
     scored = [row for row, part in enumerate(corpus.parts) if part == "test"]
-    if not scored or corpus.kind == "number":
+    if not scored or not corpus.problem.has_classes:
         return corpus, []
     known = {
         one

@@ -13,18 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.data.corpus import Corpus, Kind
+from heads.data.corpus import Corpus
 from heads.evaluation.calibration import common_threshold, thresholds
 from heads.evaluation.metrics import MetricName
 from heads.evaluation.predictions import TFIDF, CellPredictions, EvaluationTask, parts
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 
 FEATURES = 10_000
 # What C is tried at first, and what beyond while the best is at an end; noisy labels want a small
 # one, as tweets on a stance do.
-STRENGTHS: Mapping[Kind, tuple[float, ...]] = {
-    "one": (1.0, 10.0, 30.0),
-    "many": (1.0, 10.0, 30.0),
-    "number": (0.1, 1.0, 10.0),
+STRENGTHS: Mapping[ProblemType, tuple[float, ...]] = {
+    SINGLE_LABEL: (1.0, 10.0, 30.0),
+    MULTI_LABEL: (1.0, 10.0, 30.0),
+    REGRESSION: (0.1, 1.0, 10.0),
 }
 BEYOND = (0.001, 0.01, 0.1, 1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 ROWS_TO_CHOOSE_ON = 2_000
@@ -58,9 +59,9 @@ def majority(
     that together make the best micro-F1 on the training rows.
     """
     targets, rows = _targets(corpus, train_rows), len(test_rows)
-    if corpus.kind == "number":
+    if not corpus.problem.has_classes:
         return BaselinePredictions(logits=targets.mean().float().expand(rows, 1).clone())
-    if corpus.kind == "many":
+    if not corpus.problem.is_exclusive:
         odds = _odds(targets.sum(dim=0), len(targets))
         bar = torch.full_like(odds, common_threshold(odds.expand_as(targets), targets))
         return BaselinePredictions(logits=odds.float().expand(rows, -1).clone(), thresholds=bar)
@@ -93,16 +94,16 @@ def tfidf(
         no training row; log-odds, of several labels; (n, 1) numbers.
     """
     targets = _targets(corpus, train_rows)
-    if corpus.kind == "one" and len(targets.unique()) < 2:
+    if corpus.problem.is_exclusive and len(targets.unique()) < 2:
         return majority(corpus, train_rows, test_rows).logits
     vectorizer = _vectorizer(corpus, features)
     counted = vectorizer.fit_transform(_joined(corpus, train_rows))
     asked = vectorizer.transform(_joined(corpus, test_rows))
     weight = "balanced" if balanced else None
     with _one_core():
-        if corpus.kind == "one":
+        if corpus.problem.is_exclusive:
             return _classes(counted, targets, asked, len(corpus.classes), C=C, class_weight=weight)
-        if corpus.kind == "many":
+        if corpus.problem.has_classes:
             return _labels(counted, targets, asked, C=C, class_weight=weight)
         return _numbers(counted, targets, asked, C=C)
 
@@ -129,7 +130,11 @@ def tfidf_strength(
     rows = [train_rows[place] for place in chosen.tolist()]
     places, targets = torch.arange(len(development_rows)), _targets(corpus, development_rows)
     task = EvaluationTask(
-        targets=targets, classes=corpus.classes, groups=places, kind=corpus.kind, metric=metric
+        targets=targets,
+        classes=corpus.classes,
+        groups=places,
+        problem=corpus.problem,
+        metric=metric,
     )
 
     def score(strength: float) -> float:
@@ -142,7 +147,7 @@ def tfidf_strength(
         )
         return float(parts(outcome, task)[0].sum())
 
-    return grown(STRENGTHS[corpus.kind], score)
+    return grown(STRENGTHS[corpus.problem], score)
 
 
 def grown(begun: Sequence[float], score: Callable[[float], float]) -> float:
@@ -179,7 +184,7 @@ def tfidf_held(
     points of micro-F1 when 40,000 are fitted. So `rows` are all that there are.
     """
     logits = tfidf(corpus, rows, development_rows, C=C, features=features, balanced=balanced)
-    if corpus.kind != "many":
+    if corpus.problem.is_exclusive or not corpus.problem.has_classes:
         return BaselinePredictions(logits=logits)
     return BaselinePredictions(
         logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows))
@@ -251,16 +256,8 @@ def _odds(counts: Tensor, rows: int) -> Tensor:
 
 def _targets(corpus: Corpus, rows: Sequence[int]) -> Tensor:
     """(n,) numbers of classes, (n, c) 1 at the labels of a row, or (n,) numbers."""
-    if corpus.kind == "number":
-        return torch.tensor([corpus.numbers[row] for row in rows], dtype=torch.double)
-    if corpus.kind == "one":
-        return torch.tensor([corpus.targets[row][0] for row in rows])
-    pairs = [(place, label) for place, row in enumerate(rows) for label in corpus.targets[row]]
-    targets = torch.zeros(len(rows), len(corpus.classes), dtype=torch.double)
-    if pairs:
-        places, labels = torch.tensor(pairs).T
-        targets[places, labels] = 1
-    return targets
+    targets = corpus.targets_of(rows)
+    return targets.double() if targets.is_floating_point() else targets
 
 
 def _vectorizer(corpus: Corpus, features: int) -> Any:

@@ -11,10 +11,10 @@ from statistics import fmean
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, one_hot
+from torch.nn.functional import one_hot
 
-from heads.data.corpus import Kind
 from heads.evaluation.predictions import CellPredictions, EvaluationTask, answers_of
+from heads.problem import ProblemType
 
 # --- Answers by their confidence: how often they are right, and how far that is from it.
 
@@ -118,10 +118,10 @@ def calibration(
     Args:
         before: The answers by their confidence as it is, from `reliability`.
     """
-    if outcome.held is None or task.kind == "number":
+    if outcome.held is None or not task.problem.has_classes:
         return None
     logits, rows = outcome.held
-    found = temperature(logits, task.targets[rows], task.kind)
+    found = temperature(logits, task.targets[rows], task.problem)
     hits, sure = decided(outcome, task), confidence(outcome, task, found)
     after = reliability(sure, hits)
     return Calibration(
@@ -135,7 +135,7 @@ def calibration(
     )
 
 
-def temperature(logits: Tensor, targets: Tensor, kind: Kind) -> float:
+def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     """The number that logits are divided by for the smallest log loss on these rows.
 
     1 where it cannot be told: of numbers, without rows, where all logits are equal, or where
@@ -147,10 +147,10 @@ def temperature(logits: Tensor, targets: Tensor, kind: Kind) -> float:
 
     Source: Guo et al. 2017. The loss is convex in 1/T: its slope is searched for its root.
     """
-    if kind == "number" or not len(logits):
+    if not (problem.has_classes and len(logits)):
         return 1.0
     logits = logits.double()
-    if kind == "one":
+    if problem.is_exclusive:
         logits = logits - logits.mean(dim=1, keepdim=True)
         positive = one_hot(targets, logits.shape[1]).bool()
         sure = logits[positive] - logits.masked_fill(positive, -torch.inf).amax(dim=1)
@@ -160,18 +160,18 @@ def temperature(logits: Tensor, targets: Tensor, kind: Kind) -> float:
     scale = float(logits.square().mean().sqrt())
     if scale == 0 or bool((sure > 0).all()):
         return 1.0
-    return scale / _root(logits / scale, positive, kind)
+    return scale / _root(logits / scale, positive, problem)
 
 
-def _root(logits: Tensor, positive: Tensor, kind: Kind) -> float:
+def _root(logits: Tensor, positive: Tensor, problem: ProblemType) -> float:
     """The factor of the logits at which the log loss is smallest, by Newton's method, bounded."""
     low, high, at = *FACTORS, 1.0
     for _ in range(STEPS):
-        shares = (at * logits).softmax(dim=1) if kind == "one" else (at * logits).sigmoid()
+        shares = problem.probabilities(at * logits)
         slope = float((logits * (shares - positive.double())).sum())
         squares = (logits.square() * shares).sum(dim=1)
         less = (logits * shares).sum(dim=1).square()
-        if kind == "many":
+        if not problem.is_exclusive:
             less = (logits.square() * shares.square()).sum(dim=1)
         bend = float((squares - less).sum())
         low, high = (at, high) if slope < 0 else (low, at)
@@ -234,11 +234,8 @@ def _best_cuts(
 def confidence(outcome: CellPredictions, task: EvaluationTask, temperature: float = 1.0) -> Tensor:
     """(a,), the probability of every answer, with the logits divided by a temperature."""
     divided = [logits.double() / temperature for logits in outcome.logits]
-    if task.kind == "one":
-        return torch.cat([logits.log_softmax(dim=1).amax(dim=1).exp() for logits in divided])
-    given = answers_of(outcome, task).given
-    pairs = zip(divided, given, strict=True)
-    return torch.cat([torch.where(yes, x, -x).sigmoid().flatten() for x, yes in pairs])
+    pairs = zip(divided, answers_of(outcome, task).given, strict=True)
+    return torch.cat([task.problem.confidence(*pair).flatten() for pair in pairs])
 
 
 def decided(outcome: CellPredictions, task: EvaluationTask) -> Tensor:
@@ -252,11 +249,7 @@ def log_loss(outcome: CellPredictions, task: EvaluationTask, temperature: float 
     losses = []
     for rows, logits in zip(outcome.rows, outcome.logits, strict=True):
         divided, targets = logits.double() / temperature, task.targets[rows]
-        if task.kind == "one":
-            logs = divided.log_softmax(dim=1).gather(1, targets[:, None])
-        else:
-            logs = logsigmoid(torch.where(targets.bool(), divided, -divided))
-        losses.append(-float(logs.mean()))
+        losses.append(-float(task.problem.log_likelihood(divided, targets).mean()))
     return fmean(losses)
 
 

@@ -39,6 +39,7 @@ from heads.evaluation.predictions import (
     scores,
 )
 from heads.evaluation.statistics import Z_95, wilson
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 # --- What is measured of one kind of label beside the score; each kind fills what it has.
 
@@ -282,7 +283,9 @@ def _explained(given: Tensor, truth: Tensor) -> float:
 
 
 CONFIDENCE = 0.95
-DETAILS = {"one": details_of_one, "many": details_of_many, "number": details_of_number}
+DETAILS = {
+    SINGLE_LABEL: details_of_one, MULTI_LABEL: details_of_many, REGRESSION: details_of_number
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -331,9 +334,9 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
     check(outcome, task)
     found, whole = scores(outcome, task), pooled(outcome)
     low, high = score_interval(outcome, task)
-    details = DETAILS[task.kind](whole, task)
+    details = DETAILS[task.problem](whole, task)
     values, bins = {**_others(outcome, task), **details.values, task.ranked_by: fmean(found)}, ()
-    if task.kind != "number":
+    if task.problem.has_classes:
         bins = reliability(confidence(whole, task), decided(whole, task))
         values |= {
             "log_loss": log_loss(whole, task),
@@ -358,9 +361,9 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
 
 def _others(outcome: CellPredictions, task: EvaluationTask) -> dict[str, float]:
     """What the head would be ranked by under other metrics that are no part of the details."""
-    if task.kind == "one":  # its details know all of them
+    if task.problem.is_exclusive:  # its details know all of them
         return {}
-    others = (replace(task, metric=name) for name in metrics_of(task.kind))
+    others = (replace(task, metric=name) for name in metrics_of(task.problem))
     return {other.ranked_by: fmean(scores(outcome, other)) for other in others}
 
 

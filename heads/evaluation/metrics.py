@@ -1,4 +1,4 @@
-"""The metrics by which heads can be ranked, for every kind of label: how each is counted and said.
+"""The metrics by which heads can be ranked, for every problem type: how each is counted and said.
 
 One of them, of the user's choice, ranks and decides everywhere: which settings are taken, who
 leaves a race, who leads, every interval, every comparison, the verdict and the learning curve.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from heads.data.corpus import Kind
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 
 if TYPE_CHECKING:  # the page names metrics before torch is imported
     from torch import Tensor
@@ -38,7 +38,7 @@ class Metric:
         title: As the head of a column.
         noun: Within a sentence.
         sentence: What a head does, with `{}` for the score.
-        parts: How it is counted, for each kind of label that it is for.
+        parts: How it is counted, for each problem type that it is for.
         scale: What it is: a share from 0 to 1, said in percent; a correlation or an agreement
             from −1 to 1; an explained share, at most 1; or a negated error in the units of the
             labels, at most 0.
@@ -49,7 +49,7 @@ class Metric:
     title: str
     noun: str
     sentence: str
-    parts: Mapping[Kind, Parts]
+    parts: Mapping[ProblemType, Parts]
     scale: Scale = "share"
     needs_order: bool = False
     evidence: Evidence | None = None
@@ -129,7 +129,7 @@ class Metric:
 def _reaching(
     noun: str,
     *,
-    parts: Mapping[Kind, Parts],
+    parts: Mapping[ProblemType, Parts],
     title: str = "",
     a: str = "a",
     scale: Scale = "share",
@@ -147,7 +147,7 @@ def _reaching(
     )
 
 
-def _of_table(name: str) -> dict[Kind, Parts]:
+def _of_table(name: str) -> dict[ProblemType, Parts]:
     """A score of the confusion table, by its name in `confusion`."""
 
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
@@ -156,7 +156,7 @@ def _of_table(name: str) -> dict[Kind, Parts]:
         score = getattr(statistics, name)
         return statistics.of_table(given, truth, classes, score=score)
 
-    return {"one": parts}
+    return {SINGLE_LABEL: parts}
 
 
 def _of_rows(name: str) -> Parts:
@@ -207,7 +207,7 @@ SCORES: Mapping[MetricName, Metric] = {
         title="Accuracy",
         noun="accuracy",
         sentence="answers {} right",
-        parts={"one": _plain(_hits)},
+        parts={SINGLE_LABEL: _plain(_hits)},
     ),
     "balanced_accuracy": _reaching(
         "balanced accuracy",
@@ -216,7 +216,7 @@ SCORES: Mapping[MetricName, Metric] = {
     ),
     "macro_f1": _reaching(
         "macro-F1",
-        parts={**_of_table("macro_f1"), "many": _of_rows("macro_f1_parts")},
+        parts={**_of_table("macro_f1"), MULTI_LABEL: _of_rows("macro_f1_parts")},
         evidence=_of_classes("of_f1s"),
     ),
     "weighted_f1": _reaching("weighted F1", parts=_of_table("weighted_f1")),
@@ -233,73 +233,67 @@ SCORES: Mapping[MetricName, Metric] = {
         scale="correlation",
         needs_order=True,
     ),
-    "micro_f1": _reaching("micro-F1", parts={"many": _of_rows("micro_f1_parts")}),
+    "micro_f1": _reaching("micro-F1", parts={MULTI_LABEL: _of_rows("micro_f1_parts")}),
     "samples_f1": _reaching(
-        "mean F1 of a row", title="F1 of a row", parts={"many": _of_rows("samples_f1_parts")}
+        "mean F1 of a row", title="F1 of a row", parts={MULTI_LABEL: _of_rows("samples_f1_parts")}
     ),
     "exact_match": Metric(
         title="All labels right",
         noun="share of rows with all labels right",
         sentence="gets all labels of {} of the rows right",
-        parts={"many": _plain(_all_right)},
+        parts={MULTI_LABEL: _plain(_all_right)},
     ),
     "spearman": _reaching(
         "Spearman correlation",
         title="Spearman's correlation",
-        parts={"number": _of_rows("spearman_parts")},
+        parts={REGRESSION: _of_rows("spearman_parts")},
         scale="correlation",
     ),
     "pearson": _reaching(
         "Pearson correlation",
         title="Pearson's correlation",
-        parts={"number": _of_rows("pearson_parts")},
+        parts={REGRESSION: _of_rows("pearson_parts")},
         scale="correlation",
     ),
-    "r2": _reaching("R²", a="an", parts={"number": _of_rows("r2_parts")}, scale="explained"),
+    "r2": _reaching("R²", a="an", parts={REGRESSION: _of_rows("r2_parts")}, scale="explained"),
     "neg_mean_squared_error": _reaching(
-        "negative mean squared error", parts={"number": _plain(_squared)}, scale="error"
+        "negative mean squared error", parts={REGRESSION: _plain(_squared)}, scale="error"
     ),
     "neg_mean_absolute_error": _reaching(
-        "negative mean absolute error", parts={"number": _plain(_absolute)}, scale="error"
+        "negative mean absolute error", parts={REGRESSION: _plain(_absolute)}, scale="error"
     ),
 }
-METRICS: Mapping[Kind, MetricName] = {"one": "accuracy", "many": "micro_f1", "number": "spearman"}
 AUTO = "auto"
-_LABELS: Mapping[Kind, str] = {
-    "one": "one class a row",
-    "many": "several labels a row",
-    "number": "numbers",
-}
 
 
-def metrics_of(kind: Kind, *, ordered: bool = False) -> tuple[MetricName, ...]:
-    """The metrics by which heads can be ranked for labels of a kind; the first is the default.
+def metrics_of(problem: ProblemType, *, ordered: bool = False) -> tuple[MetricName, ...]:
+    """The metrics by which heads can be ranked for a problem type; the first is the default.
 
-    >>> metrics_of("many")
+    >>> metrics_of(MULTI_LABEL)
     ('micro_f1', 'macro_f1', 'samples_f1', 'exact_match')
     """
     fits: list[MetricName] = [
         name
         for name, one in SCORES.items()
-        if kind in one.parts and (ordered or not one.needs_order)
+        if problem in one.parts and (ordered or not one.needs_order)
     ]
-    fits.sort(key=lambda name: name != METRICS[kind])
+    fits.sort(key=lambda name: name != problem.metric)
     return tuple(fits)
 
 
-def metric_of(asked: str, kind: Kind, *, ordered: bool = False) -> MetricName:
-    """The metric that was asked for, or the kind's own where none was.
+def metric_of(asked: str, problem: ProblemType, *, ordered: bool = False) -> MetricName:
+    """The metric that was asked for, or the problem type's own where none was.
 
     Raises:
         DataError: It is none for labels of that kind.
     """
+    known = metrics_of(problem, ordered=ordered)
     if asked == AUTO:
-        return METRICS[kind]
-    known = metrics_of(kind, ordered=ordered)
+        return known[0]
     for name in known:
         if name == asked:
             return name
-    labels, needs = _LABELS[kind], metrics_of(kind, ordered=True)
+    labels, needs = problem.labels, metrics_of(problem, ordered=True)
     labels += " in no order" * (asked in needs)
     what = f"The metric {asked} is not for labels that are {labels}."
     raise DataError(what, f"Take one of {', '.join(known)}.")

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from heads.data.corpus import Kind
 from heads.errors import RecipeError
-from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
-from heads.evaluation.statistics import ranks
+from heads.evaluation.metrics import AUTO, SCORES, Metric, MetricName, metric_of
+from heads.problem import SINGLE_LABEL, ProblemType
 
 MAJORITY = "majority"
 TFIDF = "tfidf"
@@ -83,15 +82,15 @@ class EvaluationTask:
         groups: (N,), rows that belong together share a number: they are no independent
             evidence. `groups.grouping` makes them.
         texts: (N,), rows of the same text, or pair of texts, share a number; the groups if None.
-        kind: Whether a row has one class, any number of labels, or a number.
+        problem: What rows are labelled with.
         ordered: Whether the classes stand in an order, from low to high.
-        metric: What ranks and decides; that of the kind if None.
+        metric: What ranks and decides; that of the problem type if None.
     """
 
     targets: Tensor
     classes: tuple[str, ...]
     groups: Tensor
-    kind: Kind = "one"
+    problem: ProblemType = SINGLE_LABEL
     ordered: bool = False
     metric: MetricName | None = None
     texts: Tensor | None = None
@@ -99,7 +98,7 @@ class EvaluationTask:
     @property
     def ranked_by(self) -> MetricName:
         """The metric that ranks and decides."""
-        return self.metric or METRICS[self.kind]
+        return self.metric or metric_of(AUTO, self.problem)
 
     @property
     def score(self) -> Metric:
@@ -118,7 +117,8 @@ def check(outcome: CellPredictions, task: EvaluationTask) -> None:
         raise ValueError(f"{outcome.name}: {len(outcome.rows)} seeds, {len(outcome.logits)} logits")
     if outcome.repetition and len(outcome.repetition) != len(outcome.rows):
         raise ValueError(f"{outcome.name}: {len(outcome.repetition)} numbers of repetitions")
-    if task.kind == "many" and task.targets.shape[1:] != (len(task.classes),):
+    is_table = task.problem.has_classes and not task.problem.is_exclusive
+    if is_table and task.targets.shape[1:] != (len(task.classes),):
         raise ValueError(f"{tuple(task.targets.shape)} targets for {len(task.classes)} labels")
     fits = (len(task.classes),), (len(outcome.rows), len(task.classes))
     if outcome.thresholds is not None and outcome.thresholds.shape not in fits:
@@ -127,7 +127,7 @@ def check(outcome: CellPredictions, task: EvaluationTask) -> None:
     if outcome.held is not None:
         pairs.append((outcome.held[1], outcome.held[0]))
     for rows, logits in pairs:
-        _check_logits(outcome.name, rows, logits, 1 if task.kind == "number" else len(task.classes))
+        _check_logits(outcome.name, rows, logits, task.problem.outputs(len(task.classes)))
 
 
 def _check_logits(name: str, rows: Tensor, logits: Tensor, width: int) -> None:
@@ -143,14 +143,10 @@ def answers_of(outcome: CellPredictions | Answers, task: EvaluationTask) -> Answ
     """What a cell answered: the class of the largest logit, the labels above theirs, a number."""
     if isinstance(outcome, Answers):
         return outcome
-    if task.kind == "one":
-        given = tuple(logits.argmax(dim=1) for logits in outcome.logits)
-    elif task.kind == "many":
-        bar = torch.zeros(()) if outcome.thresholds is None else outcome.thresholds
-        bars = bar if bar.dim() > 1 else [bar] * len(outcome.logits)
-        given = tuple(logits > own for logits, own in zip(outcome.logits, bars, strict=True))
-    else:
-        given = tuple(logits[:, 0] for logits in outcome.logits)
+    bar = torch.zeros(()) if outcome.thresholds is None else outcome.thresholds
+    bars = bar if bar.dim() > 1 else [bar] * len(outcome.logits)
+    pairs = zip(outcome.logits, bars, strict=True)
+    given = tuple(task.problem.answers(logits, own) for logits, own in pairs)
     return Answers(
         name=outcome.name,
         rows=outcome.rows,
@@ -204,7 +200,7 @@ def parts(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[Ten
 
     Source: Forman & Scholz 2010 (put the folds together, then score).
     """
-    count, classes = task.score.parts[task.kind], len(task.classes)
+    count, classes = task.score.parts[task.problem], len(task.classes)
 
     def counted(given: Tensor, rows: Tensor) -> Tensor:
         return count(given, task.targets[rows], classes)
@@ -263,16 +259,5 @@ def by_text(
 
 
 def strata(task: EvaluationTask) -> Tensor:
-    """(N,), rows with the same number are alike: parts of the data get their share of each.
-
-    They are the classes; of several labels a row's rarest (or none of them); of numbers tenths
-    of the rows from low to high.
-    """
-    if task.kind == "one":
-        return task.targets
-    if task.kind == "many":
-        has, sizes = task.targets.bool(), task.targets.sum(dim=0)
-        rarity = torch.where(has, sizes, torch.inf)
-        return torch.where(has.any(dim=1), rarity.argmin(dim=1), len(task.classes))
-    middle = ranks(task.targets) - 0.5  # equal ones stay together
-    return (middle * STRATA / len(middle)).long()
+    """(N,), rows with the same number are alike: parts of the data get their share of each."""
+    return task.problem.strata(task.targets)

@@ -8,18 +8,16 @@ Legend: n rows, c classes or labels, m means.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from heads.problem import ProblemType
+
 # --- How well a head does: logits and labels to scores with an interval.
 
-# How logits become probabilities: classes that compete, yes-or-no questions for each class, such
-# questions whose answers are put to a vote, or not at all (numbers).
-Squash = Literal["softmax", "sigmoid", "votes", "none"]
 Z_95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 
 
@@ -49,9 +47,9 @@ class Scores:
     own: float | None = None
 
 
-def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:
+def score(logits: Tensor, targets: Tensor, problem: ProblemType) -> Scores:
     """Compares answers with labels."""
-    right = int((answers(logits, squash) == targets.bool()).all(dim=1).sum())
+    right = int((problem.chosen(logits) == targets.bool()).all(dim=1).sum())
     commonest = int(torch.unique(targets, dim=0, return_counts=True)[1].max())
     low, high = wilson(right / len(targets), len(targets))
     return Scores(
@@ -61,36 +59,6 @@ def score(logits: Tensor, targets: Tensor, squash: Squash) -> Scores:
         high=high,
         majority=commonest / len(targets),
     )
-
-
-def answers(logits: Tensor, squash: Squash, thresholds: Sequence[float] = ()) -> Tensor:
-    """(n, c), true at the classes that are answered: the largest, or all above their threshold.
-
-    Args:
-        thresholds: For each class a logit; 0, which is one half, without them.
-    """
-    if squash == "sigmoid":
-        return logits > torch.tensor(thresholds or [0.0], dtype=torch.double)
-    return torch.nn.functional.one_hot(logits.argmax(dim=1), logits.shape[1]).bool()
-
-
-def probabilities(logits: Tensor, squash: Squash) -> Tensor:
-    """(n, c): the softmax; one sigmoid a class; or those over their sum; numbers as they are."""
-    if squash == "none":
-        return logits
-    if squash == "sigmoid":
-        return logits.sigmoid()
-    return competing(logits, squash).softmax(dim=1)
-
-
-def competing(logits: Tensor, squash: Squash) -> Tensor:
-    """Logits whose softmax are the probabilities of classes one of which applies, (n, c).
-
-    The sigmoids of one-versus-rest over their sum are the softmax of their logarithms.
-
-    Source: scikit-learn's OneVsRestClassifier.predict_proba.
-    """
-    return torch.nn.functional.logsigmoid(logits) if squash == "votes" else logits
 
 
 def wilson(share: float, rows: float, quantile: float = Z_95) -> tuple[float, float]:

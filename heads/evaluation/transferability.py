@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from heads.data.corpus import Kind
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.statistics import micro_f1_parts, spearman_parts
+from heads.problem import SINGLE_LABEL, ProblemType
 
 MOST_ROWS = 4_000
 WIDE = 1_500  # wider features are judged on as many rows: the work grows with their cube
@@ -47,7 +47,7 @@ def estimate(
     features: Tensor,
     targets: Tensor,
     *,
-    kind: Kind = "one",
+    problem: ProblemType = SINGLE_LABEL,
     seed: int = 0,
     groups: Tensor | None = None,
 ) -> Estimate:
@@ -62,27 +62,29 @@ def estimate(
     features, targets = features[rows], targets[rows]
     return Estimate(
         name=name,
-        log_me=log_me(features, targets, kind=kind),
-        h_score=h_score(features, targets, kind=kind),
+        log_me=log_me(features, targets, problem=problem),
+        h_score=h_score(features, targets, problem=problem),
         neighbours=knn_accuracy(
-            features, targets, kind=kind, groups=None if groups is None else groups[rows]
+            features, targets, problem=problem, groups=None if groups is None else groups[rows]
         ),
     )
 
 
-def _target_matrix(targets: Tensor, kind: Kind) -> Tensor:
+def _target_matrix(targets: Tensor, problem: ProblemType) -> Tensor:
     """(n, c), what a linear model is to answer: an indicator of each class that occurs and is not
     all there is, or the numbers, standardised. Without any, (n, 0).
     """
-    if kind == "one":
+    if problem.is_exclusive:
         return one_hot(targets.unique(return_inverse=True)[1]).double()
     matrix = targets.double().view(len(targets), -1)
     spread = (matrix - matrix.mean(dim=0)).square().mean(dim=0).sqrt()
     matrix = matrix[:, spread > 0]
-    return (matrix - matrix.mean(dim=0)) / spread[spread > 0] if kind == "number" else matrix
+    if problem.has_classes:
+        return matrix
+    return (matrix - matrix.mean(dim=0)) / spread[spread > 0]
 
 
-def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
+def log_me(features: Tensor, targets: Tensor, *, problem: ProblemType = SINGLE_LABEL) -> float:
     """The largest log evidence of a linear model of each class, mean per row and class.
 
     A class's indicator, or the number in units of its spread, is the features times normal
@@ -92,7 +94,7 @@ def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     Source: You et al. 2021, "LogME", algorithm 1; fixed point as in You et al. 2022 (JMLR).
     """
     features = features.double()
-    matrix = _target_matrix(targets, kind)
+    matrix = _target_matrix(targets, problem)
     if not matrix.shape[1]:
         return 0.0
     rows, width = features.shape
@@ -129,7 +131,7 @@ def log_me(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     return float(evidence.mean() / rows)
 
 
-def h_score(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
+def h_score(features: Tensor, targets: Tensor, *, problem: ProblemType = SINGLE_LABEL) -> float:
     """tr(Σ⁻¹ Σ_between): the share of variance between classes, summed over directions.
 
     The covariance Σ is shrunk towards a multiple of the identity, by Ledoit & Wolf's amount,
@@ -149,14 +151,14 @@ def h_score(features: Tensor, targets: Tensor, *, kind: Kind = "one") -> float:
     shrinkage = _shrinkage(features, covariance, width)
     eye = torch.eye(features.shape[1], dtype=torch.double)
     shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
-    matrix = _target_matrix(targets, kind)
+    matrix = _target_matrix(targets, problem)
     if not matrix.shape[1]:
         return 0.0
-    sizes = matrix.sum(dim=0) if kind == "one" else matrix.var(dim=0, correction=0) * rows
+    sizes = matrix.sum(dim=0) if problem.is_exclusive else matrix.var(dim=0, correction=0) * rows
     means = matrix.T @ features / sizes[:, None]
     between = means.T * sizes / rows  # (w, c): Σ_between = between @ means
     found = float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
-    return found if kind == "one" else found / len(sizes)
+    return found if problem.is_exclusive else found / len(sizes)
 
 
 def _narrow(features: Tensor) -> Tensor:
@@ -183,7 +185,7 @@ def knn_accuracy(
     targets: Tensor,
     k: int = NEIGHBOURS,
     *,
-    kind: Kind = "one",
+    problem: ProblemType = SINGLE_LABEL,
     groups: Tensor | None = None,
 ) -> float:
     """What the k nearest other rows, by cosine, answer: their score.
@@ -208,11 +210,11 @@ def knn_accuracy(
         return 0.0
     closeness, rows, targets, known = closeness[has], rows[has], targets[has], targets
     counts = closeness > -torch.inf  # where others are fewer than k
-    if kind == "number":
+    if not problem.has_classes:
         means = (known[rows].double() * counts).sum(dim=1) / counts.sum(dim=1)
         return float(spearman_parts(means, targets).mean())
     weights = torch.where(counts, 1 + closeness / (10 * k), 0)
-    if kind == "many":
+    if not problem.is_exclusive:
         votes = (weights[:, :, None] * known[rows].float()).sum(dim=1)
         given = votes > weights.sum(dim=1, keepdim=True) / 2
         return float(micro_f1_parts(given, targets).mean())

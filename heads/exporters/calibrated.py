@@ -14,6 +14,7 @@ from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.model_card import CALIBRATED
 from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
+from heads.problem import ONE_VERSUS_REST
 
 
 def calibrated(classifier: Classifier) -> Classifier:
@@ -47,10 +48,10 @@ def calibrated(classifier: Classifier) -> Classifier:
 
 
 def _check(head: TrainedHead) -> None:
-    if head.squash == "none":
+    if not head.problem.has_classes:
         what = f"{head.recipe} gives numbers, so there is no probability to calibrate."
         raise RecipeError(what, "Export it as it is.")
-    if head.squash == "votes":
+    if head.problem is ONE_VERSUS_REST:
         what = (
             f"{head.recipe} is one-versus-rest: its temperature is for the logarithms of its "
             "sigmoids, and dividing its logits would not make it as sure as it is right."

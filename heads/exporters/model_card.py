@@ -19,6 +19,7 @@ from heads.classifier.module import TrainedHead
 from heads.evaluation.metrics import SCORES
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
+from heads.problem import ONE_VERSUS_REST
 
 MOST_CLASSES = 50
 MOST_LETTERS = 200
@@ -123,9 +124,9 @@ def _trained_on(head: TrainedHead) -> list[str]:
     if head.is_own:
         text = f"This head came with the checkpoint {plain(head.trained_on)}; what it was trained "
         text += "on is not known here."
-    if head.squash == "none":
+    if not head.problem.has_classes:
         return [text, f"It was trained to give a number: {listed}."]
-    kind = "any number of which may apply" if head.many else "one of which applies"
+    kind = "one of which applies" if head.problem.is_exclusive else "any number of which may apply"
     return [text, f"{len(head.classes):,} classes, {kind}: {listed}."]
 
 
@@ -141,9 +142,13 @@ def _scored(head: TrainedHead) -> list[str]:
     of = ""
     if scores.own is not None:
         of = f" That is the mean of several trainings of this recipe; this very head: {own}."
-    right = "all labels of a text right" if head.many else "texts answered right"
+    right = (
+        "all labels of a text right"
+        if head.problem.output_activation == "sigmoid"
+        else "texts answered right"
+    )
     says = right if name is None or scores.metric == "accuracy" else name.noun
-    always = "the same number" if head.squash == "none" else "the commonest answer"
+    always = "the commonest answer" if head.problem.has_classes else "the same number"
     return [
         f"{mean} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.{of}",
@@ -194,10 +199,10 @@ def _limits(classifier: Classifier) -> Iterator[str]:
         yield "It compares two texts, each of which is read by itself: it needs both."
     elif head.paired:
         yield "It learned from two texts a row, read as one sequence: it needs both."
-    if head.squash == "votes":
+    if head.problem is ONE_VERSUS_REST:
         yield "Each class is a yes-or-no question; its probability is the share of the sum of all."
     if head.temperature != 1:
-        of = "the logarithms of its sigmoids" if head.squash == "votes" else "its logits"
+        of = "the logarithms of its sigmoids" if head.problem is ONE_VERSUS_REST else "its logits"
         but = "the probabilities above are for logits as they are" if head.thresholds else ""
         yield (
             f"Its probabilities fitted rows set aside in training best with {of} divided by "

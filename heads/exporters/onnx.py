@@ -22,9 +22,9 @@ from heads.backbone.states import States, layers_of
 from heads.caching import writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
-from heads.evaluation.statistics import Squash
 from heads.exporters.model_card import base_name, hub_id
 from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
+from heads.problem import OutputActivation
 
 # --- A classifier as one module, from token numbers to logits, and torch's exporter.
 
@@ -159,8 +159,8 @@ def _quiet() -> Iterator[None]:
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_BYTES = 2_000_000_000  # what one protobuf file can hold
 MOST_DIFFERENCE = 1e-4
-ANSWERS: Mapping[Squash, tuple[str, ...]] = {
-    "votes": (
+ANSWERS: Mapping[OutputActivation, tuple[str, ...]] = {
+    "normalised_sigmoid": (
         "Each class is a yes-or-no question: its probability is its sigmoid's share of all.",
     ),
     "none": ("Its output is the number itself, under the name logits.",),
@@ -292,7 +292,9 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
         file=json.dumps(file),
         given=page,
         classes=len(classifier.classes),
-        answer={"sigmoid": CHOSEN, "none": "print(logits)"}.get(head.squash, ANSWER),
+        answer={"sigmoid": CHOSEN, "none": "print(logits)"}.get(
+            head.problem.output_activation, ANSWER
+        ),
     )
 
 
@@ -339,8 +341,8 @@ def _metadata(classifier: Classifier) -> dict[str, str]:
     return {
         "recipe": str(classifier.recipe),
         "classes": json.dumps(classifier.classes, ensure_ascii=False),
-        "many": json.dumps(head.many),
-        "squash": head.squash,
+        "problem_type": head.problem.name,
+        "output_activation": head.problem.output_activation,
         "thresholds": json.dumps(head.thresholds),
         "temperature": json.dumps(head.temperature),
         "base_model": base_name(backbone),
@@ -374,7 +376,7 @@ def _notes(classifier: Classifier) -> Iterator[str]:
     backbone, head = classifier.backbone, classifier.head
     if head.module.is_siamese:
         yield f"It compares two texts: the inputs of the second ones end in {SUFFIXES[1]}."
-    yield from ANSWERS.get(head.squash, ())
+    yield from ANSWERS.get(head.problem.output_activation, ())
     if head.thresholds:
         yield "A label applies where its logit is above its own one in the metadata 'thresholds'."
     if backbone.reads_padding:

@@ -32,7 +32,6 @@ from heads.caching import save_tensors, writing
 from heads.catalog.base_models import base_of
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.evaluation.statistics import Squash
 from heads.exporters import portable_template
 from heads.exporters.model_card import base_name, formulas, model_card, versions
 from heads.exporters.portable_sources import (
@@ -47,14 +46,15 @@ from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
 from heads.features.featurizer import LAST
 from heads.parts.modules import last_linear, leaves, words
 from heads.parts.registry import pairing
+from heads.problem import ONE_VERSUS_REST, OutputActivation
 from heads.settings import limits as limits_here
 
 # --- What `load.py` is given and what it answers: texts or pairs, labels or numbers.
 
-BEFORE: Mapping[Squash, str] = {
+BEFORE: Mapping[OutputActivation, str] = {
     "softmax": "before the softmax",
     "sigmoid": "before the sigmoid",
-    "votes": "before the sigmoids that are put to a vote",
+    "normalised_sigmoid": "before the sigmoids that are put to a vote",
     "none": "which is the answer itself",
 }
 LABEL = '{"label": …, "score": …}'
@@ -62,22 +62,23 @@ LABEL = '{"label": …, "score": …}'
 
 def use(classifier: Classifier) -> str:
     """Lines that show how it is called."""
-    shape = f"[[{LABEL}, …], …]" if classifier.head.squash == "sigmoid" else f"[{LABEL}, …]"
+    activation = classifier.head.problem.output_activation
+    shape = f"[[{LABEL}, …], …]" if activation == "sigmoid" else f"[{LABEL}, …]"
     page = portable_template.USE_APART if _apart(classifier) else portable_template.USE
-    return page.substitute(shape=shape, logits=BEFORE[classifier.head.squash])
+    return page.substitute(shape=shape, logits=BEFORE[activation])
 
 
 def answer_of(classifier: Classifier) -> str:
     """The method that turns logits into labels or numbers."""
     head = classifier.head
     logits = "self.logits(texts, pairs)"
-    if head.squash == "sigmoid":
+    if head.problem.output_activation == "sigmoid":
         threshold = "self.thresholds" if head.thresholds else "0"
         return portable_template.MANY.substitute(threshold=threshold)
-    if head.squash == "none":
+    if not head.problem.has_classes:
         return portable_template.NUMBERS
     # The softmax of their logarithms are the sigmoids over their sum, and never 0 over 0.
-    shares = f"nn.functional.logsigmoid({logits})" if head.squash == "votes" else logits
+    shares = f"nn.functional.logsigmoid({logits})" if head.problem is ONE_VERSUS_REST else logits
     return portable_template.ONE.substitute(probabilities=f"{shares}.softmax(dim=1)")
 
 
@@ -87,7 +88,7 @@ def passing(classifier: Classifier, joined: str) -> dict[str, str]:
     Args:
         joined: What becomes of two texts that are read as one sequence.
     """
-    logits = f"One number a text and class, {BEFORE[classifier.head.squash]}"
+    logits = f"One number a text and class, {BEFORE[classifier.head.problem.output_activation]}"
     if not _apart(classifier):
         begin, cut = portable_template.BEGIN.substitute(logits=logits), portable_template.CUT
         return {"begin": begin, "cut": cut.substitute(joined=joined), "found": "logits"}
@@ -386,7 +387,7 @@ def _block(lines: Sequence[str], depth: int) -> str:
 
 
 def _out(classifier: Classifier) -> str:
-    return "numbers" if classifier.head.squash == "none" else "labels"
+    return "labels" if classifier.head.problem.has_classes else "numbers"
 
 
 def _quoted(text: str) -> str:
@@ -518,7 +519,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "version": VERSION,
         "recipe": str(head.recipe),
         "classes": head.classes,
-        "many": head.many,
+        "problem_type": head.problem.name,
         "says": head.module.reader.order.says,
         "formula": formulas(classifier),
         "layers": {name: words(layer, is_last=name == last) for name, layer in leaves(chain)},
@@ -530,7 +531,6 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "scores": asdict(head.scores) if head.scores else None,
         "training": asdict(head.training) if head.training else None,
         "chosen": dict(head.chosen),
-        "numbers": head.numbers,
         "temperature": head.temperature,
         "thresholds": head.thresholds,
         "paired": head.paired,

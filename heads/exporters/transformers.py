@@ -14,21 +14,15 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
-from heads.evaluation.statistics import Squash
 from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import base_name, model_card
 from heads.exporters.verification import tried
 from heads.parts.resolve import head as heads_shelf
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
 
 ROUNDING = 1e-5  # of logits, in proportion to them where they are above 1
-SEVERAL = "multi_label_classification"
-PROBLEMS: Mapping[Squash, str] = {
-    "softmax": "single_label_classification",
-    "sigmoid": SEVERAL,
-    "votes": SEVERAL,
-    "none": "regression",
-}
+SEVERAL = MULTI_LABEL.name
 NATIVE_USE = """\
 from transformers import pipeline
 
@@ -89,9 +83,9 @@ def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
     config.id2label = dict(enumerate(classifier.classes))
     config.label2id = {name: number for number, name in enumerate(classifier.classes)}
     head = classifier.head
-    if not (head.many and head.numbers):  # one output under a sigmoid has no such name
-        config.problem_type = PROBLEMS[head.squash]
-    votes = head.squash == "votes"
+    votes = head.problem is ONE_VERSUS_REST
+    if head.problem is not SINGLE_OUTPUT:  # which has no such name
+        config.problem_type = SEVERAL if votes else head.problem.name
     marks = ConfigExtras(
         votes=votes,
         temperature=head.temperature,
@@ -143,13 +137,13 @@ def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
 
 def _answers(head: TrainedHead) -> Iterator[str]:
     """How Transformers takes its logits, where that is not how one would expect."""
-    if head.squash == "votes":
+    if head.problem is ONE_VERSUS_REST:
         yield (
             f"One class applies, and each is a yes-or-no question: as {SEVERAL}, Transformers' "
             "pipeline gives each class its own probability, and the answer is the largest. "
             "heads.load puts them to the vote again: their shares of the sum."
         )
-    if head.squash == "none":
+    if not head.problem.has_classes:
         yield (
             "It gives a number: as a regression, Transformers' pipeline applies no function to it, "
             "and what it calls the score is the number."

@@ -16,6 +16,7 @@ from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_streng
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF, CellPredictions
 from heads.features.store import home_of
+from heads.problem import MULTI_LABEL
 from heads.recipe import Value
 from heads.runs.cells import Cell, keep, kept
 from heads.runs.folder import RunFolder
@@ -141,7 +142,7 @@ def _counted_words(asked: RunSpec, training_data: TrainingData, lesson: Training
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
         C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
         strengths.append(C)
-        if training_data.task.kind == "many":
+        if training_data.task.problem is MULTI_LABEL:
             rows = splits.fitted(seed).tolist(), rows[1]
             bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
             assert bar is not None

@@ -103,7 +103,7 @@ def keep(
     answers, tensors = answers_of(outcome, task), dict[str, Tensor]()
     for seed, (rows, given) in enumerate(zip(answers.rows, answers.given, strict=True)):
         tensors |= {f"rows.{seed}": rows.int(), f"given.{seed}": given}
-        if task.kind == "one":
+        if task.problem.is_exclusive:
             sure = outcome.logits[seed].double().softmax(dim=1).amax(dim=1)
             tensors[f"confidence.{seed}"] = sure.float()
     if cell.measures.confusion is not None:

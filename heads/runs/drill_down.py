@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from heads.classifier.module import RecipeModule
-from heads.data.corpus import Corpus, Kind
+from heads.data.corpus import Corpus
 from heads.data.splits import Splits
 from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.transferability import MEASURES, Estimate
 from heads.parts.resolve import resolve
+from heads.problem import ProblemType
 from heads.runs import spec
 from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -96,7 +97,7 @@ def disagreements(
     rows = heads[0][1].rows.tolist()
     given = [one.given for _, one in heads]
     sure = [None if one.sure is None else one.sure.tolist() for _, one in heads]
-    ranked = _scattered(given) if asked.corpus.kind == "number" else _parted(given, sure)
+    ranked = _parted(given, sure) if asked.corpus.problem.has_classes else _scattered(given)
     told = [[_said(asked.corpus, answer) for answer in own] for own in given]
     return tuple(
         Disagreement(
@@ -134,16 +135,16 @@ def _parted(given: Sequence[Tensor], sure: Sequence[list[float] | None]) -> list
 
 def _said(corpus: Corpus, answer: Tensor) -> str:
     """An answer as one reads it."""
-    if corpus.kind == "number":
+    if not corpus.problem.has_classes:
         return f"{float(answer):.3g}"
-    if corpus.kind == "one":
+    if corpus.problem.is_exclusive:
         return corpus.classes[int(answer)]
     return _joined(corpus, answer.nonzero().flatten().tolist())
 
 
 def label_of(corpus: Corpus, row: int) -> str:
     """What a row is labelled with, as one reads it."""
-    if corpus.kind == "number":
+    if not corpus.problem.has_classes:
         return f"{corpus.numbers[row]:.3g}"
     return _joined(corpus, corpus.targets[row])
 
@@ -170,7 +171,7 @@ class Closeup:
     """
 
     cell: Cell
-    kind: Kind
+    problem: ProblemType
     classes: tuple[str, ...]
     mix: tuple[float, ...] = ()
     points: tuple[tuple[float, float], ...] = ()
@@ -185,10 +186,10 @@ def closeup(board: Leaderboard, name: str) -> Closeup:
     """
     return Closeup(
         cell=board.cell(name),
-        kind=board.kind,
+        problem=board.problem,
         classes=board.classes,
         mix=mix_of(board, name),
-        points=_points(board, name) if board.kind == "number" else (),
+        points=() if board.problem.has_classes else _points(board, name),
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import Kind
 from heads.errors import DataError
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
 from heads.evaluation.metrics import SCORES, MetricName
@@ -16,6 +15,7 @@ from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, ResolvedRecipe
+from heads.problem import ProblemType
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -40,7 +40,7 @@ class Leaderboard:
         model: The base model.
         revision: Which version of it.
         classes: The names of the classes, in the order of every table.
-        kind: Of the labels: "one", "many" or "number".
+        problem: What rows are labelled with.
         metric: What the score is: that of `ExperimentConfig.metric`, or the usual one of the kind.
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
@@ -68,7 +68,7 @@ class Leaderboard:
     model: str
     revision: str
     classes: tuple[str, ...]
-    kind: Kind
+    problem: ProblemType
     metric: MetricName
     rows: int
     protocol: str
@@ -156,7 +156,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         model=asked.model,
         revision=asked.revision,
         classes=asked.corpus.classes,
-        kind=asked.corpus.kind,
+        problem=asked.corpus.problem,
         metric=asked.metric,
         rows=len(asked.corpus),
         protocol=wording.protocol(asked.splits, asked),

@@ -28,7 +28,7 @@ def reference_of(names: Sequence[str]) -> str:
 
 def commonest(asked: RunSpec, rows: Tensor) -> str:
     """The class that most of some rows have; nothing, where it is not one class a row."""
-    if asked.corpus.kind != "one":
+    if not asked.corpus.problem.is_exclusive:
         return ""
     return asked.corpus.classes[int(torch.bincount(asked.targets[rows]).argmax())]
 

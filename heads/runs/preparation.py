@@ -174,9 +174,9 @@ def estimated(
         yield Progress(says=f"Estimating {reading} before any training", share=0.41)
         matrix, index = training_data.read.vectors(reading)
         vectors = matrix[index[rows]]
-        target_matrix, kind = training_data.task.targets[rows], training_data.task.kind
+        targets, problem = training_data.task.targets[rows], training_data.task.problem
         groups, seed = training_data.task.groups[rows], asked.config.seed
-        one = estimate(reading, vectors, target_matrix, kind=kind, seed=seed, groups=groups)
+        one = estimate(reading, vectors, targets, problem=problem, seed=seed, groups=groups)
         found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
 

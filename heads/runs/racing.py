@@ -118,7 +118,7 @@ def _evidence(one: SearchFinished, training_data: TrainingData) -> Tensor:
     found = list[Tensor]()
     for each, rows in zip(one.found, training_data.splits.development, strict=True):
         assert each.held is not None
-        given = answered(each.held, task.targets[rows], task.kind)
+        given = answered(each.held, task.targets[rows], task.problem)
         found.append(count(given, task.targets[rows], len(task.classes), task.groups[rows]))
     return alike(found)
 

@@ -148,7 +148,7 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
     backbone = load(request.model, limits=limits)
     chosen, left_out = chosen_recipes(request, backbone, limits)
     corpus = request.data.corpus
-    cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.kind)
+    cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
     allowed = replace(request, config=_bounded(request.config, limits))
     asked = specified(allowed, backbone, [cell.name for cell in cells], left_out)
     _ = asked.splits  # which says it where there are too few rows
@@ -163,7 +163,7 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
 def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
-    return trials(asked.recipes, backbone, len(corpus.classes), limits, corpus.kind)
+    return trials(asked.recipes, backbone, len(corpus.classes), limits, corpus.problem)
 
 
 def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:

@@ -24,12 +24,13 @@ from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.runs.folder import VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
 from heads.settings import ExperimentConfig, Limits
-from heads.training.objective import check_order, targets_of
+from heads.training.objective import check_order
 from heads.training.trial import HEADS, POOLINGS, recipes_of
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
@@ -96,10 +97,8 @@ class RunSpec:
     @cached_property
     def targets(self) -> Tensor:
         """(n,), the class of each row, or its number; (n, c) 1 at its labels, else 0."""
-        if self.corpus.kind == "one":
-            return torch.tensor([target[0] for target in self.corpus.targets])
-        target_matrix = targets_of(self.corpus, range(len(self.corpus)))
-        return target_matrix if self.corpus.many else target_matrix[:, 0]
+        targets = self.corpus.targets_of(range(len(self.corpus)))
+        return targets.float() if targets.is_floating_point() else targets
 
     @cached_property
     def task(self) -> EvaluationTask:
@@ -108,7 +107,7 @@ class RunSpec:
             targets=self.targets,
             classes=self.corpus.classes,
             groups=groups_of(self.corpus).tensor,
-            kind=self.corpus.kind,
+            problem=self.corpus.problem,
             ordered=self.corpus.ordered,
             metric=self.metric,
             texts=self._texts,
@@ -125,7 +124,7 @@ class RunSpec:
     @cached_property
     def metric(self) -> MetricName:
         """What heads are ranked and compared by."""
-        return metric_of(self.config.metric, self.corpus.kind, ordered=self.corpus.ordered)
+        return metric_of(self.config.metric, self.corpus.problem, ordered=self.corpus.ordered)
 
     @cached_property
     def splits(self) -> Splits:
@@ -176,9 +175,9 @@ def specified(
 
 def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
     """Refuses settings that mean nothing for the labels."""
-    metric_of(config.metric, corpus.kind, ordered=corpus.ordered)
+    metric_of(config.metric, corpus.problem, ordered=corpus.ordered)
     asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
-    if corpus.kind == "number" and asked:
+    if not corpus.problem.has_classes and asked:
         what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
         raise DataError(what, "Leave it out.")
 
@@ -200,7 +199,7 @@ def save(run: RunFolder, asked: RunSpec) -> None:
             "data": corpus.name,
             "fingerprint": corpus.fingerprint,
             "classes": corpus.classes,
-            "many": corpus.many,
+            "problem_type": corpus.problem.name,
             "ordered": corpus.ordered,
             "model": asked.model,
             "revision": asked.revision,
@@ -230,7 +229,7 @@ def load(run: RunFolder) -> RunSpec:
             classes=tuple(facts["classes"]),
             targets=tuple(tuple(targets) for targets in rows["targets"]),
             numbers=tuple(rows["numbers"]),
-            many=facts["many"],
+            problem=problem_of({**facts, "numbers": rows["numbers"]}),
             ordered=facts["ordered"],
             fingerprint=facts["fingerprint"],
             lines=tuple(rows["lines"]),
@@ -304,7 +303,7 @@ def _grid(request: RunRequest, backbone: Backbone, limits: Limits) -> tuple[list
     for recipe in recipes:
         with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
             check_order(resolve(recipe), corpus)
-            assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
+            assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem, limits=limits)
             found.append(recipe)
     unsuited = ", ".join(recipe for recipe in recipes if recipe not in found)
     says = f"Left out of the grid {request.grid}: {unsuited}. Asked for by name, each says why."

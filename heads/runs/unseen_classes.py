@@ -24,7 +24,7 @@ def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
     Of several labels all of a row's: heads that have met one of them can score there. Nothing,
     where there are no folds or no classes.
     """
-    if splits.kind != FOLDS or task.kind == "number":
+    if splits.kind != FOLDS or not task.problem.has_classes:
         return ()
     pairs = zip(splits.train, splits.test, strict=True)
     return tuple(_odd(task, train, test) for train, test in pairs)
@@ -33,7 +33,7 @@ def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
 def _odd(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n,), the tested rows that have classes, and none that a row to learn from has."""
     new = _new(task, train, test)
-    if task.kind != "many":
+    if task.problem.is_exclusive:
         return new.any(dim=1)
     return new.any(dim=1) & (new == task.targets[test].bool()).all(dim=1)
 
@@ -41,7 +41,7 @@ def _odd(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
 def _new(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n, c), the classes of tested rows that no row to learn from has."""
     classes = len(task.classes)
-    if task.kind == "many":
+    if not task.problem.is_exclusive:
         return task.targets[test].bool() & ~task.targets[train].bool().any(dim=0)
     met = torch.bincount(task.targets[train], minlength=classes) > 0
     return torch.nn.functional.one_hot(task.targets[test], classes).bool() & ~met

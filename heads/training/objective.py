@@ -11,19 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from heads.data.corpus import Corpus, Kind
+from heads.data.corpus import Corpus
 from heads.errors import DataError, LimitError
 from heads.parts.losses import hinge_gradient, near, squared
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, ResolvedRecipe
+from heads.problem import ProblemType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Objective:
-    """A loss for labels of one kind.
+    """A loss for labels of one problem type.
 
     Attributes:
-        kind: one class a row, any number of labels, or a number.
+        problem: What rows are labelled with.
         outputs: c.
         loss: Of one class a row: softmax, ovr, ordinal or hinge. Elsewhere the labels decide.
         focal: γ of the focal loss; 0 for all rows alike.
@@ -32,7 +33,7 @@ class Objective:
         margin: By how much the logit of a row's own class is lowered while a head learns.
     """
 
-    kind: Kind
+    problem: ProblemType
     outputs: int
     loss: str = SOFTMAX
     focal: float = 0.0
@@ -41,7 +42,7 @@ class Objective:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind == "number" and (self.focal or self.smoothing):
+        if not self.problem.has_classes and (self.focal or self.smoothing):
             what = "Focal loss and label smoothing are for classes, and these labels are numbers."
             raise LimitError(what, "Leave them out.")
         if self.loss == HINGE and (self.focal or self.smoothing):
@@ -51,13 +52,15 @@ class Objective:
     @property
     def by_class(self) -> bool:
         """Whether every class is a question of its own: sigmoid instead of softmax."""
-        return self.kind == "many" or self.loss == OVR
+        if not self.problem.has_classes:
+            return False
+        return not self.problem.is_exclusive or self.loss == OVR
 
     @property
     def is_plain(self) -> bool:
         """Whether it is the cross-entropy with one true class, which torch has ready."""
         hard = not (self.focal or self.smoothing or self.margin)
-        return self.kind == "one" and self.loss == SOFTMAX and hard
+        return self.problem.is_exclusive and self.loss == SOFTMAX and hard
 
     @property
     def each_by_itself(self) -> bool:
@@ -77,7 +80,7 @@ class Objective:
             found = cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
             return found.view(targets.shape)
         target_matrix = self.target_matrix(targets)
-        if self.kind == "number":
+        if not self.problem.has_classes:
             return squared(logits, target_matrix)
         if self.by_class and self.balance is not None:
             return self._balanced(logits, target_matrix, targets)
@@ -88,20 +91,16 @@ class Objective:
         """One loss a class, weighed by what the row is labelled with, and then summed."""
         assert self.balance is not None
         each = losses[OVR](logits[..., None], target_matrix[..., None], focal=self.focal)  # (…, c)
-        has = targets if self.kind == "many" else one_hot(targets, self.outputs).float()
+        has = self.problem.target_matrix(targets, self.outputs)
         no, yes = self.balance
         return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
 
     def target_matrix(self, targets: Tensor) -> Tensor:
         """What the squashed logits should be, (…, c); numbers as they are."""
-        if self.kind == "number":
-            return targets[..., None]
-        if self.kind == "many":
-            target_matrix = targets
-        elif self.loss == ORDINAL:
+        if self.loss == ORDINAL and self.problem.is_exclusive:
             target_matrix = near(targets, self.outputs)
         else:
-            target_matrix = one_hot(targets, self.outputs).float()
+            target_matrix = self.problem.target_matrix(targets, self.outputs)
         if not self.smoothing:
             return target_matrix
         even = 0.5 if self.by_class else 1 / self.outputs
@@ -123,7 +122,7 @@ class Objective:
         if self.focal or self.balance is not None:
             return self.gradients(logits, targets)[1]
         target_matrix, logits = self.target_matrix(targets), self.learned(logits, targets)
-        if self.kind == "number":
+        if not self.problem.has_classes:
             return logits - target_matrix
         if self.loss == HINGE:
             return hinge_gradient(logits, target_matrix)
@@ -198,9 +197,5 @@ def check_order(order: ResolvedRecipe, corpus: Corpus) -> None:
 
 def targets_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:
     """(n, c), 1 at the classes of some rows, 0 elsewhere; (n, 1) where labels are numbers."""
-    if corpus.kind == "number":
-        return torch.tensor([[corpus.numbers[row]] for row in rows])
-    target_matrix = torch.zeros(len(rows), len(corpus.classes))
-    for place, row in enumerate(rows):
-        target_matrix[place, list(corpus.targets[row])] = 1.0
-    return target_matrix
+    targets = corpus.targets_of(rows)
+    return corpus.problem.target_matrix(targets, len(corpus.classes)).float()

@@ -58,14 +58,14 @@ class TrainingData:
         """The rows under one reading."""
         targets, classes = self.task.targets, len(self.task.classes)
         weights = torch.ones(len(targets))
-        if self.config.class_weights and self.task.kind == "one":
+        if self.config.class_weights and self.task.problem.is_exclusive:
             weights = class_weights(targets, self.splits.learned, classes)
         vectors, index = self.read.vectors(reading)
         return TrainingTask(
             vectors=vectors,
             index=index,
             targets=targets,
-            objective=Objective(kind=self.task.kind, outputs=classes),
+            objective=Objective(problem=self.task.problem, outputs=classes),
             weights=weights,
             counts=weights,
             stop=stop,

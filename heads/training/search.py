@@ -16,10 +16,9 @@ from torch import Tensor
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.predictions import CellPredictions
-from heads.evaluation.statistics import competing
 from heads.settings import ExperimentConfig
 from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
-from heads.training.objective import OVR, TargetScaler, balance_of
+from heads.training.objective import TargetScaler, balance_of
 from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
@@ -68,7 +67,8 @@ class TrialOnTask:
 
     def competing(self, logits: Tensor) -> Tensor:
         """Logits (n, c) whose softmax are the probabilities, where one class applies."""
-        return competing(logits, "votes" if self.trial.order.loss == OVR else "softmax")
+        objective = self.lesson.objective
+        return objective.problem.learned_by(objective.loss).competing(logits)
 
 
 def on_task(
@@ -88,7 +88,7 @@ def on_task(
         # Each of its questions is balanced by itself, so the rows are not.
         lesson = replace(lesson, weights=torch.ones_like(lesson.weights))
     lesson = replace(lesson, objective=objective)
-    if objective.kind != "number":
+    if objective.problem.has_classes:
         return TrialOnTask(trial=trial, lesson=lesson, span=None)
     span = TargetScaler.of(lesson.targets[splits.learned], centred=trial.biased)
     lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
@@ -262,7 +262,7 @@ def _held(
     taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
 ) -> dict[str, Any]:
     """What an `CellPredictions` holds of the development rows of all seeds."""
-    if training_data.task.kind == "number":
+    if not training_data.task.problem.has_classes:
         return {}
     development = training_data.splits.development
     answered = list[Tensor]()
@@ -270,7 +270,7 @@ def _held(
         assert one.held is not None  # every search answers its development rows
         answered.append(taught.competing(one.held))
     held = {"held": (torch.cat(answered), torch.cat(development))}
-    if training_data.task.kind == "one":
+    if training_data.task.problem.is_exclusive:
         return held
     pairs = zip(answered, development, strict=True)
     cuts = [thresholds(own, training_data.task.targets[rows]) for own, rows in pairs]

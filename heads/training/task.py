@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
+from heads.evaluation.metrics import AUTO, SCORES, Metric, MetricName, metric_of
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
 from heads.training.objective import Objective, TargetScaler
@@ -85,7 +85,7 @@ class TrainingTask:
     @property
     def score(self) -> Metric:
         """The metric that settings are chosen by."""
-        return SCORES[self.metric or METRICS[self.objective.kind]]
+        return SCORES[metric_of(self.metric or AUTO, self.objective.problem, ordered=True)]
 
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""

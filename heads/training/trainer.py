@@ -16,7 +16,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.classifier.inputs import check_pairs
 from heads.classifier.module import RecipeModule, TrainedHead, assemble
-from heads.data.corpus import Corpus, Kind, split
+from heads.data.corpus import Corpus, split
 from heads.errors import DataError
 from heads.evaluation.statistics import fit_of_numbers, score
 from heads.events import Progress
@@ -24,6 +24,7 @@ from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
 from heads.parts.resolved import HINGE, OVR, ResolvedRecipe
+from heads.problem import MULTI_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits, TrainingConfig
@@ -83,7 +84,7 @@ def train(
         seen[number][part].append(given)
     for number, module in enumerate(modules):
         learned, unseen = seen[number]
-        for share in _fit(module, learned, rng[number], training, corpus.kind):
+        for share in _fit(module, learned, rng[number], training, corpus.problem):
             says = f"Training {module.reader.order.recipe}"
             yield Progress(says=says, share=0.5 + (number + share) / len(modules) / 2)
         yield Trained(head=_scored(module, unseen, len(rows), corpus, backbone.id, training))
@@ -94,7 +95,9 @@ def _new(
 ) -> RecipeModule:
     """A recipe, untrained, that suits the labels."""
     with rng.rolling():
-        module = assemble(recipe, backbone, len(corpus.classes), kind=corpus.kind, limits=limits)
+        module = assemble(
+            recipe, backbone, len(corpus.classes), problem=corpus.problem, limits=limits
+        )
     check_pairs(module.reader.order, corpus.pairs)
     check_order(module.reader.order, corpus)
     return module
@@ -124,18 +127,17 @@ def _scored(
         recipe=module.reader.order.recipe,
         model=model,
         classes=corpus.classes,
-        many=corpus.many,
+        problem=corpus.problem,
         trained_on=corpus.name,
         rows=rows,
         scores=None,
         training=training,
         module=module,
-        numbers=corpus.kind == "number",
         paired=bool(corpus.pairs),
     )
-    if head.numbers:
+    if not head.problem.has_classes:
         return replace(head, scores=fit_of_numbers(logits[:, 0], goals[:, 0]))
-    return replace(head, scores=score(logits, goals, head.squash))
+    return replace(head, scores=score(logits, goals, head.problem))
 
 
 def _read_together(
@@ -199,22 +201,30 @@ def _logits(module: RecipeModule, given: Tensor | States) -> Tensor:
 
 
 def _fit(
-    module: RecipeModule, batches: Batches, rng: IsolatedRng, training: TrainingConfig, kind: Kind
+    module: RecipeModule,
+    batches: Batches,
+    rng: IsolatedRng,
+    training: TrainingConfig,
+    problem: ProblemType,
 ) -> Iterator[float]:
     """Trains a classifier in place; yields the share that is done, once an epoch."""
-    if kind != "number":
-        yield from _fit_goals(module, batches, rng, training, kind)
+    if problem.has_classes:
+        yield from _fit_goals(module, batches, rng, training, problem)
         return
     last = last_linear(module.head)
     bias = f"{last}.bias" in module.head.state_dict()
     span = TargetScaler.of(torch.cat([goal for _, goal in batches])[:, 0], centred=bias)
     narrow: Batches = [(given, span.narrowed(goal)) for given, goal in batches]
-    yield from _fit_goals(module, narrow, rng, training, kind)
+    yield from _fit_goals(module, narrow, rng, training, problem)
     module.head.load_state_dict(span.put_back(module.head.state_dict(), last))
 
 
 def _fit_goals(
-    module: RecipeModule, batches: Batches, rng: IsolatedRng, training: TrainingConfig, kind: Kind
+    module: RecipeModule,
+    batches: Batches,
+    rng: IsolatedRng,
+    training: TrainingConfig,
+    problem: ProblemType,
 ) -> Iterator[float]:
     """The same for goals as they are."""
     order = module.reader.order
@@ -223,7 +233,7 @@ def _fit_goals(
         vectors = torch.cat([given for given, _ in batches if isinstance(given, Tensor)])
         goals = torch.cat([goal for _, goal in batches])
         if order.head.solve:
-            _solve(module, vectors, goals, kind)
+            _solve(module, vectors, goals, problem)
             return
         standard = Standardisation.of(vectors) if order.standardise else None
         batches = [(standard.seen(vectors) if standard else vectors, goals)]
@@ -241,7 +251,7 @@ def _fit_goals(
             for given, goal in _shuffled(batches, training.batch_size):
                 optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - done / total)
                 optimizer.zero_grad()
-                _loss(_logits(module.train(), given), goal, kind, order).backward()
+                _loss(_logits(module.train(), given), goal, problem, order).backward()
                 optimizer.step()
                 done += len(goal)
         yield done / total
@@ -249,14 +259,14 @@ def _fit_goals(
         standard.fold(module.head)
 
 
-def _solve(module: RecipeModule, vectors: Tensor, goals: Tensor, kind: Kind) -> None:
+def _solve(module: RecipeModule, vectors: Tensor, goals: Tensor, problem: ProblemType) -> None:
     """Hands the solver the rows and those of the head's options that it knows."""
     top = module.reader.order.head
     assert top.solve is not None
     known = inspect.signature(top.solve).parameters
     options = {n: v for n, v in module.reader.order.head_options.items() if n in known}
-    many = kind == "many" or module.reader.order.loss == OVR
-    goals = (goals + 1) / 2 if kind == "number" else goals  # a solver's 0 and 1 are −1 and +1
+    many = problem is MULTI_LABEL or module.reader.order.loss == OVR
+    goals = goals if problem.has_classes else (goals + 1) / 2  # a solver's 0 and 1 are −1 and +1
     top.solve(module.head, vectors, goals, many=many, **options)
 
 
@@ -271,14 +281,14 @@ def _shuffled(batches: Batches, size: int) -> Iterator[tuple[Tensor | States, Te
             yield given[rows], goals[rows]
 
 
-def _loss(logits: Tensor, goals: Tensor, kind: Kind, order: ResolvedRecipe) -> Tensor:
+def _loss(logits: Tensor, goals: Tensor, problem: ProblemType, order: ResolvedRecipe) -> Tensor:
     """Cross-entropy, or one binary one a class; averaged over samples (s, n, c) if there are."""
     goals = goals.expand_as(logits)
-    if kind == "number":
+    if not problem.has_classes:
         return squared(logits, goals).mean()
     if order.loss in (OVR, HINGE):
         return losses[order.loss](logits, goals).mean()
-    if kind == "many":
+    if problem is MULTI_LABEL:
         return binary_cross_entropy_with_logits(logits, goals)
     seen = logits - order.margin * goals if order.margin else logits
     return cross_entropy(seen.flatten(0, -2), goals.flatten(0, -2))

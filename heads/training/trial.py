@@ -8,12 +8,12 @@ from torch import nn
 
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, new_head
-from heads.data.corpus import Kind
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved import ResolvedRecipe
+from heads.problem import SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
@@ -121,7 +121,7 @@ def trials(
     backbone: Backbone,
     classes: int,
     limits: Limits,
-    kind: Kind = "one",
+    problem: ProblemType = SINGLE_LABEL,
 ) -> list[Trial]:
     """The cells of these recipes, each once, those of one reading side by side.
 
@@ -141,16 +141,16 @@ def trials(
             f"{len(orders)} recipes are chosen; this place trains at most {limits.cells} at once."
         )
         raise LimitError(what, "Take some away.")
-    found = [_unit(order, backbone, classes, limits, kind) for order in orders.values()]
+    found = [_unit(order, backbone, classes, limits, problem) for order in orders.values()]
     readings = list(dict.fromkeys(trial.order.reading for trial in found))
     return sorted(found, key=lambda trial: readings.index(trial.order.reading))
 
 
 def _unit(
-    order: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, kind: Kind
+    order: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
-        module = assemble(order.recipe, backbone, classes, kind=kind, limits=limits)
+        module = assemble(order.recipe, backbone, classes, problem=problem, limits=limits)
     fitter, last = _learner(order, backbone, module, classes), last_linear(module.head)
     return Trial(
         order=order,

@@ -21,6 +21,7 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
+from heads.problem import SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 
@@ -60,9 +61,7 @@ def predicted(recipe: str, *answer: str) -> Prediction:
         recipe=Recipe.parse(recipe),
         name=recipe,
         classes=("a", "b"),
-        many=False,
-        numbers=False,
-        squash="softmax",
+        problem=SINGLE_LABEL,
         new=(),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),

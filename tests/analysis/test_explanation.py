@@ -21,6 +21,7 @@ from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
+from heads.problem import SINGLE_LABEL
 from heads.recipe import Recipe
 
 MENU = [recipe for recipe in menu() if recipe.layers != "decoder"]  # BERT has none
@@ -80,7 +81,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
-    built = assemble(recipe, small, classes, kind="one", limits=LIMITS)
+    built = assemble(recipe, small, classes, problem=SINGLE_LABEL, limits=LIMITS)
     assert found.parameters == sum(weight.numel() for weight in built.parameters())
     prefix = resolve(recipe).head.prefix
     told = {

@@ -33,6 +33,7 @@ from heads.classifier.pretrained import load
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
+from heads.problem import SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.settings import Limits
 
@@ -196,9 +197,7 @@ def predicted(
         recipe=Recipe.parse("mean+linear"),
         name=name,
         classes=tuple(classes.split()),
-        many=False,
-        numbers=False,
-        squash="softmax",
+        problem=SINGLE_LABEL,
         new=("classifier.weight",) if new else (),
         logits=(0.0, 0.0),
         probabilities=(0.5, 0.5),

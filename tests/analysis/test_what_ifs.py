@@ -25,6 +25,7 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -148,7 +149,7 @@ def told(flips):
         logits=(1, 0),
         probabilities=(0.7, 0.3),
         answer=("x",),
-        squash="softmax",
+        problem=SINGLE_LABEL,
     )
     two = replace(one, name="c+d")
     words = {"pair": "", "said": (replace(one, answer=("y",)), two)}
@@ -174,7 +175,7 @@ def test_a_number_does_not_flip_but_moves():
         logits=(2.0,),
         probabilities=(2.0,),
         answer=(),
-        squash="none",
+        problem=REGRESSION,
     )
     original = replace(flips.original, said=(number,), flips=(False,))
     edit = replace(flips.edits[0], said=(replace(number, logits=(3.5,)),), flips=(False,))
@@ -232,13 +233,13 @@ def test_softmax_and_sigmoid_of_the_same_logits():
         logits=(2.0, 2.0, -2.0),
         answer=("x",),
         probabilities=(0.5, 0.5, 0.0),
-        squash="softmax",
+        problem=SINGLE_LABEL,
     )
     found = reading(one, 2.0)
     assert sum(found.softmax) == pytest.approx(1)
     assert found.sigmoid == pytest.approx([0.8808, 0.8808, 0.1192], abs=1e-4)
     assert found.tempered == pytest.approx(tempered(one.logits, 2.0))
-    many = reading(replace(one, squash="sigmoid"), 2.0)
+    many = reading(replace(one, problem=MULTI_LABEL), 2.0)
     assert many.tempered == pytest.approx([0.7311, 0.7311, 0.2689], abs=1e-4)
     assert many.as_json()["logits"] == one.logits
     votes = tempered(one.logits, 1.0, "votes")

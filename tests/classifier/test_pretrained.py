@@ -35,6 +35,7 @@ from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -244,7 +245,11 @@ def test_reformers_own_seed_comes_in(written: Folders) -> None:
 def test_labels_are_those_of_the_config(changed: Folders) -> None:
     folder = changed(id2label={"0": "bad", "1": "so-so", "2": "good"})
     found = load(str(folder), limits=LIMITS)
-    assert (found.classes, found.head.many, found.head.rows) == (("bad", "so-so", "good"), False, 0)
+    assert (found.classes, found.head.problem is MULTI_LABEL, found.head.rows) == (
+        ("bad", "so-so", "good"),
+        False,
+        0,
+    )
     assert (found.head.scores, found.head.training, found.head.is_own) == (None, None, True)
     best = theirs(folder, TEXTS).argmax(dim=1).tolist()
     assert found.predict(TEXTS) == [(found.classes[number],) for number in best]
@@ -259,7 +264,7 @@ def test_labels_with_html_stay_text(changed: Folders) -> None:
 def test_several_labels_are_sigmoids(changed: Folders) -> None:
     folder = changed(problem_type="multi_label_classification")
     found = load(str(folder), limits=LIMITS)
-    assert found.head.many
+    assert found.head.problem is MULTI_LABEL
     true = theirs(folder, TEXTS)
     assert_same(found.probabilities(TEXTS), true.sigmoid())
     assert found.predict(TEXTS) == [
@@ -278,7 +283,11 @@ def test_one_number_is_what_transformers_makes_of_it(
     rewrite(folder / "config.json", problem_type=problem)
     found = load(str(folder), limits=LIMITS)
     many = problem is None
-    assert (found.classes, found.head.many, found.head.numbers) == (("LABEL_0",), many, True)
+    assert (found.classes, found.head.problem is MULTI_LABEL, found.head.problem.gives_number) == (
+        ("LABEL_0",),
+        many,
+        True,
+    )
     assert found.head.squash == ("sigmoid" if many else "none")
     true = theirs(folder, TEXTS)
     assert_same(found.logits(TEXTS), true)
@@ -568,7 +577,7 @@ CLASSIFIER = ("classifier.weight", "classifier.bias")
 
 
 @pytest.mark.parametrize(
-    ("kind", "pooler", "classifier"),
+    ("problem", "pooler", "classifier"),
     [
         ("ForPreTraining", "pretrained", "random"),
         ("ForNextSentencePrediction", "pretrained", "random"),

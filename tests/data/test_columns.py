@@ -12,6 +12,7 @@ from heads.data.dataset import Data, read
 from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
+from heads.problem import MULTI_LABEL
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -216,7 +217,7 @@ def test_columns_can_be_chosen(write: Callable[..., Path]) -> None:
     assert data.corpus.parts == ("train", "test", "train")
     assert not data.guessed
     data = read(path, LIMITS, Columns(text="a", label="b", separator="|"))
-    assert data.corpus.many
+    assert data.corpus.problem is MULTI_LABEL
     assert data.classes == {"x": 2, "y": 2}
 
 

@@ -15,6 +15,7 @@ from heads.data.corpus import Corpus, build, gate, groups_of, in_order, numbered
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import PUBLIC, Limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
@@ -173,7 +174,7 @@ def test_a_row_may_be_given_its_labels() -> None:
 
 def test_numbers_have_one_name_and_no_classes() -> None:
     corpus = numbered("n", ["a", "b"], [2.5, 1.0], column="score")
-    assert (corpus.kind, corpus.classes, corpus.targets) == ("number", ("score",), ((), ()))
+    assert (corpus.problem, corpus.classes, corpus.targets) == (REGRESSION, ("score",), ((), ()))
     assert corpus.numbers == (2.5, 1.0)
     assert corpus.fingerprint != numbered("n", ["a", "b"], [2.5, 1.5]).fingerprint
 
@@ -207,10 +208,10 @@ def test_the_samples_are_those_promised() -> None:
 def test_a_sample_has_the_promised_rows_and_classes(samples: dict[str, Corpus], name: str) -> None:
     corpus = samples[name]
     assert (len(corpus), len(corpus.classes)) == PROMISED[name]
-    assert corpus.many == (name == "aspects")
+    assert corpus.problem is MULTI_LABEL == (name == "aspects")
     assert bool(corpus.pairs) == SAMPLES[name].pair
     assert bool(corpus.numbers) == SAMPLES[name].number
-    if corpus.kind == "one":
+    if corpus.problem is SINGLE_LABEL:
         each = Counter(corpus.targets)
         assert set(each.values()) == {len(corpus) // len(corpus.classes)}
 

@@ -16,6 +16,7 @@ from heads.data.splits import Splits
 from heads.data.table import Columns
 from heads.errors import DataError
 from heads.evaluation.predictions import EvaluationTask
+from heads.problem import MULTI_LABEL
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import RunSpec, load
@@ -216,7 +217,7 @@ def test_a_fold_of_nothing_but_rows_never_met_is_none_and_too_many_are_refused(t
     assert len(left) == len(left.repetition) == 3
     assert set_aside(left, task) is left
     labels = torch.nn.functional.one_hot(targets, 3).float()
-    many = replace(task, targets=labels, kind="many")
+    many = replace(task, targets=labels, problem=MULTI_LABEL)
     assert [own.sum().item() for own in unmet(splits, many)] == [0, 0, 0, 2]
     labels[6, 0] = 1  # what else it has, others have as well
     assert [own.sum().item() for own in unmet(splits, many)] == [0, 0, 0, 1]

@@ -17,6 +17,7 @@ from heads.data.files import open_table
 from heads.data.labels import find_separator
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import Limits
 
 LIMITS = Limits()
@@ -75,7 +76,7 @@ def test_labels_joined_by_a_sign_come_back(folder, given_sets, sign, space) -> N
     joined = {cell for cell in cells if sign in cell}
     assume(len(joined) >= 8)  # then few labels make many cells
     data = read(labelled(folder, cells), LIMITS)
-    assert (data.columns.separator, data.corpus.kind) == (sign, "many")
+    assert (data.columns.separator, data.corpus.problem) == (sign, MULTI_LABEL)
     assert sets(data) == list(map(set, given_sets))
     assert data.dropped == {}
     assert "separator" in kinds(data)
@@ -131,7 +132,7 @@ def test_a_sentence_as_label_is_one_label(folder) -> None:
 def test_a_sign_that_no_cell_holds_leaves_one_label_a_row(folder) -> None:
     columns = Columns(text="text", label="label", separator=";")
     data = read(labelled(folder, ["x", "y"] * 6), LIMITS, columns)
-    assert data.corpus.kind == "one"
+    assert data.corpus.problem is SINGLE_LABEL
     assert "No cell holds ';'" in next(one.says for one in data.findings)
 
 
@@ -242,7 +243,7 @@ def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell: s
 
 def test_one_column_of_flags_has_two_classes(write) -> None:
     data = read(write(table_of("spam", bit(2))), LIMITS)
-    assert (data.corpus.classes, data.corpus.kind) == (("0", "1"), "one")
+    assert (data.corpus.classes, data.corpus.problem) == (("0", "1"), SINGLE_LABEL)
 
 
 @pytest.mark.parametrize(("cell", "says"), [("2", "says '2'"), ("", "is empty")])
@@ -290,7 +291,7 @@ def test_numbers_come_back(folder, numbers) -> None:
     data = read(labelled(folder, numbers), LIMITS)
     assert data.columns.number
     assert data.corpus.numbers == tuple(numbers)
-    assert (data.corpus.kind, data.corpus.classes) == ("number", ("label",))
+    assert (data.corpus.problem, data.corpus.classes) == (REGRESSION, ("label",))
     assert data.spread[::4] == (min(numbers), max(numbers))
     assert data.spread == tuple(sorted(data.spread))
     assert "every row has its own number" in next(

@@ -11,6 +11,7 @@ import pytest
 from heads.data.dataset import Data, read
 from heads.data.table import Columns
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -189,7 +190,7 @@ def test_several_labels_in_a_cell_are_found(
     with path.open(encoding="utf-8", newline="") as file:
         cells = [row["label"] for row in csv.DictReader(file)]
     corpus = data.corpus
-    assert (corpus.kind, len(corpus), len(corpus.classes)) == ("many", rows, classes)
+    assert (corpus.problem, len(corpus), len(corpus.classes)) == (MULTI_LABEL, rows, classes)
     assert data.dropped == {}
     sets = [{corpus.classes[number] for number in target} for target in corpus.targets]
     assert sets == [set(cell.split("|")) - {""} for cell in cells]
@@ -206,21 +207,25 @@ def test_columns_of_one_file_fit_its_test(shared: Path) -> None:
     train = read(folder / "train.csv", LIMITS)
     test = read(folder / "test.csv", LIMITS, train.columns)
     assert set(test.corpus.classes) <= set(train.corpus.classes)
-    assert test.corpus.many
+    assert test.corpus.problem is MULTI_LABEL
     assert "separator" not in {finding.kind for finding in test.findings}
 
 
 def test_several_labels_are_one_class_where_a_user_says_so(shared: Path) -> None:
     path = shared / "nlupp_banking" / "train.csv"
     data = read(path, Limits(classes=1000), Columns(text="text", label="label"))
-    assert not data.corpus.many
+    assert data.corpus.problem is not MULTI_LABEL
     assert "several" in {finding.kind for finding in data.findings}
     assert len(data.dropped["no label"]) == 73
 
 
 def test_similarities_are_numbers(shared: Path) -> None:
     data = read(shared / "stsb" / "train.csv", PUBLIC)
-    assert (data.corpus.kind, data.corpus.classes, len(data.corpus)) == ("number", ("label",), 5749)
+    assert (data.corpus.problem, data.corpus.classes, len(data.corpus)) == (
+        REGRESSION,
+        ("label",),
+        5749,
+    )
     assert set(data.corpus.targets) == {()}
     assert data.spread == (0.0, 1.5, 3.0, 3.8, 5.0)
     assert {"case", "tiny", "imbalance", "label_in_text"} & {

@@ -18,6 +18,7 @@ from heads.data.numbers import notation_of, plainest
 from heads.data.table import ColumnHints, Columns, members
 from heads.data.text import INVISIBLE, fold, folded, is_blank
 from heads.errors import DataError
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import Limits
 
 LIMITS = Limits()
@@ -59,7 +60,7 @@ def test_decimal_commas_are_numbers(folder: Path, sign: str) -> None:
 
 def test_a_few_numbers_with_commas_are_classes_in_order(folder: Path) -> None:
     data = read(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20), LIMITS)
-    assert (data.corpus.kind, data.corpus.ordered) == ("one", True)
+    assert (data.corpus.problem, data.corpus.ordered) == (SINGLE_LABEL, True)
     assert data.corpus.classes == ("0,5", "3,5", "4", "10,0")
     assert not says(data, "several")
     table = open_table(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20), LIMITS)
@@ -132,7 +133,7 @@ def test_one_and_one_point_nought_are_one_class_and_it_is_said(folder: Path) -> 
 )
 def test_amounts_get_a_hint_that_numbers_can_be_predicted(folder, cells, hint: str) -> None:
     data = read(labelled(folder, cells), LIMITS)
-    assert data.corpus.kind == "one"
+    assert data.corpus.problem is SINGLE_LABEL
     told = says(data, "amounts")
     assert bool(told) == bool(hint)
     if hint:
@@ -140,7 +141,7 @@ def test_amounts_get_a_hint_that_numbers_can_be_predicted(folder, cells, hint: s
         assert "--number" in told
         table = open_table(labelled(folder, cells), LIMITS)
         asked = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
-        assert (asked.corpus.kind, asked.dropped) == ("number", {})
+        assert (asked.corpus.problem, asked.dropped) == (REGRESSION, {})
 
 
 # Lists
@@ -169,7 +170,7 @@ def test_any_cell_is_a_list_or_none(cell: str) -> None:
 def test_lists_in_cells_are_several_labels(folder: Path, spell: Callable) -> None:
     names = [["joy"], ["joy", "love"], [], ["anger", "fear"], ["fear"], ["love"]] * 8
     data = read(labelled(folder, [spell(each) for each in names]), LIMITS)
-    assert (data.columns.separator, data.corpus.kind) == ("[]", "many")
+    assert (data.columns.separator, data.corpus.problem) == ("[]", MULTI_LABEL)
     assert data.corpus.classes == ("anger", "fear", "joy", "love")
     found = [[data.corpus.classes[at] for at in target] for target in data.corpus.targets]
     assert found == [sorted(each) for each in names]

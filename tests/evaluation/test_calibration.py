@@ -14,6 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from heads.evaluation.calibration import common_threshold, temperature, thresholds
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 
 def drawn(rows: int, seed: int, labels: int) -> tuple[Tensor, Tensor]:
@@ -95,7 +96,7 @@ def test_the_temperature_has_the_smallest_log_loss(scale):
     logits = torch.randn(400, 5, generator=rng).double()
     targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
     logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
-    found = temperature(logits, targets, "one")
+    found = temperature(logits, targets, SINGLE_LABEL)
     best = minimize_scalar(
         lambda at: float(cross_entropy(logits / math.exp(at), targets)), bounds=(-6, 6)
     )
@@ -109,7 +110,7 @@ def test_the_temperature_of_several_labels_has_the_smallest_log_loss(scale):
     logits = torch.randn(300, 4, generator=rng).double() - 1
     targets = logits.sigmoid().bernoulli(generator=rng)
     logits = scale * logits
-    found = temperature(logits, targets, "many")
+    found = temperature(logits, targets, MULTI_LABEL)
     best = minimize_scalar(
         lambda at: float(binary_cross_entropy_with_logits(logits / math.exp(at), targets)),
         bounds=(-6, 6),
@@ -120,13 +121,13 @@ def test_the_temperature_of_several_labels_has_the_smallest_log_loss(scale):
 def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_hot():
     right = torch.eye(3).repeat(4, 1)
     targets = torch.arange(12) % 3
-    assert temperature(right, targets, "one") == 1.0
-    assert temperature(right - 0.5, right, "many") == 1.0
-    assert temperature(torch.zeros(12, 3), targets, "one") == 1.0
-    assert temperature(torch.ones(12, 3), targets, "one") == 1.0
-    assert temperature(torch.zeros(0, 3), torch.zeros(0).long(), "one") == 1.0
-    assert temperature(torch.randn(9, 1), torch.randn(9), "number") == 1.0
-    shares = (-right / temperature(-right, targets, "one")).softmax(dim=1)
+    assert temperature(right, targets, SINGLE_LABEL) == 1.0
+    assert temperature(right - 0.5, right, MULTI_LABEL) == 1.0
+    assert temperature(torch.zeros(12, 3), targets, SINGLE_LABEL) == 1.0
+    assert temperature(torch.ones(12, 3), targets, SINGLE_LABEL) == 1.0
+    assert temperature(torch.zeros(0, 3), torch.zeros(0).long(), SINGLE_LABEL) == 1.0
+    assert temperature(torch.randn(9, 1), torch.randn(9), REGRESSION) == 1.0
+    shares = (-right / temperature(-right, targets, SINGLE_LABEL)).softmax(dim=1)
     assert shares.max() < 0.35
 
 
@@ -193,7 +194,7 @@ def test_answers_of_one_confidence_go_together(boastful):
 def test_every_label_of_a_row_is_a_decision_of_its_own():
     logits, targets = drawn(200, 4, 3)
     task = EvaluationTask(
-        targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), kind="many"
+        targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), problem=MULTI_LABEL
     )
     bars, rows = torch.tensor([-1.0, 0.0, 0.5]), torch.arange(100)
     held = 4 * logits[100:], torch.arange(100, 200)

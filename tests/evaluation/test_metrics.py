@@ -10,13 +10,13 @@ from scipy import stats
 from sklearn import metrics
 from torch import Tensor
 
-from heads.data.corpus import Kind
 from heads.errors import DataError, LimitError
 from heads.evaluation.details import score_interval
 from heads.evaluation.metrics import AUTO, METRICS, SCORES, MetricName, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare
 from heads.interfaces.views.comparison import PLAIN
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import METRICS as NAMES
 from heads.settings import ExperimentConfig
 
@@ -28,34 +28,36 @@ def f1(average: str, zero: float = 0.0) -> Callable[[Any, Any], float]:
 
 
 # What a library says it is, of (truth, answers).
-KNOWN: dict[tuple[Kind, MetricName], Callable[[Any, Any], Any]] = {
-    ("one", "accuracy"): metrics.accuracy_score,
-    ("one", "balanced_accuracy"): metrics.balanced_accuracy_score,
-    ("one", "macro_f1"): f1("macro"),
-    ("one", "weighted_f1"): f1("weighted"),
-    ("one", "mcc"): metrics.matthews_corrcoef,
-    ("one", "cohen_kappa"): metrics.cohen_kappa_score,
-    ("one", "quadratic_kappa"): lambda y, x: metrics.cohen_kappa_score(y, x, weights="quadratic"),
-    ("many", "micro_f1"): f1("micro"),
-    ("many", "macro_f1"): f1("macro"),
-    ("many", "samples_f1"): f1("samples", 1.0),
-    ("many", "exact_match"): metrics.accuracy_score,
-    ("number", "spearman"): lambda y, x: stats.spearmanr(y, x).statistic,
-    ("number", "pearson"): lambda y, x: stats.pearsonr(y, x).statistic,
-    ("number", "r2"): metrics.r2_score,
-    ("number", "neg_mean_squared_error"): lambda y, x: -metrics.mean_squared_error(y, x),
-    ("number", "neg_mean_absolute_error"): lambda y, x: -metrics.mean_absolute_error(y, x),
+KNOWN: dict[tuple[ProblemType, MetricName], Callable[[Any, Any], Any]] = {
+    (SINGLE_LABEL, "accuracy"): metrics.accuracy_score,
+    (SINGLE_LABEL, "balanced_accuracy"): metrics.balanced_accuracy_score,
+    (SINGLE_LABEL, "macro_f1"): f1("macro"),
+    (SINGLE_LABEL, "weighted_f1"): f1("weighted"),
+    (SINGLE_LABEL, "mcc"): metrics.matthews_corrcoef,
+    (SINGLE_LABEL, "cohen_kappa"): metrics.cohen_kappa_score,
+    (SINGLE_LABEL, "quadratic_kappa"): lambda y, x: metrics.cohen_kappa_score(
+        y, x, weights="quadratic"
+    ),
+    (MULTI_LABEL, "micro_f1"): f1("micro"),
+    (MULTI_LABEL, "macro_f1"): f1("macro"),
+    (MULTI_LABEL, "samples_f1"): f1("samples", 1.0),
+    (MULTI_LABEL, "exact_match"): metrics.accuracy_score,
+    (REGRESSION, "spearman"): lambda y, x: stats.spearmanr(y, x).statistic,
+    (REGRESSION, "pearson"): lambda y, x: stats.pearsonr(y, x).statistic,
+    (REGRESSION, "r2"): metrics.r2_score,
+    (REGRESSION, "neg_mean_squared_error"): lambda y, x: -metrics.mean_squared_error(y, x),
+    (REGRESSION, "neg_mean_absolute_error"): lambda y, x: -metrics.mean_absolute_error(y, x),
 }
 EACH = pytest.mark.parametrize(("kind", "metric"), KNOWN)
 
 
-def drawn(kind: Kind, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def drawn(problem: ProblemType, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Truth and answers that agree more often than not; classes of unlike size."""
     rng = torch.Generator().manual_seed(seed)
-    if kind == "number":
+    if problem is REGRESSION:
         truth = 3 * torch.randn(rows, generator=rng) + 1
         return truth, truth + 2 * torch.randn(rows, generator=rng)
-    if kind == "many":
+    if problem is MULTI_LABEL:
         truth = (torch.rand(rows, CLASSES, generator=rng) < 0.3).float()
         return truth, truth.bool() ^ (torch.rand(rows, CLASSES, generator=rng) < 0.15)
     truth = torch.tensor([0.6, 0.2, 0.15, 0.05]).multinomial(rows, True, generator=rng)
@@ -63,11 +65,11 @@ def drawn(kind: Kind, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return truth, torch.where(torch.rand(rows, generator=rng) < 0.7, truth, other)
 
 
-def task_of(kind: Kind, truth: Tensor, metric: MetricName) -> EvaluationTask:
-    names = ("x",) if kind == "number" else tuple("abcd")
+def task_of(problem: ProblemType, truth: Tensor, metric: MetricName) -> EvaluationTask:
+    names = ("x",) if problem is REGRESSION else tuple("abcd")
     rows = torch.arange(len(truth))
     return EvaluationTask(
-        targets=truth, classes=names, groups=rows, kind=kind, ordered=True, metric=metric
+        targets=truth, classes=names, groups=rows, problem=problem, ordered=True, metric=metric
     )
 
 
@@ -75,32 +77,32 @@ def saying(given: Tensor, name: str = "x") -> Answers:
     return Answers(name=name, rows=(torch.arange(len(given)),), given=(given,), is_random=False)
 
 
-def counted(kind: Kind, metric: MetricName, truth: Tensor, given: Tensor) -> Tensor:
-    return parts(saying(given), task_of(kind, truth, metric))[0]
+def counted(problem: ProblemType, metric: MetricName, truth: Tensor, given: Tensor) -> Tensor:
+    return parts(saying(given), task_of(problem, truth, metric))[0]
 
 
 def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
     assert (AUTO, *SCORES) == NAMES
-    assert {(kind, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
+    assert {(problem, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
     assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
-    for kind, usual in METRICS.items():
-        assert metrics_of(kind)[0] == usual == metric_of(AUTO, kind)
+    for problem, usual in METRICS.items():
+        assert metrics_of(problem)[0] == usual == metric_of(AUTO, problem)
 
 
 @EACH
-def test_the_mean_of_the_parts_is_what_the_library_says(kind, metric):
+def test_the_mean_of_the_parts_is_what_the_library_says(problem, metric):
     for seed in range(5):
-        truth, given = drawn(kind, 120, seed)
-        wanted = KNOWN[kind, metric](truth.numpy(), given.numpy())
-        assert float(counted(kind, metric, truth, given).mean()) == pytest.approx(wanted)
+        truth, given = drawn(problem, 120, seed)
+        wanted = KNOWN[problem, metric](truth.numpy(), given.numpy())
+        assert float(counted(problem, metric, truth, given).mean()) == pytest.approx(wanted)
 
 
 @EACH
-def test_a_part_is_what_one_more_such_row_does_to_the_score(kind, metric):
+def test_a_part_is_what_one_more_such_row_does_to_the_score(problem, metric):
     """By finite differences of the library's own score: 50 times all rows and one of them again."""
-    truth, given = drawn(kind, 60)
-    score, times = KNOWN[kind, metric], 50
-    of_rows = counted(kind, metric, truth, given)
+    truth, given = drawn(problem, 60)
+    score, times = KNOWN[problem, metric], 50
+    of_rows = counted(problem, metric, truth, given)
     base = float(of_rows.mean())
     for row in range(0, 60, 7):
         more = [
@@ -112,22 +114,22 @@ def test_a_part_is_what_one_more_such_row_does_to_the_score(kind, metric):
 
 
 @EACH
-def test_the_variance_of_the_parts_is_that_of_the_jackknife(kind, metric):
-    truth, given = drawn(kind, 200, 1)
-    score, all_rows = KNOWN[kind, metric], torch.arange(200)
+def test_the_variance_of_the_parts_is_that_of_the_jackknife(problem, metric):
+    truth, given = drawn(problem, 200, 1)
+    score, all_rows = KNOWN[problem, metric], torch.arange(200)
     left = [score(truth[all_rows != n].numpy(), given[all_rows != n].numpy()) for n in range(200)]
     jackknife = torch.tensor(left).double().var(correction=0) * 199
-    own = counted(kind, metric, truth, given).var(correction=0) / 200
+    own = counted(problem, metric, truth, given).var(correction=0) / 200
     assert float(own) == pytest.approx(float(jackknife), rel=0.12)
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric"),
-    [("one", "balanced_accuracy"), ("one", "macro_f1"), ("many", "macro_f1")],
+    ("problem", "metric"),
+    [(SINGLE_LABEL, "balanced_accuracy"), (SINGLE_LABEL, "macro_f1"), (MULTI_LABEL, "macro_f1")],
 )
-def test_evidence_of_large_classes_is_that_of_the_parts(kind, metric):
-    truth, given = drawn(kind, 3000)
-    task, answers = task_of(kind, truth, metric), saying(given)
+def test_evidence_of_large_classes_is_that_of_the_parts(problem, metric):
+    truth, given = drawn(problem, 3000)
+    task, answers = task_of(problem, truth, metric), saying(given)
     (own,), (told,) = parts(answers, task), evidence(answers, task)
     assert torch.allclose(told, own, rtol=0.02, atol=0.02)
     assert float(told.mean()) == pytest.approx(float(own.mean()), abs=1e-3)
@@ -136,7 +138,7 @@ def test_evidence_of_large_classes_is_that_of_the_parts(kind, metric):
 def test_evidence_of_a_small_class_has_its_unbiased_variance():
     truth = torch.tensor([0] * 3 + [1] * 2 + [2])
     given = torch.tensor([0, 0, 1, 1, 0, 2])
-    task = task_of("one", truth, "balanced_accuracy")
+    task = task_of(SINGLE_LABEL, truth, "balanced_accuracy")
     (told,) = evidence(saying(given), task)
     recalls = torch.tensor([2 / 3, 1 / 2, 1.0]).double()
     score = float(recalls.mean())
@@ -163,7 +165,7 @@ def test_a_verdict_does_not_hang_on_classes_of_one_row(lonely: int):
     one = torch.cat([common, torch.arange(1, lonely + 1)])
     other = torch.cat([common, torch.zeros(lonely).long()])
     for metric in ("balanced_accuracy", "macro_f1"):
-        task = task_of("one", truth, metric)
+        task = task_of(SINGLE_LABEL, truth, metric)
         cells = [replace(saying(own, name), is_random=False) for own, name in
                  ((one, "one"), (other, "other"))]  # fmt: skip
         found = compare(cells, task, reference="one")
@@ -171,13 +173,13 @@ def test_a_verdict_does_not_hang_on_classes_of_one_row(lonely: int):
 
 
 @EACH
-def test_an_interval_holds_the_score_and_stays_within_what_is_possible(kind, metric):
-    truth, given = drawn(kind, 150)
-    task, name = task_of(kind, truth, metric), SCORES[metric]
+def test_an_interval_holds_the_score_and_stays_within_what_is_possible(problem, metric):
+    truth, given = drawn(problem, 150)
+    task, name = task_of(problem, truth, metric), SCORES[metric]
     score = float(parts(saying(given), task)[0].mean())
     low, high = score_interval(saying(given), task)
     assert name.low <= low < score < high <= name.high
-    perfect = truth.bool() if kind == "many" else truth
+    perfect = truth.bool() if problem is MULTI_LABEL else truth
     low, high = score_interval(saying(perfect), task)
     assert low <= name.high
     assert high == pytest.approx(name.high)
@@ -185,13 +187,13 @@ def test_an_interval_holds_the_score_and_stays_within_what_is_possible(kind, met
 
 
 @EACH
-def test_better_answers_are_told_apart_by_every_metric(kind, metric):
-    truth, poor = drawn(kind, 900)
+def test_better_answers_are_told_apart_by_every_metric(problem, metric):
+    truth, poor = drawn(problem, 900)
     mends = torch.arange(900) % 2 == 0
-    mends = mends[:, None] if kind == "many" else mends
+    mends = mends[:, None] if problem is MULTI_LABEL else mends
     good = torch.where(mends, truth.to(poor.dtype), poor)
     cells = [saying(poor, "poor"), saying(good, "good"), saying(poor.clone(), "like")]
-    better, like = compare(cells, task_of(kind, truth, metric), reference="poor").to_reference
+    better, like = compare(cells, task_of(problem, truth, metric), reference="poor").to_reference
     assert better.differs
     assert 0 < better.low < better.difference < better.high
     assert (like.difference, like.differs) == (pytest.approx(0.0), False)
@@ -213,10 +215,10 @@ def test_the_metric_decides_who_is_best():
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "macro_f1", "mcc", "cohen_kappa"])
 def test_classes_that_are_nowhere_and_constant_answers_are_no_error(metric):
     truth, given = torch.tensor([0, 0, 1]), torch.zeros(3).long()
-    found = counted("one", metric, truth, given)
+    found = counted(SINGLE_LABEL, metric, truth, given)
     wanted = KNOWN["one", metric](truth, given)
     assert float(found.mean()) == pytest.approx(wanted)
-    alike = counted("one", metric, torch.zeros(3).long(), given)
+    alike = counted(SINGLE_LABEL, metric, torch.zeros(3).long(), given)
     assert bool(alike.isfinite().all())
 
 
@@ -231,9 +233,9 @@ def test_what_is_no_metric_for_the_labels_is_refused():
 
 
 def test_errors_in_units_of_the_labels_do_not_hang_on_the_unit():
-    truth, poor = drawn("number", 400)
+    truth, poor = drawn(REGRESSION, 400)
     good = (truth + poor) / 2
-    task = task_of("number", truth, "neg_mean_absolute_error")
+    task = task_of(REGRESSION, truth, "neg_mean_absolute_error")
     (one,) = compare([saying(poor, "a"), saying(good, "b")], task, reference="a").to_reference
     task = replace(task, targets=1000 * truth)
     cells = [saying(1000 * poor, "a"), saying(1000 * good, "b")]

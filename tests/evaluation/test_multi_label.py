@@ -18,6 +18,7 @@ from heads.evaluation.predictions import (
     strata,
 )
 from heads.evaluation.statistics import micro_f1_parts
+from heads.problem import MULTI_LABEL
 
 LABELS = 5
 
@@ -25,7 +26,7 @@ LABELS = 5
 def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
     names = tuple("abcdefgh"[: targets.shape[1]])
     groups = torch.arange(len(targets)) if groups is None else groups
-    return EvaluationTask(targets=targets, classes=names, groups=groups, kind="many")
+    return EvaluationTask(targets=targets, classes=names, groups=groups, problem=MULTI_LABEL)
 
 
 def drawn(rows: int, seed: int, labels: int = LABELS) -> tuple[Tensor, Tensor]:
@@ -166,7 +167,7 @@ def test_shapes_that_do_not_fit_and_logits_that_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match="thresholds"):
         measure(wrong, task)
     few = EvaluationTask(
-        targets=targets[:, :2], classes=task.classes, groups=task.groups, kind="many"
+        targets=targets[:, :2], classes=task.classes, groups=task.groups, problem=MULTI_LABEL
     )
     with pytest.raises(ValueError, match="targets"):
         measure(CellPredictions(name="x", rows=rows, logits=(logits,)), few)

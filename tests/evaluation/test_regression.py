@@ -15,11 +15,12 @@ from heads.evaluation.details import measure, score_interval
 from heads.evaluation.predictions import CellPredictions, EvaluationTask, strata
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import spearman_parts
+from heads.problem import REGRESSION
 
 
 def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
     groups = torch.arange(len(targets)) if groups is None else groups
-    return EvaluationTask(targets=targets, classes=("likeness",), groups=groups, kind="number")
+    return EvaluationTask(targets=targets, classes=("likeness",), groups=groups, problem=REGRESSION)
 
 
 def drawn(rows: int, seed: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,10 @@ from benchmarks.verdicts import (
     rates_of_small,
     wrong,
 )
-from heads.data.corpus import Kind
 from heads.evaluation.details import score_interval
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
+from heads.problem import MULTI_LABEL, REGRESSION, ProblemType
 
 ACCURACY = 0.85
 NOISE = 0.35  # of a head's training, as a share of the spread of the rows' ease
@@ -205,23 +205,23 @@ def rated(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Ten
 
 
 TRUTH = {
-    "many": float(2 * (LABELS * (1 - WRONG)).sum() / (2 * LABELS * (1 - WRONG) + WRONG).sum()),
+    MULTI_LABEL: float(2 * (LABELS * (1 - WRONG)).sum() / (2 * LABELS * (1 - WRONG) + WRONG).sum()),
     "number": 6 / math.pi * math.asin(LIKENESS / 2),  # Spearman's, of normal numbers
 }
 
 
 def of_kind(
-    kind: Kind, rows: int, seeds: int, repeated: bool, number: int
+    problem: ProblemType, rows: int, seeds: int, repeated: bool, number: int
 ) -> tuple[Comparisons, bool]:
     """The comparisons of sixteen like heads, and whether the first one's interval holds."""
     rng = torch.Generator().manual_seed(number)
     groups = task_of(rows, rng).groups
     texts = int(groups.max()) + 1
-    draw = labelled if kind == "many" else rated
+    draw = labelled if problem is MULTI_LABEL else rated
     targets, given = draw(texts, CELLS, seeds, rng)
     splits = splits_of(rows, seeds, repeated, rng)
-    classes = ("x",) * (len(LABELS) if kind == "many" else 1)
-    task = EvaluationTask(targets=targets[groups], classes=classes, groups=groups, kind=kind)
+    classes = ("x",) * (len(LABELS) if problem is MULTI_LABEL else 1)
+    task = EvaluationTask(targets=targets[groups], classes=classes, groups=groups, problem=problem)
     answers = [
         Answers(
             name=f"head {head}",
@@ -234,15 +234,15 @@ def of_kind(
         for head in range(CELLS)
     ]
     low, high = score_interval(answers[0], task)
-    return compare(answers, task, reference="head 0", seed=number), low <= TRUTH[kind] <= high
+    return compare(answers, task, reference="head 0", seed=number), low <= TRUTH[problem] <= high
 
 
-@pytest.mark.parametrize("kind", ["many", "number"])
+@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
 @pytest.mark.parametrize(("rows", "seeds", "repeated"), [(150, 1, False), (800, 3, True)])
 def test_heads_alike_by_other_scores_are_seldom_told_apart_and_intervals_hold(
-    kind, rows, seeds, repeated
+    problem, rows, seeds, repeated
 ):
-    runs = [of_kind(kind, rows, seeds, repeated, n) for n in range(40)]
+    runs = [of_kind(problem, rows, seeds, repeated, n) for n in range(40)]
     assert rate([any(d.differs for d in found.to_reference) for found, _ in runs]) <= 6 / 40
     assert rate([any(d.differs for d in found.to_best) for found, _ in runs]) <= 6 / 40
     assert rate([held for _, held in runs]) >= 34 / 40

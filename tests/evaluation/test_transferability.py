@@ -19,6 +19,7 @@ from heads.evaluation.transferability import (
     knn_accuracy,
     log_me,
 )
+from heads.problem import MULTI_LABEL, REGRESSION
 
 
 def blobs(rows: int, width: int, classes: int, apart: float) -> tuple[Tensor, Tensor]:
@@ -83,8 +84,8 @@ def test_rows_of_a_group_are_no_neighbours_of_each_other():
     labels = torch.stack([both == 0, both != 1], dim=1).float()
     number = twice[:, 0] ** 3
     for goal, kind in ((labels, "many"), (number, "number")):
-        wanted = knn_accuracy(twice[:60], goal[:60], k=1, kind=kind)
-        own = knn_accuracy(twice, goal, k=1, kind=kind, groups=groups)
+        wanted = knn_accuracy(twice[:60], goal[:60], k=1, problem=problem)
+        own = knn_accuracy(twice, goal, k=1, problem=problem, groups=groups)
         assert own == pytest.approx(wanted, abs=0.01)
     for k, kept in ((5, groups), (200, torch.zeros(120))):  # fewer than k, and none at all
         found = knn_accuracy(twice, both, k=k, groups=kept)
@@ -98,16 +99,18 @@ def test_log_me_of_labels_is_the_mean_of_each_label_alone_and_of_numbers_that_of
     each = []
     for label in labels.T:
         both = log_me(features, label.long())  # the mean of a class and of its complement
-        one = log_me(features, torch.stack([label, 1 - label], dim=1), kind="many")
+        one = log_me(features, torch.stack([label, 1 - label], dim=1), problem=MULTI_LABEL)
         assert one == pytest.approx(both)
-        each.append(log_me(features, label[:, None], kind="many"))
-    assert log_me(features, labels, kind="many") == pytest.approx(sum(each) / 3)
-    assert log_me(features, labels.repeat(1, 2), kind="many") == pytest.approx(sum(each) / 3)
+        each.append(log_me(features, label[:, None], problem=MULTI_LABEL))
+    assert log_me(features, labels, problem=MULTI_LABEL) == pytest.approx(sum(each) / 3)
+    assert log_me(features, labels.repeat(1, 2), problem=MULTI_LABEL) == pytest.approx(
+        sum(each) / 3
+    )
     nowhere = torch.cat([labels, torch.zeros(60, 1), torch.ones(60, 1)], dim=1)
-    assert log_me(features, nowhere, kind="many") == pytest.approx(sum(each) / 3)
+    assert log_me(features, nowhere, problem=MULTI_LABEL) == pytest.approx(sum(each) / 3)
     number = features[:, 0] + 0.1 * torch.randn(60, generator=rng)
-    units = log_me(features, 100 * number + 7, kind="number")
-    assert units == pytest.approx(log_me(features, number, kind="number"), abs=1e-6)
+    units = log_me(features, 100 * number + 7, problem=REGRESSION)
+    assert units == pytest.approx(log_me(features, number, problem=REGRESSION), abs=1e-6)
     goal = (number - number.mean()).double() / number.double().std(correction=0)
     found = max(
         evidence(features.double(), goal, math.exp(a / 4), math.exp(b / 4))
@@ -120,14 +123,16 @@ def test_h_score_of_labels_is_the_mean_of_each_label_and_of_numbers_the_variance
     features, targets = blobs(80, 10, 4, 1.0)
     labels = torch.stack([targets == 0, targets < 2], dim=1)
     wanted = sum(h_score(features, label.long()) for label in labels.T) / 2
-    assert h_score(features, labels.float(), kind="many") == pytest.approx(wanted)
+    assert h_score(features, labels.float(), problem=MULTI_LABEL) == pytest.approx(wanted)
     two = (targets < 2).float()
-    assert h_score(features, two, kind="number") == pytest.approx(h_score(features, two.long()))
+    assert h_score(features, two, problem=REGRESSION) == pytest.approx(
+        h_score(features, two.long())
+    )
     rng = torch.Generator().manual_seed(2)
     scales = torch.tensor([1.0, 4.0, 16.0])  # far from round: hardly anything is shrunk
     features = scales * torch.randn(4000, 3, generator=rng)
     number = (features / scales).sum(dim=1) + torch.randn(4000, generator=rng)
-    assert h_score(features, number, kind="number") == pytest.approx(0.75, abs=0.03)
+    assert h_score(features, number, problem=REGRESSION) == pytest.approx(0.75, abs=0.03)
 
 
 def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
@@ -144,31 +149,33 @@ def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
         given.append((said[:3] > 0.5).tolist())
         means.append(float(said[3]))
     wanted = f1_score(labels, given, average="micro")
-    assert knn_accuracy(features, labels, k=5, kind="many") == pytest.approx(wanted)
+    assert knn_accuracy(features, labels, k=5, problem=MULTI_LABEL) == pytest.approx(wanted)
     wanted = spearmanr(number, means).statistic
-    assert knn_accuracy(features, number, k=5, kind="number") == pytest.approx(wanted, abs=1e-3)
+    assert knn_accuracy(features, number, k=5, problem=REGRESSION) == pytest.approx(
+        wanted, abs=1e-3
+    )
 
 
-@pytest.mark.parametrize("kind", ["many", "number"])
-def test_features_or_labels_without_any_variance_are_no_error_of_other_kinds(kind):
-    targets = torch.ones(30, 2) if kind == "many" else torch.ones(30)
-    nothing = estimate("flat", torch.zeros(30, 4), targets, kind=kind)
+@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
+def test_features_or_labels_without_any_variance_are_no_error_of_other_kinds(problem):
+    targets = torch.ones(30, 2) if problem is MULTI_LABEL else torch.ones(30)
+    nothing = estimate("flat", torch.zeros(30, 4), targets, problem=problem)
     assert (nothing.log_me, nothing.h_score) == (0.0, 0.0)
-    goal = torch.eye(30)[:, :2] if kind == "many" else torch.arange(30.0)
-    assert math.isfinite(estimate("flat", torch.zeros(30, 4), goal, kind=kind).log_me)
-    same = estimate("flat", torch.eye(30)[:, :4], targets, kind=kind)
+    goal = torch.eye(30)[:, :2] if problem is MULTI_LABEL else torch.arange(30.0)
+    assert math.isfinite(estimate("flat", torch.zeros(30, 4), goal, problem=problem).log_me)
+    same = estimate("flat", torch.eye(30)[:, :4], targets, problem=problem)
     assert (same.log_me, same.h_score) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("kind", ["many", "number"])
-def test_every_estimate_of_other_kinds_prefers_features_that_tell_rows_apart(kind):
+@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
+def test_every_estimate_of_other_kinds_prefers_features_that_tell_rows_apart(problem):
     features, targets = blobs(300, 8, 3, 2.0)
     noise = torch.randn(300, 8, generator=torch.Generator().manual_seed(3))
     goal = targets.float()
-    if kind == "many":
+    if problem is MULTI_LABEL:
         goal = torch.stack([targets == 0, targets > 0], dim=1).float()
-    good = estimate("good", features, goal, kind=kind)
-    poor = estimate("poor", noise, goal, kind=kind)
+    good = estimate("good", features, goal, problem=problem)
+    poor = estimate("poor", noise, goal, problem=problem)
     assert good.log_me > poor.log_me
     assert good.h_score > poor.h_score
     assert good.neighbours > poor.neighbours

@@ -16,6 +16,7 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
 from heads.evaluation.verdict import enough, judge
+from heads.problem import MULTI_LABEL, REGRESSION
 
 
 def compared(
@@ -163,7 +164,7 @@ def of_labels(rows: int, seeds: int = 1, **wrongs: int) -> tuple[dict[str, Measu
     targets = torch.zeros(rows, 2)
     targets[:, 0] = 1
     task = EvaluationTask(
-        targets=targets, classes=("x", "y"), groups=torch.arange(rows), kind="many"
+        targets=targets, classes=("x", "y"), groups=torch.arange(rows), problem=MULTI_LABEL
     )
     outcomes = []
     for name, wrong in wrongs.items():
@@ -179,7 +180,9 @@ def of_numbers(rows: int, **noises: float) -> tuple[dict[str, Measures], Compari
     """Cells that are off by so much."""
     rng = torch.Generator().manual_seed(0)
     targets = torch.randn(rows, generator=rng)
-    task = EvaluationTask(targets=targets, classes=("x",), groups=torch.arange(rows), kind="number")
+    task = EvaluationTask(
+        targets=targets, classes=("x",), groups=torch.arange(rows), problem=REGRESSION
+    )
     outcomes = []
     for name, noise in noises.items():
         logits = targets + noise * torch.randn(rows, generator=rng)

@@ -15,6 +15,7 @@ from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.calibration import temperature
 from heads.exporters.calibrated import calibrated
 from heads.parts.resolve import head as heads_shelf
+from heads.problem import SINGLE_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -54,10 +55,12 @@ def test_it_is_as_sure_as_it_is_right(small: Backbone, rows: Corpus) -> None:
     """Once divided, a temperature that is searched anew is 1."""
     targets = torch.tensor([classes[0] for classes in rows.targets])
     ours = trained("mean+ridge", rows, small)
-    own = temperature(ours.logits(rows.texts), targets, "one")
+    own = temperature(ours.logits(rows.texts), targets, SINGLE_LABEL)
     assert abs(own - 1) > 0.05
     found = calibrated(Classifier(backbone=small, head=replace(ours.head, temperature=own)))
-    assert temperature(found.logits(rows.texts), targets, "one") == pytest.approx(1, abs=1e-4)
+    assert temperature(found.logits(rows.texts), targets, SINGLE_LABEL) == pytest.approx(
+        1, abs=1e-4
+    )
 
 
 def test_thresholds_are_divided_as_well(small: Backbone) -> None:

@@ -25,6 +25,7 @@ from heads.errors import CheckpointError, DataError, RecipeError
 from heads.exporters.export import export
 from heads.exporters.matching import equivalent
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -146,7 +147,7 @@ def test_several_labels_a_text_stay_several(tmp_path: Path, backbone: Backbone) 
     model, _ = loaded(tmp_path / "out")
     assert model.config.problem_type == "multi_label_classification"
     back = heads.load(tmp_path / "out", limits=LIMITS)
-    assert back.head.many
+    assert back.head.problem is MULTI_LABEL
     assert torch.equal(back.probabilities(TEXTS), ours.probabilities(TEXTS))
 
 
@@ -182,7 +183,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
     del config["head_to_head"]  # as if others had written it
     (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
     heads.classifier.native_head._found.clear()
-    assert heads.load(tmp_path / "out", limits=LIMITS).head.many
+    assert heads.load(tmp_path / "out", limits=LIMITS).head.problem is MULTI_LABEL
 
 
 def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> None:
@@ -194,7 +195,11 @@ def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> N
     assert config.id2label == {0: "number"}
     assert piped(tmp_path / "out").sub(ours.logits(TEXTS)).abs().max() < 1e-6
     back = heads.load(tmp_path / "out", limits=LIMITS)
-    assert (back.head.many, back.head.numbers, back.head.squash) == (False, True, "none")
+    assert (back.head.problem is MULTI_LABEL, back.head.problem.gives_number, back.head.squash) == (
+        False,
+        True,
+        "none",
+    )
     assert torch.equal(back.probabilities(TEXTS), ours.logits(TEXTS))
     again = export(back, tmp_path / "again")  # and what came in goes out the same
     assert (again.called, again.notes) == (found.called, found.notes)

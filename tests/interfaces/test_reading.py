@@ -16,6 +16,7 @@ from heads.interfaces.cli.app import main
 from heads.interfaces.views import dataset
 from heads.interfaces.web.tabs import train_data
 from heads.interfaces.web.uploads import SAMPLE
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]
@@ -138,12 +139,12 @@ def test_the_form_of_columns_says_them(columns):
 def test_as_many_values_say_which_data_as_chosen_takes():
     asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "", "|", [], ""]
     assert len(asked) == train_data.FIELDS
-    assert train_data.chosen(*asked).corpus.kind == "many"
+    assert train_data.chosen(*asked).corpus.problem is MULTI_LABEL
     asked[7] = "columns"
     with pytest.raises(DataError, match="No 0/1 columns are chosen"):
         train_data.chosen(*asked)
     asked[7:] = ["one", None, None]
-    assert train_data.chosen(*asked).corpus.kind == "one"
+    assert train_data.chosen(*asked).corpus.problem is SINGLE_LABEL
 
 
 def test_numbers_are_shown_in_round_steps():

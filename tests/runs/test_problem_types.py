@@ -32,6 +32,7 @@ from heads.interfaces.views import format, report
 from heads.interfaces.views import leaderboard as view
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
+from heads.problem import MULTI_LABEL, REGRESSION
 from heads.runs import learning_curve
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
@@ -350,7 +351,7 @@ def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, n
     if sample == "similarity":
         # The one number, in the units of the labels.
         assert_close(logits[:, 0], given, rtol=1e-3, atol=5e-3)
-        assert found.head.numbers
+        assert found.head.problem.gives_number
         assert 0 < float(given.mean()) < 5
     elif sample == "aspects":
         assert len(found.head.thresholds) == len(corpus.classes)
@@ -758,7 +759,7 @@ def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
     with (tmp_path / "wide.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
     wide = read(tmp_path / "wide.csv", LIMITS)
-    assert wide.corpus.kind == "many"
+    assert wide.corpus.problem is MULTI_LABEL
     assert wide.columns.labels == corpus.classes
     config = ExperimentConfig(seeds=1, folds=2, curve=False)
     one, other = (
@@ -782,7 +783,10 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
         "mean+linear", "mean+linear?loss=ordinal", "mean+roberta", "mean+roberta?loss=ordinal",
     }  # fmt: skip
     assert "mean_absolute_error" in found.cell("mean+linear").measures.values
-    assert classifier(run, "mean+linear?loss=ordinal", LIMITS).head.squash == "softmax"
+    assert (
+        classifier(run, "mean+linear?loss=ordinal", LIMITS).head.problem.output_activation
+        == "softmax"
+    )
 
 
 def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
@@ -813,7 +817,7 @@ def test_settings_for_classes_are_refused_by_the_objective_too() -> None:
     from heads.training.objective import Objective
 
     with pytest.raises(LimitError):
-        Objective(kind="number", outputs=1, focal=1.0)
+        Objective(problem=REGRESSION, outputs=1, focal=1.0)
 
 
 def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:

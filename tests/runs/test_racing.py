@@ -20,7 +20,6 @@ from torch.nn.functional import one_hot
 
 from benchmarks.race import Whole, ended
 from heads.backbone.backbone import Backbone
-from heads.data.corpus import Kind
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.data.splits import Splits
@@ -31,6 +30,7 @@ from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
 from heads.interfaces.views.report import report
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.runs import racing as heats
 from heads.runs import spec as question
 from heads.runs.drill_down import disagreements
@@ -162,12 +162,14 @@ def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
     assert stopped / (draws * cells) < 0.02
 
 
-@pytest.mark.parametrize("kind", ["one", "weighed", "many", "number"])
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, "weighed", MULTI_LABEL, REGRESSION])
 def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: str) -> None:
     vectors, classes = blobs(150)
-    targets = {"many": one_hot(classes, 3).float(), "number": vectors[:, 0] + classes}
+    targets = {MULTI_LABEL: one_hot(classes, 3).float(), REGRESSION: vectors[:, 0] + classes}
     config = ExperimentConfig(folds=2, class_weights=kind == "weighed")
-    labels: Kind = "many" if kind == "many" else "number" if kind == "number" else "one"
+    labels: ProblemType = (
+        "many" if problem is MULTI_LABEL else "number" if problem is REGRESSION else "one"
+    )
     board = board_of(vectors, targets.get(kind, classes), config, kind=labels)
     for trial in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
         *_, one = run_trials([search_job(trial, board)], board, 1)

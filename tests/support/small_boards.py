@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
-from heads.data.corpus import Kind
 from heads.data.splits import split
 from heads.evaluation.predictions import EvaluationTask, strata
 from heads.features.store import FeatureMatrices, FeatureStore
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import Objective
 from heads.training.scheduler import TrainingData, run_trials
@@ -42,7 +42,7 @@ def lesson_of(
         vectors=vectors,
         index=torch.arange(len(targets)),
         targets=targets,
-        objective=Objective(kind="one", outputs=classes),
+        objective=Objective(problem=SINGLE_LABEL, outputs=classes),
         weights=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
         counts=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
         stop=threading.Event(),
@@ -56,13 +56,13 @@ def board_of(
     *,
     readings: Sequence[str] = ("mean",),
     parts: Sequence[str] = (),
-    kind: Kind = "one",
+    problem: ProblemType = SINGLE_LABEL,
 ) -> TrainingData:
     """The same vectors under every reading."""
     rows = torch.arange(len(targets))
-    many = {"one": int(targets.max()) + 1, "many": targets.shape[-1], "number": 1}
+    many = {SINGLE_LABEL: int(targets.max()) + 1, MULTI_LABEL: targets.shape[-1], REGRESSION: 1}
     task = EvaluationTask(
-        targets=targets, classes=tuple("abcdefghij"[: many[kind]]), groups=rows, kind=kind
+        targets=targets, classes=tuple("abcdefghij"[: many[problem]]), groups=rows, problem=problem
     )
     features = FeatureMatrices(
         index=rows,
@@ -85,7 +85,7 @@ def board_of(
 
 
 def cells(recipes: Sequence[str], backbone: Backbone, board: TrainingData) -> list[Trial]:
-    return trials(recipes, backbone, len(board.task.classes), Limits(), board.task.kind)
+    return trials(recipes, backbone, len(board.task.classes), Limits(), board.task.problem)
 
 
 def result(

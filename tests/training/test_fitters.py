@@ -19,6 +19,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts.registry import head
+from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits
@@ -270,7 +271,7 @@ def problems_of(
         weights=counts,
         strength=torch.tensor(strengths) * twice,
         bias=True,
-        objective=Objective(kind="one", outputs=classes),
+        objective=Objective(problem=SINGLE_LABEL, outputs=classes),
     )
 
 
@@ -566,7 +567,7 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
     assert best([luck, sure, bad, none], task) is luck
     assert surest([none, luck, sure, bad], task) is sure
     assert surest([luck], task) is luck
-    numbers = replace(task, objective=Objective(kind="number", outputs=1))
+    numbers = replace(task, objective=Objective(problem=REGRESSION, outputs=1))
     assert best([none, luck, bad], numbers) is bad
 
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
-from heads.data.corpus import Kind
 from heads.data.splits import Splits
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
 from heads.training.fitters import logistic
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
@@ -107,7 +107,7 @@ def test_labels_that_are_half_chance_take_no_longer() -> None:
     problems = logistic.LinearProblems(
         vectors=vectors,
         targets=torch.where(is_chance, chance, (vectors @ weight).argmax(dim=1)),
-        objective=Objective(kind="one", outputs=30),
+        objective=Objective(problem=SINGLE_LABEL, outputs=30),
         weights=torch.ones(800),
         strength=torch.tensor([0.01, 0.1, 1.0]),
         bias=True,
@@ -125,13 +125,13 @@ def test_labels_that_are_half_chance_take_no_longer() -> None:
 
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("balanced", [False, True])
-@pytest.mark.parametrize("kind", ["one", "many"])
-def test_one_versus_the_rest_is_that_of_scikit_learn(kind: Kind, balanced: bool) -> None:
-    targets = labels() if kind == "many" else (torch.arange(ROWS) * 7 % 11 % CLASSES)
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL])
+def test_one_versus_the_rest_is_that_of_scikit_learn(problem: ProblemType, balanced: bool) -> None:
+    targets = labels() if problem is MULTI_LABEL else (torch.arange(ROWS) * 7 % 11 % CLASSES)
     objective = Objective(
-        kind=kind,
+        problem=problem,
         outputs=CLASSES,
-        loss="softmax" if kind == "many" else "ovr",
+        loss="softmax" if problem is MULTI_LABEL else "ovr",
         balance=balance_of(targets, CLASSES) if balanced else None,
     )
     for strength, logits in solved(problems_of(objective, targets)):
@@ -143,7 +143,7 @@ def test_one_versus_the_rest_is_that_of_scikit_learn(kind: Kind, balanced: bool)
 @pytest.mark.usefixtures("exact")
 def test_numbers_are_those_of_ridge() -> None:
     targets = grades()
-    for strength, logits in solved(problems_of(Objective(kind="number", outputs=1), targets)):
+    for strength, logits in solved(problems_of(Objective(problem=REGRESSION, outputs=1), targets)):
         model = Ridge(alpha=1 / strength).fit(points().numpy(), targets.numpy())
         assert_close(logits[:, 0], torch.from_numpy(model.predict(points().numpy())), **CLOSE)
 
@@ -152,7 +152,7 @@ def test_numbers_are_those_of_ridge() -> None:
 def test_a_label_that_never_or_always_occurs_is_learned_beside_the_others() -> None:
     targets = labels()
     targets[:, 1], targets[:, 3] = 0.0, 1.0
-    objective = Objective(kind="many", outputs=CLASSES)
+    objective = Objective(problem=MULTI_LABEL, outputs=CLASSES)
     for strength, logits in solved(problems_of(objective, targets)):
         assert logits.isfinite().all()
         assert (logits[:, 1] < -2).all()
@@ -187,12 +187,12 @@ def penalised(
         {"loss": "ovr", "smoothing": 0.1},
         {"focal": 1.0},
         {"loss": "ovr", "focal": 2.0},
-        {"kind": "many", "focal": 1.0, "smoothing": 0.05},
+        {"problem": MULTI_LABEL, "focal": 1.0, "smoothing": 0.05},
     ],
     ids=str,
 )
 def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | settings
+    given: dict[str, Any] = {"problem": SINGLE_LABEL, "outputs": CLASSES} | settings
     targets = labels() if given["kind"] == "many" else torch.arange(ROWS) * 7 % 11 % CLASSES
     problems = problems_of(Objective(**given), targets)
     weights, biases = logistic.solve(
@@ -216,14 +216,14 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
 # The same as a cell
 
 
-def lesson_of(kind: Kind, targets: Tensor, **options: Any) -> TrainingTask:
+def lesson_of(problem: ProblemType, targets: Tensor, **options: Any) -> TrainingTask:
     vectors, _ = blobs(len(targets), 3, apart=0.5, seed=6)
-    outputs = 1 if kind == "number" else 3
+    outputs = 1 if problem is REGRESSION else 3
     return TrainingTask(
         vectors=vectors,
         index=torch.arange(len(targets)),
         targets=targets,
-        objective=Objective(kind=kind, outputs=outputs, **options),
+        objective=Objective(problem=problem, outputs=outputs, **options),
         weights=torch.ones(len(targets)),
         counts=torch.ones(len(targets)),
         stop=threading.Event(),
@@ -249,8 +249,8 @@ def parted(rows: int) -> Splits:
     )
 
 
-def unit_of(recipe: str, backbone: Backbone, kind: Kind) -> Trial:
-    (trial,) = trials([recipe], backbone, 1 if kind == "number" else 3, Limits(), kind)
+def unit_of(recipe: str, backbone: Backbone, problem: ProblemType) -> Trial:
+    (trial,) = trials([recipe], backbone, 1 if problem is REGRESSION else 3, Limits(), problem)
     assert isinstance(trial.fitter, LinearFitter)
     return trial
 
@@ -262,7 +262,7 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
     small: Backbone, recipe: str, standardise: bool
 ) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = lesson_of("one", targets, loss="ovr"), unit_of(recipe, small, "one")
+    task, trial = lesson_of(SINGLE_LABEL, targets, loss="ovr"), unit_of(recipe, small, SINGLE_LABEL)
     rows, asked = torch.arange(120), torch.arange(120, 160)
     begin = found_of({"standardise": standardise, "C": 0.1})
     (found,) = trial.fitter.learn(task, [begin], [rows], [asked], [0])
@@ -278,7 +278,10 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
 @pytest.mark.parametrize("C", [0.01, 1.0])
 def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: float) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = lesson_of("one", targets, loss="hinge"), unit_of("mean+linear", small, "one")
+    task, trial = (
+        lesson_of(SINGLE_LABEL, targets, loss="hinge"),
+        unit_of("mean+linear", small, "one"),
+    )
     rows, asked = torch.arange(120), torch.arange(120, 160)
     given = [found_of({"standardise": True, "C": C})]
     (found,) = trial.fitter.learn(task, given, [rows], [asked], [0])
@@ -299,7 +302,7 @@ def scale_of(vectors: Tensor) -> Tensor:
 @pytest.mark.usefixtures("near")
 def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
     targets = torch.linspace(-1, 1, 160)[torch.randperm(160, generator=torch.Generator())]
-    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
     rows, asked = torch.arange(120), torch.arange(120, 160)
     begin = found_of({"standardise": True, "C": 0.02})
     (found,) = trial.fitter.learn(task, [begin], [rows], [asked], [0])
@@ -312,7 +315,7 @@ def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
 def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) -> None:
     vectors, _ = blobs(160, 3, apart=0.5, seed=6)
     targets = vectors @ torch.linspace(-1, 1, WIDTH) / 20
-    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
     (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) > max(OF_NUMBERS)
     assert found.point.score > 0.99
@@ -320,7 +323,7 @@ def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) 
 
 def test_numbers_that_the_vectors_do_not_tell_are_shrunk_to_their_mean(small: Backbone) -> None:
     targets = torch.randn(160, generator=torch.Generator().manual_seed(1))
-    task, trial = lesson_of("number", targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
     (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) < max(OF_NUMBERS)
 
@@ -345,7 +348,7 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
     vectors, targets = blobs(160, 3, apart=2.0, seed=6)
     if flipped:
         targets[90:] = (targets[90:] + 1) % 3
-    task = replace(lesson_of("one", targets), vectors=vectors)
+    task = replace(lesson_of(SINGLE_LABEL, targets), vectors=vectors)
     tried, found = strengths_of(task, unit_of("mean+logistic", small, "one"))
     assert tried[: len(STRENGTHS_TRIED)] == list(STRENGTHS_TRIED)
     further = tried[len(STRENGTHS_TRIED) :]
@@ -360,7 +363,7 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
 
 def test_c_that_is_best_in_the_middle_or_fixed_goes_nowhere(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task = lesson_of("one", targets)
+    task = lesson_of(SINGLE_LABEL, targets)
     tried, found = strengths_of(task, unit_of("mean+linear", small, "one"))
     assert min(STRENGTHS_TRIED) < 3 * float(found.chosen["C"])
     assert len(tried) <= len(STRENGTHS_TRIED) + 3 + len(NEIGHBOURS)
@@ -370,7 +373,7 @@ def test_c_that_is_best_in_the_middle_or_fixed_goes_nowhere(small: Backbone) -> 
 
 def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = lesson_of("one", targets), unit_of("mean+linear", small, "one")
+    task, trial = lesson_of(SINGLE_LABEL, targets), unit_of("mean+linear", small, "one")
     one = parted(160)
     both = [own * 2 for own in (one.search, one.development, one.train, one.test)]
     twice = Splits(
@@ -394,7 +397,7 @@ def test_a_cell_goes_on_from_what_its_search_came_to(
 
     monkeypatch.setattr(logistic, "solve", watched)
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = lesson_of("one", targets), unit_of(recipe, small, "one")
+    task, trial = lesson_of(SINGLE_LABEL, targets), unit_of(recipe, small, SINGLE_LABEL)
     (fresh,) = [found_of({"standardise": True, "C": 0.1})]
     rows, asked = (
         [torch.arange(120), torch.arange(30, 150), torch.arange(120)],

@@ -17,6 +17,7 @@ from torch.testing import assert_close
 from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.training.objective import Objective, TargetScaler, balance_of, targets_of
 
 CLASSES = 4
@@ -26,35 +27,35 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("number", "softmax"),
 )  # fmt: skip
 OPTIONS = [
-    (kind, loss, focal, smoothing, balanced)
-    for (kind, loss), focal, smoothing, balanced in itertools.product(
+    (problem, loss, focal, smoothing, balanced)
+    for (problem, loss), focal, smoothing, balanced in itertools.product(
         KINDS, (0.0, 2.0), (0.0, 0.1), (False, True)
     )
-    if not (kind == "number" and (focal or smoothing or balanced))
-    if not (balanced and kind == "one" and loss != "ovr")
+    if not (problem is REGRESSION and (focal or smoothing or balanced))
+    if not (balanced and problem is SINGLE_LABEL and loss != "ovr")
 ]
 every_objective = pytest.mark.parametrize(
     ("kind", "loss", "focal", "smoothing", "balanced"), OPTIONS
 )
 
 
-def made_targets(kind: str) -> Tensor:
+def made_targets(problem: str) -> Tensor:
     rng = torch.Generator().manual_seed(1)
-    if kind == "number":
+    if problem is REGRESSION:
         return torch.randn(ROWS, generator=rng)
-    if kind == "many":
+    if problem is MULTI_LABEL:
         return (torch.rand(ROWS, CLASSES, generator=rng) < 0.4).float()
     return torch.arange(ROWS) % CLASSES
 
 
 def objective_of(
-    kind: Any, loss: str, focal: float, smoothing: float, balanced: bool
+    problem: Any, loss: str, focal: float, smoothing: float, balanced: bool
 ) -> tuple[Objective, Tensor]:
-    targets = made_targets(kind)
+    targets = made_targets(problem)
     return (
         Objective(
-            kind=kind,
-            outputs=1 if kind == "number" else CLASSES,
+            problem=problem,
+            outputs=1 if problem is REGRESSION else CLASSES,
             loss=loss,
             focal=focal,
             smoothing=smoothing,
@@ -71,8 +72,10 @@ def logits_of(objective: Objective, *ahead: int) -> Tensor:
 
 @every_objective
 @pytest.mark.parametrize("ahead", [(), (3,), (2, 3)])
-def test_slopes_are_the_gradient_of_the_rows(kind, loss, focal, smoothing, balanced, ahead) -> None:
-    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+def test_slopes_are_the_gradient_of_the_rows(
+    problem, loss, focal, smoothing, balanced, ahead
+) -> None:
+    objective, targets = objective_of(problem, loss, focal, smoothing, balanced)
     logits = logits_of(objective, *ahead).requires_grad_()
     rows = objective.rows(logits, targets)
     assert rows.shape == (*ahead, ROWS)
@@ -88,8 +91,8 @@ def test_slopes_are_the_gradient_of_the_rows(kind, loss, focal, smoothing, balan
 
 
 @every_objective
-def test_a_row_is_judged_by_itself(kind, loss, focal, smoothing, balanced) -> None:
-    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+def test_a_row_is_judged_by_itself(problem, loss, focal, smoothing, balanced) -> None:
+    objective, targets = objective_of(problem, loss, focal, smoothing, balanced)
     logits = logits_of(objective)
     together = objective.rows(logits, targets)
     for row in range(ROWS):
@@ -98,8 +101,8 @@ def test_a_row_is_judged_by_itself(kind, loss, focal, smoothing, balanced) -> No
 
 
 @every_objective
-def test_slopes_point_uphill(kind, loss, focal, smoothing, balanced) -> None:
-    objective, targets = objective_of(kind, loss, focal, smoothing, balanced)
+def test_slopes_point_uphill(problem, loss, focal, smoothing, balanced) -> None:
+    objective, targets = objective_of(problem, loss, focal, smoothing, balanced)
     logits = logits_of(objective)
     before, gradients = objective.gradients(logits, targets)
     assert (objective.rows(logits - 1e-2 * gradients, targets) <= before + 1e-7).all()
@@ -108,34 +111,36 @@ def test_slopes_point_uphill(kind, loss, focal, smoothing, balanced) -> None:
 def test_the_plain_ones_are_what_torch_has() -> None:
     logits, one, many = (
         logits_of(objective_of(*OPTIONS[0])[0]),
-        made_targets("one"),
-        made_targets("many"),
+        made_targets(SINGLE_LABEL),
+        made_targets(MULTI_LABEL),
     )
-    found = Objective(kind="one", outputs=CLASSES).rows(logits, one)
+    found = Objective(problem=SINGLE_LABEL, outputs=CLASSES).rows(logits, one)
     assert torch.equal(found, cross_entropy(logits, one, reduction="none"))
-    found = Objective(kind="one", outputs=CLASSES, smoothing=0.1).rows(logits, one)
+    found = Objective(problem=SINGLE_LABEL, outputs=CLASSES, smoothing=0.1).rows(logits, one)
     wanted = cross_entropy(logits, one, reduction="none", label_smoothing=0.1)
     assert_close(found, wanted)
-    found = Objective(kind="many", outputs=CLASSES).rows(logits, many)
+    found = Objective(problem=MULTI_LABEL, outputs=CLASSES).rows(logits, many)
     assert_close(found, binary_cross_entropy_with_logits(logits, many, reduction="none").sum(dim=1))
     hard = one_hot(one, CLASSES).float()
-    found = Objective(kind="one", outputs=CLASSES, loss="ovr").rows(logits, one)
+    found = Objective(problem=SINGLE_LABEL, outputs=CLASSES, loss="ovr").rows(logits, one)
     assert_close(found, binary_cross_entropy_with_logits(logits, hard, reduction="none").sum(dim=1))
-    found = Objective(kind="one", outputs=CLASSES, loss="ordinal").rows(logits, one)
+    found = Objective(problem=SINGLE_LABEL, outputs=CLASSES, loss="ordinal").rows(logits, one)
     assert_close(found, cross_entropy(logits, near(one, CLASSES), reduction="none"))
-    numbers, given = made_targets("number"), logits[:, :1]
-    found = Objective(kind="number", outputs=1).rows(given, numbers)
+    numbers, given = made_targets(REGRESSION), logits[:, :1]
+    found = Objective(problem=REGRESSION, outputs=1).rows(given, numbers)
     assert_close(found, (given[:, 0] - numbers).square() / 2)
 
 
 @pytest.mark.parametrize(("kind", "loss"), KINDS[:-1])
-def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(kind: Any, loss: str) -> None:
-    targets = made_targets(kind)
+def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(
+    problem: Any, loss: str
+) -> None:
+    targets = made_targets(problem)
     hard, soft = (
-        Objective(kind=kind, outputs=CLASSES, loss=loss, smoothing=share).goals(targets)
+        Objective(problem=problem, outputs=CLASSES, loss=loss, smoothing=share).goals(targets)
         for share in (0.0, 0.2)
     )
-    even = 0.5 if kind == "many" or loss == "ovr" else 1 / CLASSES
+    even = 0.5 if problem is MULTI_LABEL or loss == "ovr" else 1 / CLASSES
     assert_close(soft, hard * 0.8 + 0.2 * even)
     assert ((soft > 0) & (soft < 1)).all()
     if even != 0.5:
@@ -143,27 +148,27 @@ def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(kind: Any, 
 
 
 def test_what_each_is() -> None:
-    assert Objective(kind="one", outputs=3).is_plain
-    assert not Objective(kind="one", outputs=3).by_class
+    assert Objective(problem=SINGLE_LABEL, outputs=3).is_plain
+    assert not Objective(problem=SINGLE_LABEL, outputs=3).by_class
     for other in ({"loss": "ovr"}, {"loss": "ordinal"}, {"focal": 1.0}, {"smoothing": 0.1}):
-        assert not Objective(kind="one", outputs=3, **other).is_plain
-    assert Objective(kind="one", outputs=3, loss="ovr").by_class
-    assert Objective(kind="many", outputs=3).by_class
-    assert not Objective(kind="number", outputs=1).by_class
-    assert not Objective(kind="many", outputs=3).is_plain
+        assert not Objective(problem=SINGLE_LABEL, outputs=3, **other).is_plain
+    assert Objective(problem=SINGLE_LABEL, outputs=3, loss="ovr").by_class
+    assert Objective(problem=MULTI_LABEL, outputs=3).by_class
+    assert not Objective(problem=REGRESSION, outputs=1).by_class
+    assert not Objective(problem=MULTI_LABEL, outputs=3).is_plain
 
 
 @pytest.mark.parametrize("option", [{"focal": 1.0}, {"smoothing": 0.1}])
 def test_numbers_have_no_focal_loss_and_no_smoothing(option: dict[str, float]) -> None:
     with pytest.raises(LimitError, match="are for classes, and these labels are numbers"):
-        Objective(kind="number", outputs=1, **option)
+        Objective(problem=REGRESSION, outputs=1, **option)
 
 
 # Every question balanced by itself
 
 
 def test_balance_is_that_of_scikit_learn() -> None:
-    targets = made_targets("many")
+    targets = made_targets(MULTI_LABEL)
     targets[:, 0] = torch.tensor([1.0, 0, 0, 0, 0, 0])
     for label, (no, yes) in enumerate(balance_of(targets, CLASSES).T.tolist()):
         own = targets[:, label].long().numpy()
@@ -177,11 +182,11 @@ def test_balance_of_classes_is_that_of_their_questions() -> None:
     assert torch.equal(balance_of(classes, 3), balance_of(one_hot(classes, 3).float(), 3))
 
 
-@pytest.mark.parametrize("kind", ["many", "one"])
-def test_a_smoothed_question_weighs_by_what_the_row_is_labelled_with(kind: str) -> None:
-    objective, targets = objective_of(kind, "ovr", 0.0, 0.2, True)
+@pytest.mark.parametrize("problem", [MULTI_LABEL, SINGLE_LABEL])
+def test_a_smoothed_question_weighs_by_what_the_row_is_labelled_with(problem: str) -> None:
+    objective, targets = objective_of(problem, "ovr", 0.0, 0.2, True)
     logits = logits_of(objective)
-    hard = targets if kind == "many" else one_hot(targets, CLASSES).float()
+    hard = targets if problem is MULTI_LABEL else one_hot(targets, CLASSES).float()
     assert objective.balance is not None
     weights = torch.where(hard == 1, objective.balance[1], objective.balance[0])
     each = binary_cross_entropy_with_logits(logits, hard * 0.8 + 0.1, reduction="none")
@@ -195,8 +200,8 @@ def test_a_label_that_never_occurs_has_finite_weights() -> None:
 
 
 def test_yes_and_no_weigh_alike_in_every_question() -> None:
-    targets = made_targets("many")
-    objective, _ = objective_of("many", "softmax", 0.0, 0.0, True)
+    targets = made_targets(MULTI_LABEL)
+    objective, _ = objective_of(MULTI_LABEL, "softmax", 0.0, 0.0, True)
     plain = replace(objective, balance=None)
     logits = torch.zeros(ROWS, CLASSES)
     # Where a head knows nothing, all the weight that one label's rows have is the same.

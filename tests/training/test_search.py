@@ -15,12 +15,12 @@ from torch.testing import assert_close
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule
 from heads.data import splits
-from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.statistics import spearman
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig
 from heads.training import trial
 from heads.training.fitters import adamw, successive_halving
@@ -74,7 +74,7 @@ def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
 ) -> None:
     vectors, targets = numbers_of(240, centre=centre, spread=spread)
-    board = board_of(vectors, targets, ExperimentConfig(folds=4), kind="number")
+    board = board_of(vectors, targets, ExperimentConfig(folds=4), problem=REGRESSION)
     (one,) = result([recipe], small, board).values()
     # Without a bias the numbers are not centred, so less of them is learned.
     biased, told = one.trial.biased, list[float]()
@@ -95,7 +95,7 @@ def test_numbers_are_answered_in_their_own_units(
 @pytest.mark.parametrize("recipe", OF_NUMBERS)
 def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) -> None:
     vectors, targets = numbers_of(160, centre=40.0, spread=3.0)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="number")
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=REGRESSION)
     (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
@@ -113,7 +113,7 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
     changed = targets.clone()
     changed[100:] = 1e4 - changed[100:]
     boards = [
-        board_of(vectors, own, ExperimentConfig(seeds=1), parts=parts, kind="number")
+        board_of(vectors, own, ExperimentConfig(seeds=1), parts=parts, problem=REGRESSION)
         for own in (targets, changed)
     ]
     for recipe in ("mean+linear", "mean+roberta", "mean+ridge"):
@@ -183,7 +183,9 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
 ) -> None:
     monkeypatch.setattr(trial, "PACES", {Spying: 1.0})
     vectors, targets = labels_of(200)
-    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts, kind="many")
+    board = board_of(
+        vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts, problem=MULTI_LABEL
+    )
     splits = board.splits
     taught, spy, found = taught_by(board, recipe, small)
     searched = SearchFinished(name=recipe, found=tuple(found), tried=(), seconds=0.0)
@@ -214,7 +216,7 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
 
 def test_thresholds_find_a_rare_label(small: Backbone) -> None:
     vectors, targets = labels_of(900)
-    board = board_of(vectors, targets, ExperimentConfig(folds=3), kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(folds=3), problem=MULTI_LABEL)
     (one,) = result(["mean+linear"], small, board).values()
     assert one.outcome.thresholds is not None
     found = {}
@@ -231,7 +233,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = labels_of(200)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL)
     _, _, found = taught_by(board, recipe, small)
     for number, one in enumerate(found):
         rows = board.splits.development[number]
@@ -254,16 +256,16 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("kind", ["one", "many", "number"])
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL, REGRESSION])
 @pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge"])
 def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_rows(
-    small: Backbone, recipe: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    small: Backbone, recipe: str, problem: ProblemType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splits, "MOST_SEARCH", 30)  # rows on which settings are tried
-    vectors, targets = blobs(200) if kind == "one" else labels_of(200)
-    if kind == "number":
+    vectors, targets = blobs(200) if problem is SINGLE_LABEL else labels_of(200)
+    if problem is REGRESSION:
         vectors, targets = numbers_of(200, centre=5.0, spread=2.0)
-    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), kind=kind)
+    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), problem=problem)
     taught, spy, found = taught_by(board, recipe, small)
     assert max(map(len, board.splits.search)) < 40
     for number, one in enumerate(found):
@@ -307,28 +309,31 @@ STILL = {"standardise": False, "learning_rate": 1e-12, "weight_decay": 0.0, "epo
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("kind", "options"), [("many", ""), ("one", "?loss=ovr"), ("one", ""), ("many", "balanced")]
+    ("problem", "options"),
+    [(MULTI_LABEL, ""), (SINGLE_LABEL, "?loss=ovr"), (SINGLE_LABEL, ""), (MULTI_LABEL, "balanced")],
 )
 def test_questions_of_their_own_begin_at_how_often_they_hold(
-    small: Backbone, kind: Kind, options: str
+    small: Backbone, problem: ProblemType, options: str
 ) -> None:
-    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
+    vectors, targets = labels_of(120) if problem is MULTI_LABEL else blobs(120)
     weighed = options == "balanced"
-    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=weighed), kind=kind)
+    board = board_of(
+        vectors, targets, ExperimentConfig(folds=2, class_weights=weighed), problem=problem
+    )
     taught, _, found = taught_by(board, f"mean+roberta{'' if weighed else options}", small)
     rows = board.splits.train[0]
     begin = SearchResult(chosen=STILL, point=found[0].point)
     (learned,) = taught.learn([begin], [rows], [rows], [0])
     bias = learned.state["out_proj.bias"]
-    goals = targets if kind == "many" else one_hot(targets, 3).float()
+    goals = targets if problem is MULTI_LABEL else one_hot(targets, 3).float()
     rates = (goals[rows].sum(dim=0) + 0.5) / (len(rows) + 1)
     begins = torch.allclose(bias.sigmoid(), rates, atol=1e-6)
-    assert begins == (not weighed and (kind == "many" or bool(options)))
+    assert begins == (not weighed and (problem is MULTI_LABEL or bool(options)))
 
 
 def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
     vectors, targets = labels_of(120)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), kind="many")
+    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL)
     taught, _, _ = taught_by(board, "mean+linear", small)
     whole = RecipeModule(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
@@ -343,13 +348,15 @@ def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Ba
 
 
 @pytest.mark.parametrize(
-    ("kind", "recipe"), [("many", "mean+linear"), ("one", "mean+linear?loss=ovr")]
+    ("problem", "recipe"), [(MULTI_LABEL, "mean+linear"), (SINGLE_LABEL, "mean+linear?loss=ovr")]
 )
 def test_weights_of_classes_balance_every_question_by_itself(
-    small: Backbone, kind: Kind, recipe: str
+    small: Backbone, problem: ProblemType, recipe: str
 ) -> None:
-    vectors, targets = labels_of(120) if kind == "many" else blobs(120)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True), kind=kind)
+    vectors, targets = labels_of(120) if problem is MULTI_LABEL else blobs(120)
+    board = board_of(
+        vectors, targets, ExperimentConfig(folds=2, class_weights=True), problem=problem
+    )
     taught, _, _ = taught_by(board, recipe, small)
     assert torch.equal(taught.task.weights, torch.ones(120))
     assert taught.task.objective.balance is not None
@@ -385,21 +392,23 @@ def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL])
 @pytest.mark.parametrize(
     "settings", [{"focal": 2.0}, {"smoothing": 0.1}, {"focal": 1.0, "smoothing": 0.05}], ids=str
 )
 def test_every_head_learns_under_focal_loss_and_smoothing(
-    small: Backbone, kind: Kind, settings: dict[str, float]
+    small: Backbone, problem: ProblemType, settings: dict[str, float]
 ) -> None:
-    vectors, targets = labels_of(160) if kind == "many" else blobs(160, apart=2.0)
-    board = board_of(vectors, targets, replace(ExperimentConfig(folds=2), **settings), kind=kind)
-    plain = board_of(vectors, targets, ExperimentConfig(folds=2), kind=kind)
-    recipes = OF_MANY if kind == "many" else (*OF_MANY, "mean+knn", "mean+cosine")
+    vectors, targets = labels_of(160) if problem is MULTI_LABEL else blobs(160, apart=2.0)
+    board = board_of(
+        vectors, targets, replace(ExperimentConfig(folds=2), **settings), problem=problem
+    )
+    plain = board_of(vectors, targets, ExperimentConfig(folds=2), problem=problem)
+    recipes = OF_MANY if problem is MULTI_LABEL else (*OF_MANY, "mean+knn", "mean+cosine")
     found, without_any = (result(recipes, small, own) for own in (board, plain))
     for name, one in found.items():
         assert one.outcome.logits[0].isfinite().all(), name
-        if kind == "one":
+        if problem is SINGLE_LABEL:
             assert accuracy(one, board) > 0.8, name
     # It moves what is learned by its loss; heads with a solver of their own have none.
     for name in ("mean+linear", "mean+roberta"):

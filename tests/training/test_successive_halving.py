@@ -15,10 +15,10 @@ from small_boards import WIDTH, blobs, board_of, ended, lesson_of
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import temperature
 from heads.parts.registry import head
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
 from heads.training.fitters import sgd, successive_halving
@@ -210,12 +210,12 @@ def test_looks_come_further_apart_and_end_at_the_cap(pass_steps: float, cap: int
 # The temperature
 
 
-def logits_of(kind: Kind, spread: float, seed: int) -> tuple[Tensor, Tensor]:
+def logits_of(problem: ProblemType, spread: float, seed: int) -> tuple[Tensor, Tensor]:
     """Logits that tell the targets, but for some noise."""
     rng = torch.Generator().manual_seed(seed)
     targets = torch.randint(CLASSES, (120,), generator=rng)
     goals = one_hot(targets, CLASSES).float()
-    if kind == "many":
+    if problem is MULTI_LABEL:
         targets = goals = (torch.rand(120, CLASSES, generator=rng) < 0.4).float()
     noise = torch.randn(120, CLASSES, generator=rng)
     return spread * (2 * goals - 1 + noise), targets
@@ -230,28 +230,30 @@ def settled(
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(["one", "many"]), st.floats(0.1, 8.0), st.integers(0, 99))
-def test_the_factor_is_one_over_the_temperature(kind: Kind, spread: float, seed: int) -> None:
-    logits, targets = logits_of(kind, spread, seed)
-    found = settled(logits, targets, Objective(kind=kind, outputs=CLASSES))
-    assert found == pytest.approx(1 / temperature(logits, targets, kind), rel=1e-3)
+def test_the_factor_is_one_over_the_temperature(
+    problem: ProblemType, spread: float, seed: int
+) -> None:
+    logits, targets = logits_of(problem, spread, seed)
+    found = settled(logits, targets, Objective(problem=problem, outputs=CLASSES))
+    assert found == pytest.approx(1 / temperature(logits, targets, problem), rel=1e-3)
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.3, 3.0, 20.0])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     "options", [{}, {"loss": "ovr"}, {"smoothing": 0.1}, {"loss": "ovr", "smoothing": 0.1},
-                {"kind": "many", "smoothing": 0.05}, {"loss": "ordinal"}, {"focal": 2.0},
+                {"problem": MULTI_LABEL, "smoothing": 0.05}, {"loss": "ordinal"}, {"focal": 2.0},
                 {"focal": 5.0, "smoothing": 0.1}, {"loss": "ovr", "focal": 1.0},
-                {"kind": "many", "focal": 2.0}, {"loss": "ordinal", "focal": 2.0},
-                {"kind": "many", "balance": True}, {"loss": "ovr", "balance": True},
+                {"problem": MULTI_LABEL, "focal": 2.0}, {"loss": "ordinal", "focal": 2.0},
+                {"problem": MULTI_LABEL, "balance": True}, {"loss": "ovr", "balance": True},
                 {"margin": 4.0}], ids=str,
 )  # fmt: skip
 def test_the_factor_makes_the_loss_that_is_judged_by_smallest(
     options: dict[str, Any], spread: float, weighted: bool
 ) -> None:
     kind = options.get("kind", "one")
-    logits, targets = logits_of(kind, spread, 1)
-    made: dict[str, Any] = {"kind": "one", "outputs": CLASSES} | options
+    logits, targets = logits_of(problem, spread, 1)
+    made: dict[str, Any] = {"problem": SINGLE_LABEL, "outputs": CLASSES} | options
     if made.get("balance"):
         made["balance"] = balance_of(targets, CLASSES)
     objective = Objective(**made)
@@ -266,18 +268,20 @@ def test_the_factor_makes_the_loss_that_is_judged_by_smallest(
         assert least <= loss(found * other) + 1e-6
 
 
-@pytest.mark.parametrize("kind", ["one", "many", "number"])
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL, REGRESSION])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_factor_is_a_number_whatever_is_answered(kind: Kind, smoothing: float) -> None:
-    smoothing = 0.0 if kind == "number" else smoothing
-    objective = Objective(kind=kind, outputs=CLASSES, smoothing=smoothing)
-    logits, targets = logits_of("one" if kind == "number" else kind, 1.0, 0)
+def test_the_factor_is_a_number_whatever_is_answered(
+    problem: ProblemType, smoothing: float
+) -> None:
+    smoothing = 0.0 if problem is REGRESSION else smoothing
+    objective = Objective(problem=problem, outputs=CLASSES, smoothing=smoothing)
+    logits, targets = logits_of("one" if problem is REGRESSION else problem, 1.0, 0)
     right = one_hot(targets, CLASSES).float() if targets.dim() == 1 else targets
     for each in (right * 2 - 1, 1 - 2 * right, torch.zeros_like(logits), logits * 1e4,
                  logits * 1e-6, logits * torch.nan):  # fmt: skip
         found = settled(each, targets, objective)
         assert 1e-2 <= found <= 1e2
-        assert found == 1.0 or kind != "number"
+        assert found == 1.0 or problem is not REGRESSION
 
 
 # Real copies
@@ -459,7 +463,7 @@ def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -
     assert not trial.is_falling()
     trial.looks = [(2**n * 8, 10.0**-n) for n in range(3)]
     assert not trial.has_converged()
-    hinge = Objective(kind="one", outputs=3, loss="hinge")
+    hinge = Objective(problem=SINGLE_LABEL, outputs=3, loss="hinge")
     assert settled(5 * torch.eye(3), torch.arange(3), hinge) == 1.0
 
 

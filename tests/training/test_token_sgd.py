@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.features.token_states import TokenStates
+from heads.problem import SINGLE_LABEL
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.fitters.token_sgd import BATCH, TRIED, TokenSGDFitter
@@ -79,7 +80,7 @@ def task() -> TrainingTask:
         vectors=torch.empty(0, 0),
         index=index,
         targets=classes[index],
-        objective=Objective(kind="one", outputs=CLASSES),
+        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES),
         weights=torch.ones(ROWS),
         counts=torch.ones(ROWS),
         stop=threading.Event(),

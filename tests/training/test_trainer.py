@@ -28,6 +28,7 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.settings import PUBLIC, Limits, TrainingConfig
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train
@@ -170,13 +171,13 @@ def test_what_is_plain_to_see_is_learned(small: Backbone) -> None:
 def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
     backbone: Backbone, tiny: Callable[..., Path]
 ) -> None:
-    bert = assemble("cls+bert", backbone, 3, kind="one", limits=LIMITS)
+    bert = assemble("cls+bert", backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
     assert bert.pretrained == ("pooler.dense.weight", "pooler.dense.bias")
     started = bert.head.state_dict()
     for name, weight in backbone.pooler_weights.items():
         assert torch.equal(started[name], weight)
     for recipe in ("cls+roberta", "cls+xlnet", "cls+deberta", "cls_mean+bert", "cls@cat4+bert"):
-        other = assemble(recipe, backbone, 3, kind="one", limits=LIMITS)
+        other = assemble(recipe, backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
         assert other.pretrained == ()
         pooler = backbone.pooler_weights["pooler.dense.weight"]
         assert not any(
@@ -185,7 +186,7 @@ def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
             if weight.shape == pooler.shape
         )
     lacking = load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
-    assert assemble("cls+bert", lacking, 3, kind="one", limits=LIMITS).pretrained == ()
+    assert assemble("cls+bert", lacking, 3, problem=SINGLE_LABEL, limits=LIMITS).pretrained == ()
 
 
 def test_training_leaves_the_base_model_as_it_was(small: Backbone, rows: Corpus) -> None:
@@ -261,7 +262,7 @@ def test_several_labels_a_row_are_learned(backbone: Backbone) -> None:
     corpus = corpus_of(SAMPLES["aspects"], LIMITS)
     recipes = ["mean+linear", "mean+logistic", "mean+ridge", "mean+centroid"]
     for head in trained(recipes, corpus, backbone, TrainingConfig()):
-        assert head.many
+        assert head.problem is MULTI_LABEL
         assert head.scores.rows == 100
         assert head.scores.low > head.scores.majority
         found = logits(head, backbone, ["It arrived late and costs too much.", "I like it."])
@@ -299,8 +300,8 @@ def test_numbers_are_learned_in_their_own_units(
 ) -> None:
     settings = TrainingConfig(learning_rate=0.01, epochs=60)
     (head,) = trained([recipe], lengths, small, settings)
-    assert head.numbers
-    assert head.squash == "none"
+    assert head.problem.gives_number
+    assert head.problem.output_activation == "none"
     assert head.classes == ("cats",)
     _, held = split(lengths, settings.held_out, settings.seed)
     given = logits(head, small, [lengths.texts[row] for row in held])[:, 0]
@@ -437,7 +438,7 @@ def test_ordinal_needs_an_order_and_siamese_two_texts(small: Backbone, rows: Cor
         trained(["mean+linear", "mean+linear?pair=uv"], rows, small)
     ordered = in_order(rows, ["z", "x", "y"])
     (usual, ordinal) = trained(["mean+linear", "mean+linear?loss=ordinal"], ordered, small)
-    assert ordinal.squash == "softmax"
+    assert ordinal.problem.output_activation == "softmax"
     assert not torch.equal(logits(usual, small, rows.texts), logits(ordinal, small, rows.texts))
 
 
@@ -470,7 +471,7 @@ def test_the_width_that_a_head_reads_is_limited_too(backbone: Backbone) -> None:
     for recipe in ("flatten+linear?length=4096", "attention+linear?queries=4096"):
         for limits in (LIMITS, PUBLIC):
             with pytest.raises(LimitError, match="would read 1,572,864 numbers a text"):
-                assemble(recipe, backbone, 3, kind="one", limits=limits)
+                assemble(recipe, backbone, 3, problem=SINGLE_LABEL, limits=limits)
 
 
 def test_a_layer_or_a_pooler_that_is_not_there_is_refused(
@@ -564,5 +565,5 @@ def test_answers_and_probabilities_agree(numbers: list[list[float]]) -> None:
 
 
 def test_widths_are_those_of_the_tiny_model(small: Backbone) -> None:
-    module = assemble("cls_mean+linear", small, 3, kind="one", limits=LIMITS)
+    module = assemble("cls_mean+linear", small, 3, problem=SINGLE_LABEL, limits=LIMITS)
     assert module.reader.width == 2 * TINY_WIDTH

@@ -159,7 +159,7 @@ def readings(asked: Namespace) -> None:
     from heads.interfaces.views.comparison import signed
 
     for one in found:
-        if one.said.squash == "none":
+        if not one.said.problem.has_classes:
             tables.show(f"{one.said.name} says {one.said.spoken}: a number, no probability.")
             continue
         tables.show(f"{one.said.name} says {one.said.spoken}.")

@@ -29,6 +29,7 @@ from heads.interfaces.views.comparison import accuracy, count, counted, effect, 
 from heads.interfaces.views.format import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind, split_name
+from heads.problem import MULTI_LABEL
 from heads.runs.cells import Cell
 from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
@@ -60,7 +61,7 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
     for place, name in enumerate(predictions[0].classes):
         cells = (
             signed(p.logits[place])
-            if p.squash == "none"
+            if not p.problem.has_classes
             else f"{percent(p.probabilities[place])}{gap}{signed(p.logits[place])}"
             for p in predictions
         )
@@ -71,7 +72,7 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
         table.add_row("", *("this head is random" if p.new else "" for p in predictions))
     if any(p.scores for p in predictions):
         held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
-        is_number = any(p.squash == "none" for p in predictions)
+        is_number = not all(p.problem.has_classes for p in predictions)
         table.add_row(
             "Spearman" if is_number else "held-out accuracy", *(share for share, _ in held_out)
         )
@@ -152,7 +153,7 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     """Where it lies, what it is, how exact it is, what to know."""
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
-    kind = "a number" if head.numbers else counted(len(classifier.classes), "class")
+    kind = "a number" if head.problem.gives_number else counted(len(classifier.classes), "class")
     scores = ""
     if head.scores:
         noun = next((one.noun for key, one in SCORES.items() if key == head.scores.metric), "")
@@ -275,8 +276,8 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
     notes = [one for one in found.notes if one not in before and one not in found.reading]
     show(*(f"Note: {one}" for one in notes))
     wide = Console().width >= WIDE
-    known = {one.name: one for one in MEASURES[found.kind]}
-    more = [known[name] for name in BRIEF[found.kind]] if wide else []
+    known = {one.name: one for one in MEASURES[found.problem]}
+    more = [known[name] for name in BRIEF[found.problem]] if wide else []
     titles = [*(one.heading for one in more), *(["parameters"] if wide else [])]
     score = of_metric(found.metric)
     table = table_of("", score.heading, "95 %", f"against {found.reference}", *titles)
@@ -326,7 +327,7 @@ def _of_best(found: Leaderboard) -> list[str]:
     """How the best head was learned, how sure it is, and which layers learned mixes read."""
     lines = [f"{found.best}: {says}"] if found.best and (says := _learned(found)) else []
     if found.best and (scaled := found.cell(found.best).measures.calibration):
-        gained = abstained_says(scaled.coverage, found.kind)
+        gained = abstained_says(scaled.coverage, found.problem)
         lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
     for cell in found.cells:
         shares = [
@@ -379,7 +380,7 @@ def data(found: Data) -> None:
     how = "guessed" if found.guessed else "as named"
     show(f"Columns ({how}): " + ", ".join(f"{says} '{name}'" for says, name in used if name))
     show(f"Labels ({how}): {found.says}")
-    if found.guessed and corpus.kind != "one":
+    if found.guessed and not corpus.problem.is_exclusive:
         show("Change it with --label, --separator none, --labels or --no-number.")
     _counted(found)
     show(*found.notes, *(f"Note: {one.says}" for one in found.findings))
@@ -391,8 +392,8 @@ def _counted(found: Data) -> None:
         _, quarter, middle, most, _ = (f"{value:.4g}" for value in found.spread)
         show(f"Half of them lie between {quarter} and {most}, the median is {middle}.")
         return
-    many = found.corpus.kind == "many"
-    table = table_of("label" if many else "class", "rows")
+    many = found.corpus.problem is MULTI_LABEL
+    table = table_of(found.corpus.problem.group, "rows")
     for name, number in list(found.classes.items())[:CLASSES]:
         table.add_row(Text(name), f"{number:,}")
     show(table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from heads.data.samples import SAMPLES
+from heads.problem import ONE_VERSUS_REST
 
 if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison
@@ -199,7 +200,7 @@ def sayers(found: "Sequence[HeadOutput]") -> Markup:
     found_by: dict[str, list[str]] = {}
     for one in found:
         found_by.setdefault(one.spoken, []).append(one.name)
-    verb = "give" if all(one.squash == "none" for one in found) else "say"
+    verb = "say" if any(one.problem.has_classes for one in found) else "give"
     told = "; ".join(
         f"{', '.join(names)} {verb}{'s' * (len(names) == 1)} {answer}"
         for answer, names in found_by.items()
@@ -284,9 +285,9 @@ def cards(comparison: "Comparison") -> Markup:
 def _card(prediction: "Prediction", colour: str) -> Markup:
     from heads.analysis.comparison import said
 
-    is_one = prediction.squash in ("softmax", "votes")
+    is_one = prediction.problem.is_exclusive
     shown = f"{max(prediction.probabilities):.0%}".replace("%", " %") if is_one else ""
-    margin = f"margin {prediction.margin * 100:.0f} % · " if prediction.squash != "none" else ""
+    margin = f"margin {prediction.margin * 100:.0f} % · " if prediction.problem.has_classes else ""
     return Markup(
         '<article class="card" style="--mark:{}"><h4>{}</h4>'
         '<p class="answer"><strong>{}</strong> {}</p>{}<p>{}{} parameters</p>{}</article>'
@@ -306,7 +307,7 @@ def _vote(prediction: "Prediction") -> Markup:
     """That a head is random; what the questions of one-versus-rest say, each by itself."""
     if prediction.new:
         return Markup('<p class="random">This head is random.</p>')
-    if prediction.squash != "votes":
+    if prediction.problem is not ONE_VERSUS_REST:
         return Markup("")
     yes = [n for n, logit in zip(prediction.classes, prediction.logits, strict=True) if logit > 0]
     told = f"{len(yes)} of {len(prediction.classes)} questions say yes"
@@ -328,7 +329,7 @@ def _scored(prediction: "Prediction") -> Markup:
         return Markup(held_out).format(scores.rows, title, accuracy(scores))
     return Markup(held_out + "<p>always the commonest answer: {}</p>").format(
         scores.rows,
-        "all labels right" if prediction.many else "held-out accuracy",
+        "held-out accuracy" if prediction.problem.is_exclusive else "all labels right",
         accuracy(scores),
         f"{scores.majority:.0%}".replace("%", " %"),
     )

@@ -90,9 +90,7 @@ def account(data: Data) -> Markup:
         kept,
         _warnings(data.findings),
         preview(data.names, data.head, data.columns),
-        {"one": "Rows of each class", "many": "Rows of each label"}.get(
-            data.corpus.kind, "Rows of each size"
-        ),
+        f"Rows of each {data.corpus.problem.group}" if data.classes else "Rows of each size",
         _numbers(data.corpus.numbers) if data.corpus.numbers else _classes(data),
     )
 

@@ -1,4 +1,4 @@
-"""What is measured for every kind of labels: how it is called, and how a number is written.
+"""What is measured for every problem type: how it is called, and how a number is written.
 
 Pages, report and terminal show the same measures in the same order, the score first.
 """
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heads.data.corpus import Kind
 from heads.evaluation.details import Measures
-from heads.evaluation.metrics import METRICS, SCORES, MetricName
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.interfaces.views.charts import percent
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.runs.cells import Cell
 
 TIME = "latency_ms"
@@ -79,8 +79,8 @@ class Measure:
 _LATENCY = Measure(name=TIME, title="Time added to a text", form="ms", high_is_good=False)
 _LOSS = Measure(name="log_loss", title="Log loss", form="number", high_is_good=False)
 _MACRO = Measure(name="macro_f1", title="Macro-F1")
-MEASURES: Mapping[Kind, tuple[Measure, ...]] = {
-    "one": (
+MEASURES: Mapping[ProblemType, tuple[Measure, ...]] = {
+    SINGLE_LABEL: (
         Measure(name="accuracy", title=SCORES["accuracy"].title),
         _MACRO,
         _LOSS,
@@ -91,7 +91,7 @@ MEASURES: Mapping[Kind, tuple[Measure, ...]] = {
         Measure(name="quadratic_kappa", title="Quadratic kappa", form="number"),
         _LATENCY,
     ),
-    "many": (
+    MULTI_LABEL: (
         Measure(name="micro_f1", title=SCORES["micro_f1"].title),
         _MACRO,
         Measure(name="samples_f1", title="F1 of a row"),
@@ -101,7 +101,7 @@ MEASURES: Mapping[Kind, tuple[Measure, ...]] = {
         _LOSS,
         _LATENCY,
     ),
-    "number": (
+    REGRESSION: (
         Measure(name="spearman", title=SCORES["spearman"].title, brief="Spearman", form="number"),
         Measure(name="pearson", title="Pearson's correlation", brief="Pearson", form="number"),
         Measure(
@@ -123,35 +123,33 @@ MEASURES: Mapping[Kind, tuple[Measure, ...]] = {
     ),
 }
 # Beside the score, where a terminal is wide.
-BRIEF: Mapping[Kind, tuple[str, str]] = {
-    "one": ("macro_f1", "log_loss"),
-    "many": ("macro_f1", "mean_average_precision"),
-    "number": ("pearson", "mean_absolute_error"),
+BRIEF: Mapping[ProblemType, tuple[str, str]] = {
+    SINGLE_LABEL: ("macro_f1", "log_loss"),
+    MULTI_LABEL: ("macro_f1", "mean_average_precision"),
+    REGRESSION: ("pearson", "mean_absolute_error"),
 }
-BASELINES: Mapping[Kind, Mapping[str, str]] = {
-    "one": {MAJORITY: "always the commonest class", TFIDF: "TF-IDF + logistic regression"},
-    "many": {MAJORITY: "always the commonest labels", TFIDF: "TF-IDF + logistic regression"},
-    "number": {MAJORITY: "always the mean", TFIDF: "TF-IDF + ridge regression"},
+BASELINES: Mapping[ProblemType, Mapping[str, str]] = {
+    SINGLE_LABEL: {MAJORITY: "always the commonest class", TFIDF: "TF-IDF + logistic regression"},
+    MULTI_LABEL: {MAJORITY: "always the commonest labels", TFIDF: "TF-IDF + logistic regression"},
+    REGRESSION: {MAJORITY: "always the mean", TFIDF: "TF-IDF + ridge regression"},
 }
 
 
-def kind_of(cells: Sequence[Cell]) -> Kind:
-    """The kind of labels that cells were measured on: each has one measure that is always there."""
+def problem_of_cells(cells: Sequence[Cell]) -> ProblemType:
+    """The problem type of measured cells: each has one measure that is always there."""
     values = cells[0].measures.values if cells else {}
-    if METRICS["many"] in values:
-        return "many"
-    return "number" if METRICS["number"] in values else "one"
+    return next((one for one in (MULTI_LABEL, REGRESSION) if one.metric in values), SINGLE_LABEL)
 
 
-def ranked(kind: Kind, metric: MetricName) -> tuple[Measure, ...]:
-    """The measures of a kind, first the one that heads are ranked by."""
-    known = {one.name: one for one in MEASURES[kind]}
+def ranked(problem: ProblemType, metric: MetricName) -> tuple[Measure, ...]:
+    """The measures of a problem type, first the one that heads are ranked by."""
+    known = {one.name: one for one in MEASURES[problem]}
     first = known.pop(metric, None) or of_metric(metric)
     return (first, *known.values())
 
 
 def of_metric(metric: MetricName) -> Measure:
-    """The measure that heads are ranked by, whatever the kind of labels."""
+    """The measure that heads are ranked by, whatever the problem type."""
     shown = {one.name: one for measures in MEASURES.values() for one in measures}
     forms: Mapping[str, Form] = {"share": "share", "error": "units"}
     name = SCORES[metric]
@@ -161,14 +159,18 @@ def of_metric(metric: MetricName) -> Measure:
 
 def offered(cells: Sequence[Cell]) -> tuple[Measure, ...]:
     """The measures that some of these cells have; without cells, those of one class a row."""
-    known = ranked(kind_of(cells), cells[0].measures.metric) if cells else MEASURES["one"]
+    known = (
+        ranked(problem_of_cells(cells), cells[0].measures.metric)
+        if cells
+        else MEASURES[SINGLE_LABEL]
+    )
     found = tuple(one for one in known if any(one.of(cell) is not None for cell in cells))
     return found or known
 
 
 def titled(cell: Cell) -> str:
     """A recipe, or a baseline in words."""
-    return BASELINES[kind_of([cell])].get(cell.name, cell.name)
+    return BASELINES[problem_of_cells([cell])].get(cell.name, cell.name)
 
 
 def between(measures: Measures, sign: str = "–") -> str:

@@ -7,7 +7,6 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from heads.data.corpus import Kind
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.metrics import SCORES
@@ -15,6 +14,7 @@ from heads.interfaces.views.charts import Axis, Line, bars, chart, even, percent
 from heads.interfaces.views.comparison import COLOURS, ZERO, joined
 from heads.interfaces.views.format import between, ranked
 from heads.interfaces.views.leaderboard import broken, coded
+from heads.problem import REGRESSION, ProblemType
 from heads.recipe import Value
 from heads.runs.cells import Cell
 from heads.runs.drill_down import Closeup, layer_name
@@ -58,10 +58,10 @@ def useful(points: Sequence[Coverage]) -> Coverage | None:
     return next((point for point in points[1:] if point.accuracy >= goal), None)
 
 
-def abstained_says(points: Sequence[Coverage], kind: Kind) -> str:
+def abstained_says(points: Sequence[Coverage], problem: ProblemType) -> str:
     """What a head gains where it may leave open what it is not sure of, in a sentence."""
     whole, found = points[0], useful(points)
-    things = "texts" if kind == "one" else "yes-or-no questions"
+    things = problem.decided
     if whole.accuracy == 1:
         return f"It answers all {things} right, so abstaining has nothing to gain."
     if found is None:
@@ -116,7 +116,7 @@ def _curve(bins: Sequence[Bin], name: str, colour: str) -> Line:
     )
 
 
-def coverage(found: Calibration | None, kind: Kind) -> Markup:
+def coverage(found: Calibration | None, problem: ProblemType) -> Markup:
     """How much is answered, and how much of that is right, where a head may abstain."""
     if found is None:
         return Markup('<p class="quiet">{}</p>').format(
@@ -127,9 +127,11 @@ def coverage(found: Calibration | None, kind: Kind) -> Markup:
     if chosen:
         name = f"abstaining below {_share(chosen.threshold)}"
         lines.append(_covered([chosen], name, COLOURS[1]))
-    x = Axis(low=0, high=1, ticks=WHOLE, says=f"{'Texts' if kind == 'one' else 'Labels'} answered")
+    x = Axis(
+        low=0, high=1, ticks=WHOLE, says=f"{'Texts' if problem.is_exclusive else 'Labels'} answered"
+    )
     y = even((one.accuracy for one in points), "Of those, right", lambda at: percent(at))
-    says = abstained_says(points, kind)
+    says = abstained_says(points, problem)
     return joined([Markup("<p>{}</p>").format(says), chart(lines, x, y, says=says)])
 
 
@@ -216,11 +218,11 @@ def one(look: Closeup) -> Markup:
         )
     if measures.labels:
         drawn.append(_part("Every label, the worst first", labels(measures.labels)))
-    if look.kind == "number":
+    if not look.problem.has_classes:
         drawn.append(_pair(_part("All measures", numbers(look.cell)), _scatter(look.points)))
         return joined(drawn)
     sure = _part("Is it as sure as it is right?", reliability(measures))
-    open_ = coverage(measures.calibration, look.kind)
+    open_ = coverage(measures.calibration, look.problem)
     drawn.append(_pair(sure, _part("What if it may abstain?", open_)))
     if not measures.labels:
         drawn.append(_part("F1 of every class, the worst first", f1(measures.f1, look.classes)))
@@ -339,7 +341,7 @@ def numbers(cell: Cell) -> Markup:
     measures = cell.measures
     rows = [
         (one.label, one.shown(value))
-        for one in ranked("number", measures.metric)
+        for one in ranked(REGRESSION, measures.metric)
         if (value := one.of(cell)) is not None
     ]
     rows.insert(1, ("its 95 % interval", between(measures, "to")))

@@ -195,7 +195,7 @@ def _ablation(one: Ablation) -> Markup:
 
 def _without(before: HeadOutput, after: HeadOutput | None, retrained: HeadOutput | None) -> Markup:
     """Every output of the whole head, of it without a layer, and of the one trained without it."""
-    is_number = before.squash == "none" and len(before.classes) == 1
+    is_number = not before.problem.has_classes and len(before.classes) == 1
     names = ["number"] if is_number else before.classes[:20]
     columns = {"whole": before, "taken out": after, "trained without": retrained}
     shown = {title: said.logits for title, said in columns.items() if said is not None}
@@ -215,7 +215,7 @@ def temperature(found: Sequence[Reading]) -> Markup:
     cards = (
         _chances(one, colour)
         for one, colour in zip(found, COLOURS * 4, strict=False)
-        if one.said.squash != "none"
+        if one.said.problem.has_classes
     )
     return Markup('<div class="cards">{}</div>{}').format(joined(cards), told)
 
@@ -236,7 +236,7 @@ def readings(found: Sequence[Reading]) -> Markup:
     """The same logits read by the softmax and by one sigmoid a class, side by side."""
     rows = []
     for one, colour in zip(found, COLOURS * 4, strict=False):
-        if one.said.squash == "none":
+        if not one.said.problem.has_classes:
             continue
         sides = joined(
             Markup("<p>{}</p>{}").format(name, _largest(one, shares, colour))

@@ -78,9 +78,9 @@ def behind(one: Eliminated, metric: MetricName) -> str:
 
 def _labels(board: Leaderboard) -> str:
     """What is to be answered."""
-    if board.kind == "number":
+    if not board.problem.has_classes:
         return "a number each"
-    return counted(len(board.classes), "class" if board.kind == "one" else "label")
+    return counted(len(board.classes), board.problem.group)
 
 
 def notes(board: Leaderboard) -> Markup:

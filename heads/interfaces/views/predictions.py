@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import Kind
-from heads.evaluation.statistics import Squash, answers, probabilities
 from heads.interfaces.views.charts import bars, percent
 from heads.interfaces.views.comparison import COLOURS, joined
+from heads.problem import SINGLE_LABEL, ProblemType
 from heads.runs.drill_down import Disagreement
 
 NAMED = 3  # heads that are named for one answer
@@ -23,7 +22,7 @@ class Reply:
     """What a head says of a text.
 
     Attributes:
-        squash: How its logits become probabilities.
+        problem: How its logits become probabilities and answers.
         classes: Their names.
         given: The classes that it answers with.
         chances: The probability of each class, or the number predicted.
@@ -31,7 +30,7 @@ class Reply:
         bars: The probability from which each class is given, where several may be.
     """
 
-    squash: Squash
+    problem: ProblemType
     classes: tuple[str, ...]
     given: tuple[str, ...]
     chances: tuple[float, ...]
@@ -49,13 +48,13 @@ def reply(classifier: Classifier, text: str, pair: str | None = None) -> Reply:
         DataError: A text is empty.
     """
     head, logits = classifier.head, classifier.logits([text], [] if pair is None else [pair])
-    chosen = answers(logits, head.squash, head.thresholds)[0].tolist()
+    chosen = head.problem.chosen(logits, head.thresholds)[0].tolist()
     cuts = logits.new_tensor(head.thresholds or [0.0] * len(head.classes))
     return Reply(
-        squash=head.squash,
+        problem=head.problem,
         classes=head.classes,
         given=tuple(name for name, yes in zip(head.classes, chosen, strict=True) if yes),
-        chances=tuple(probabilities(logits, head.squash)[0].tolist()),
+        chances=tuple(head.problem.probabilities(logits)[0].tolist()),
         sigmoids=tuple(logits[0].sigmoid().tolist()),
         bars=tuple(cuts.sigmoid().tolist()),
     )
@@ -67,10 +66,12 @@ def tried(replies: Mapping[str, Reply], span: tuple[float, float] = (0.0, 0.0)) 
     Args:
         span: Of the numbers in the data, where numbers are predicted.
     """
-    draw = {"softmax": _likeliest, "sigmoid": _labels, "votes": _votes}
+    draw = {
+        "softmax": _likeliest, "sigmoid": _labels, "normalised_sigmoid": _votes, "none": _number
+    }  # fmt: skip
     cards = []
     for (name, one), colour in zip(replies.items(), COLOURS, strict=False):
-        said = _number(one, span) if one.squash == "none" else draw[one.squash](one, colour)
+        said = draw[one.problem.output_activation](one, colour)
         card = Markup('<article class="card" style="--mark:{}"><h4>{}</h4>{}</article>')
         cards.append(card.format(colour, name, said))
     return Markup('<div class="cards">{}</div>').format(joined(cards))
@@ -155,11 +156,11 @@ def _number(one: Reply, span: tuple[float, float]) -> Markup:
     return _headed(said, "", _said(f"The data go from {low:.4g} to {high:.4g}."))
 
 
-def disagreements(found: Sequence[Disagreement], kind: Kind = "one") -> Markup:
+def disagreements(found: Sequence[Disagreement], problem: ProblemType = SINGLE_LABEL) -> Markup:
     """The texts on which the heads disagree most, with what each of them says.
 
     Args:
-        kind: Of the labels; numbers stand in their order.
+        problem: Of the data; numbers stand in their order.
     """
     if not found:
         return Markup('<p class="quiet">The heads agree on every text.</p>')
@@ -167,11 +168,11 @@ def disagreements(found: Sequence[Disagreement], kind: Kind = "one") -> Markup:
     for item in found:
         text = " ↔ ".join(short(text) for text in (item.text, item.pair) if text)
         entry = Markup("<li><p>“{}” <span class='quiet'>is {}</span></p><dl>{}</dl>{}</li>")
-        items.append(entry.format(text, item.label, *_groups(item, kind)))
+        items.append(entry.format(text, item.label, *_groups(item, problem)))
     return Markup('<ol class="disagree">{}</ol>').format(joined(items))
 
 
-def _groups(item: Disagreement, kind: Kind) -> tuple[Markup, Markup]:
+def _groups(item: Disagreement, problem: ProblemType) -> tuple[Markup, Markup]:
     """Each answer with those who give it, the commonest first, and how many are left out.
 
     Of numbers the lowest and the highest stay.
@@ -181,13 +182,13 @@ def _groups(item: Disagreement, kind: Kind) -> tuple[Markup, Markup]:
         groups.setdefault(said, []).append((sure, name))
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
     left = _left(len(ranked), GROUPS, "other answers")
-    if kind == "number":
+    if not problem.has_classes:
         ranked.sort(key=lambda pair: float(pair[0]))
         ranked = [*ranked[: GROUPS // 2], *ranked[GROUPS // 2 :][-GROUPS // 2 :]]
     drawn = joined(
         Markup('<dt class="{}">{}</dt><dd>{}</dd>').format(
             "right" if said == item.label else "",
-            said.replace("-", "−") if kind == "number" else said,
+            said if problem.has_classes else said.replace("-", "−"),
             _sayers(names),
         )
         for said, names in ranked[:GROUPS]

@@ -59,7 +59,7 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
     if board.best:
         title = f"A closer look at the best head, {board.best}"
         parts.append((title, head_details.one(closeup(board, board.best))))
-    apart = predictions.disagreements(disagreements, board.kind)
+    apart = predictions.disagreements(disagreements, board.problem)
     parts.append(("Where the heads disagree most", apart))
     body = joined(
         Markup("{}{}").format(Markup("<h2>{}</h2>").format(title) if title else "", drawn)

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from heads.data.corpus import Kind
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.parts.modules import Repeat
+from heads.problem import ProblemType
 from heads.recipe import Value
 from heads.training.fitters.batched import leaves
 from heads.training.task import TrainingTask
@@ -147,21 +147,20 @@ def judged(
 
 def _parts(logits: Tensor, targets: Tensor, task: TrainingTask) -> Tensor:
     """(m,), each row's part of the score."""
-    kind, span = task.objective.kind, task.span
-    given = answered(logits, targets, kind)
-    if kind == "number" and span is not None:  # an error has the units of the labels
+    problem, span = task.objective.problem, task.span
+    given = answered(logits, targets, problem)
+    if not problem.has_classes and span is not None:  # an error has the units of the labels
         given, targets = span.widened(given), span.widened(targets)
-    return task.score.parts[kind](given, targets, task.classes)
+    return task.score.parts[problem](given, targets, task.classes)
 
 
-def answered(logits: Tensor, targets: Tensor, kind: Kind) -> Tensor:
+def answered(logits: Tensor, targets: Tensor, problem: ProblemType) -> Tensor:
     """What logits (m, c) of development rows answer, as of `Answers`.
 
     Labels are given above the thresholds that suit these rows.
     """
-    if kind == "many":
-        return logits > thresholds(logits, targets)
-    return logits.argmax(dim=1) if kind == "one" else logits[:, 0]
+    has_thresholds = problem.has_classes and not problem.is_exclusive
+    return problem.answers(logits, thresholds(logits, targets) if has_thresholds else None)
 
 
 def best(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
@@ -169,7 +168,7 @@ def best(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
 
     It does not see the scale: by it, numbers that hardly leave their mean would do.
     """
-    if task.objective.kind == "number" and task.score.scale == "correlation":
+    if not task.objective.problem.has_classes and task.score.scale == "correlation":
         return _of_least_loss(tried)
     return max(tried, key=lambda item: (not isnan(item.score), item.score, -item.loss))
 

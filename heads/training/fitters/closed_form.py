@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from heads.data.splits import Splits
 from heads.parts.resolved import ResolvedRecipe
+from heads.problem import MULTI_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.training.fitters.base import (
@@ -131,10 +132,10 @@ class ClosedFormFitter:
         known = inspect.signature(solve).parameters
         # A solver takes a row for a member of its class or not, so nothing is smoothed.
         target_matrix = replace(task.objective, smoothing=0.0).target_matrix(task.targets[rows])
-        if task.objective.kind == "number":
+        if not task.objective.problem.has_classes:
             target_matrix = (target_matrix + 1) / 2  # a solver's 0 and 1 are −1 and +1
         given = {name: value for name, value in options.items() if name in known}
-        many = task.objective.kind == "many"
+        many = task.objective.problem is MULTI_LABEL
         solve(chain, task.of(rows), target_matrix, many=many, **given)
         logits = []
         for part in task.of(asked).split(AT_ONCE):

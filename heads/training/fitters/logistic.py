@@ -102,7 +102,7 @@ def _scale(problems: LinearProblems) -> Tensor:
     """
     total = problems.weights.sum()
     square = problems.weights / total @ problems.vectors.square()  # (w,)
-    bend = 1.0 if problems.objective.kind == "number" else BEND / max(2, problems.classes)
+    bend = 1.0 if not problems.objective.problem.has_classes else BEND / max(2, problems.classes)
     decay = 1 / (problems.strength * total)
     both = torch.cat([bend * square + decay[:, None], torch.full((len(decay), 1), bend)], dim=1)
     return both.rsqrt()[:, None]
@@ -208,7 +208,7 @@ class LinearFitter:
         fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise
         standardise = task.fixed.standardise if standardise is None else standardise
         first = standardise is not False
-        known = OF_NUMBERS if task.objective.kind == "number" else STRENGTHS
+        known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
         strengths = [float(fixed)] if fixed else list(known)
         tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
         yield from self._try(task, tries, [_with(C, first) for C in strengths])

@@ -268,7 +268,7 @@ def factor_of(
 
     Source: Guo et al. 2017 (arXiv 1706.04599).
     """
-    if objective.kind == "number" or objective.loss == HINGE:
+    if not objective.problem.has_classes or objective.loss == HINGE:
         return 1.0
     judged_by, weights = replace(objective, margin=0.0), counts[:, None].double()
 

@@ -10,6 +10,7 @@ from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, piec
 from heads.analysis.neighbors import Neighbour, Neighbourhood
 from heads.analysis.selection import HeadOutput, reading
 from heads.interfaces.views import comparison, interpretation
+from heads.problem import REGRESSION, SINGLE_LABEL
 
 HOSTILE = "<script>x</script>"
 SAID = HeadOutput(
@@ -18,7 +19,7 @@ SAID = HeadOutput(
     logits=(1.0, -1.0),
     probabilities=(0.88, 0.12),
     answer=("x",),
-    squash="softmax",
+    problem=SINGLE_LABEL,
 )
 
 
@@ -112,7 +113,7 @@ def test_flips_are_marked_in_words():
         logits=(-1.0, 1.0),
         probabilities=(0.12, 0.88),
         answer=("y",),
-        squash="softmax",
+        problem=SINGLE_LABEL,
     )
     edit = Counterfactual(
         text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,), flips=(True,)
@@ -154,7 +155,12 @@ def test_temperature_redraws_the_same_logits(temperature, share):
 
 def test_numbers_have_no_probabilities():
     number = replace(
-        SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(), squash="none"
+        SAID,
+        classes=("label",),
+        logits=(-1.96,),
+        probabilities=(-1.96,),
+        answer=(),
+        problem=REGRESSION,
     )
     assert "<article" not in interpretation.temperature([reading(number, 10.0)])
     assert "<article" not in interpretation.readings([reading(number)])
@@ -192,6 +198,6 @@ def test_who_says_what():
         logits=(0.0, 1.0),
         probabilities=(0.3, 0.7),
         answer=("y",),
-        squash="softmax",
+        problem=SINGLE_LABEL,
     )
     assert "a+b says x; c+d says y." in comparison.sayers([SAID, other])

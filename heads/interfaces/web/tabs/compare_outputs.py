@@ -51,13 +51,13 @@ def shown(comparison: "Comparison", question: PageQuery) -> list[Any]:
         for place, prediction in enumerate(filled):
             used = place < len(predictions)
             # A number has no probability.
-            used = used and not (percent and prediction.squash == "none")
+            used = used and not (percent and not prediction.problem.has_classes)
             columns.append(gr.update(visible=used))
             classes = _classes(prediction)
             figure = view.bars(
                 classes,
                 prediction.probabilities if percent else prediction.logits,
-                answer=classes if prediction.squash == "none" else prediction.answer,
+                answer=prediction.answer if prediction.problem.has_classes else classes,
                 colour=view.COLOURS[place],
                 span=span,
                 percent=percent,
@@ -88,14 +88,14 @@ TITLES = ("### Probability per class", "### Logit per class")
 
 def _titles(predictions: "Sequence[Prediction]") -> list[Any]:
     """What stands above the charts; a number has no probability and no class."""
-    are_numbers = all(one.squash == "none" for one in predictions)
+    are_numbers = not any(one.problem.has_classes for one in predictions)
     below = "### The number that each head gives" if are_numbers else TITLES[1]
     return [gr.update(visible=not are_numbers), below]
 
 
 def _classes(prediction: "Prediction") -> tuple[str, ...]:
     """The names of the outputs; that of a single number says nothing."""
-    is_number = prediction.squash == "none" and len(prediction.classes) == 1
+    is_number = not prediction.problem.has_classes and len(prediction.classes) == 1
     return ("number",) if is_number else prediction.classes
 
 
@@ -109,7 +109,7 @@ def _table(comparison: "Comparison") -> list[list[Any]]:
             prediction.name,
             name,
             round(logit, 4),
-            None if prediction.squash == "none" else round(chance, 4),
+            round(chance, 4) if prediction.problem.has_classes else None,
         ]
         for prediction in comparison.predictions
         for name, logit, chance in zip(

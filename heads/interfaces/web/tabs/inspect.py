@@ -100,7 +100,7 @@ def classes_of(trained_on: str) -> tuple[str, ...]:
         corpus = corpus_of(SAMPLES[name], limits())
     else:
         return ()
-    return () if corpus.kind == "number" else corpus.classes
+    return corpus.classes if corpus.problem.has_classes else ()
 
 
 def heads_of(trained_on: str) -> list[str]:
@@ -152,7 +152,7 @@ def _looked(asked: InspectRequest, heads: "SelectedHeads") -> Iterator[list[Any]
         heads.classifiers, asked.text, asked.second, asked.label, asked.against or "others"
     )
     said = answered(heads.classifiers, asked.text, asked.second)
-    numbers = all(one.squash == "none" for one in said)
+    numbers = not any(one.problem.has_classes for one in said)
     known = comparison.notes(_remarks(heads, found))
     found = [replace(one, unread=0) for one in found]  # which is said once, not for each head
     read = [reading(one) for one in said]

@@ -17,6 +17,7 @@ from heads.interfaces.web.tabs import export_panel
 from heads.interfaces.web.tabs.compare import CONCURRENCY
 from heads.interfaces.web.tabs.train import TrainTab
 from heads.parts.resolved import OVR
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -148,7 +149,12 @@ def calibrates(board: "Leaderboard", name: str) -> bool:
     from heads.parts.resolve import resolve
 
     found, order = board.cell(name).measures.calibration, resolve(name)
-    if found is None or found.temperature == 1 or board.kind == "number" or order.loss == OVR:
+    if (
+        found is None
+        or found.temperature == 1
+        or not board.problem.has_classes
+        or order.loss == OVR
+    ):
         return False
     return divides(order.sketch(WIDTH, len(board.classes)))
 
@@ -308,7 +314,7 @@ def _grid() -> tuple[gr.Radio, gr.HTML]:
 def _measures() -> list[Any]:
     from heads.interfaces.views.format import MEASURES
 
-    shown = [(one.label, one.name) for one in MEASURES["one"]]
+    shown = [(one.label, one.name) for one in MEASURES[SINGLE_LABEL]]
     return [gr.update(choices=shown, value=shown[0][1])]
 
 
@@ -394,8 +400,8 @@ def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
         _scores(board),
         gr.update(choices=heads, value=board.best),
         head_details.one(closeup(board, board.best)),
-        gr.update(visible=board.kind == "many"),
-        predictions.disagreements(disagreements(run, most=MOST_TEXTS), board.kind),
+        gr.update(visible=board.problem is MULTI_LABEL),
+        predictions.disagreements(disagreements(run, most=MOST_TEXTS), board.problem),
         head_details.estimates(board),
         run_access.same_data(run, mine),
         *of_tools(run, board),
