@@ -300,5 +300,20 @@ def problem_of(facts: Mapping[str, Any]) -> ProblemType:
     return REGRESSION if facts.get("numbers") else SINGLE_LABEL
 
 
+def plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A ``dict_factory`` of `dataclasses.asdict`: a problem type as two words, all else as it is.
+
+    >>> plain([("problem", MULTI_LABEL), ("rows", 3)])
+    {'problem_type': 'multi_label_classification', 'output_activation': 'sigmoid', 'rows': 3}
+    """
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if isinstance(value, ProblemType):
+            found |= {"problem_type": value.name, "output_activation": value.output_activation}
+        else:
+            found[name] = value
+    return found
+
+
 def _the(kind: str) -> ProblemType:
     return next(one for one in _ALL if type(one).__name__ == kind)

@@ -40,6 +40,7 @@ from heads.parts.modules import (
 )
 from heads.parts.resolve import resolve
 from heads.parts.resolved import WITHOUT
+from heads.problem import plain
 from heads.recipe import Recipe
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell as answered
@@ -380,7 +381,7 @@ class Ablation:
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        return asdict(self) | {"says": self.says}
+        return asdict(self, dict_factory=plain) | {"says": self.says}
 
 
 def kind_of(layer: nn.Module) -> str:

@@ -11,6 +11,7 @@ from heads.analysis.selection import HeadOutput, head_output
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
 from heads.errors import DataError, LimitError
+from heads.problem import plain
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
@@ -96,7 +97,7 @@ class Counterfactuals:
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        return asdict(self) | {"summary": self.summary}
+        return asdict(self, dict_factory=plain) | {"summary": self.summary}
 
 
 def flipped(

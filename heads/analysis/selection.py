@@ -21,7 +21,7 @@ from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType
+from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain
 from heads.recipe import Recipe
 from heads.runs import spec
 from heads.runs.folder import RunFolder, find
@@ -301,7 +301,7 @@ class Reading:
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        facts = asdict(self)
+        facts = asdict(self, dict_factory=plain)
         return facts.pop("said") | facts
 
 

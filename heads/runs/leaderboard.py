@@ -15,7 +15,7 @@ from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
 from heads.parts.resolved import PAIR, ResolvedRecipe
-from heads.problem import ProblemType
+from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -120,10 +120,10 @@ class Leaderboard:
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
         names = [name for name in self.__dataclass_fields__ if name != "folder"]
-        plain = {name: getattr(self, name) for name in names}
+        facts = plain([(name, getattr(self, name)) for name in names])
         return (
             {"run": self.run}
-            | plain
+            | facts
             | {
                 "verdict": " ".join(self.verdict),
                 "cells": [cell.as_json() for cell in self.cells],

@@ -238,7 +238,7 @@ class BatchedHeads:
     ) -> None:
         states = [chain.state_dict() for chain in chains]
         self._chain, self._products = chains[0], products
-        self._dice = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._rngs = [torch.Generator().manual_seed(seed) for seed in seeds]
         together = {name: torch.stack([one[name] for one in states]) for name in states[0]}
         self._lay({name: tensor.shape for name, tensor in together.items()}, _flat(together))
 
@@ -247,16 +247,15 @@ class BatchedHeads:
         self._shapes = shapes
         self.numbers = nn.Parameter(numbers)
         self.numbers.grad = torch.zeros_like(self.numbers)
-        self._used, self._slopes = self.numbers.data, self.numbers.grad
+        self._used, self._gradients = self.numbers.data, self.numbers.grad
         if self._products != self.numbers.dtype:
-            self._used, self._slopes = (
-                one.to(self._products) for one in (self._used, self._slopes)
+            self._used, self._gradients = (
+                one.to(self._products) for one in (self._used, self._gradients)
             )
         learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
-        tensors, gradients = self._views(self._used), self._views(self._slopes)
+        tensors, theirs = self._views(self._used), self._views(self._gradients)
         self._layers = [
-            _layer(name, layer, tensors, gradients, self._dice)
-            for name, layer in leaves(self._chain)
+            _layer(name, layer, tensors, theirs, self._rngs) for name, layer in leaves(self._chain)
         ]
         own = (
             n
@@ -266,14 +265,14 @@ class BatchedHeads:
         self._first = next(own, len(self._layers))
         self.copies = [
             [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
-            for n in range(len(self._dice))
+            for n in range(len(self._rngs))
         ]
 
     def kept(self, numbers: Sequence[int]) -> "BatchedHeads":
         """Some of the copies as a stack of their own, which draws what they would have drawn."""
         found = object.__new__(BatchedHeads)
         found._chain, found._products = self._chain, self._products
-        found._dice = [self._dice[number] for number in numbers]
+        found._rngs = [self._rngs[number] for number in numbers]
         shapes = {
             name: torch.Size((len(numbers), *shape[1:])) for name, shape in self._shapes.items()
         }
@@ -305,8 +304,8 @@ class BatchedHeads:
             layer.learn(gradient)
             if layer is not layers[0]:
                 gradient = layer.back(gradient)
-        if self._slopes is not self.numbers.grad and self.numbers.grad is not None:
-            self.numbers.grad.copy_(self._slopes)
+        if self._gradients is not self.numbers.grad and self.numbers.grad is not None:
+            self.numbers.grad.copy_(self._gradients)
 
     @torch.no_grad()
     def refresh(self) -> None:
