@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/catalogue.md anew from the parts; `make docs`."""
+"""Writes the tables of README.md, docs/catalogue.md and docs/json.md anew; `make docs`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,10 +9,13 @@ from heads.backbone.models import MODELS
 from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
+from heads.evaluation.metrics import METRICS, SCORES
 from heads.parts.resolve import parts
+from heads.problem import PROBLEM_TYPES
 
 README = Path(__file__).parents[1] / "README.md"
 CATALOGUE = Path(__file__).with_name("catalogue.md")
+JSON = Path(__file__).with_name("json.md")
 
 
 def tables() -> dict[str, str]:
@@ -42,6 +45,19 @@ def tables() -> dict[str, str]:
         "families": _table(
             ("family", "class", "form", "recipe", "tensors of the head"),
             (_family(entry) for entry in catalogue()),
+        ),
+        "metrics": _table(
+            ("metric", "what it is", "better", "problem types", "can rank"),
+            (
+                (
+                    f"`{name}`",
+                    one.says,
+                    "more" if one.high_is_good else "less",
+                    ", ".join(p.labels for p in PROBLEM_TYPES.values() if p in one.problems),
+                    "yes" if name in SCORES else "",
+                )
+                for name, one in METRICS.items()
+            ),
         ),
         "samples": _table(
             ("sample", "question"), ((f"`{item.name}`", item.says) for item in SAMPLES.values())
@@ -90,5 +106,5 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 if __name__ == "__main__":
-    for page in (README, CATALOGUE):
+    for page in (README, CATALOGUE, JSON):
         page.write_text(fresh(page.read_text("utf-8")), "utf-8")

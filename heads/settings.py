@@ -26,9 +26,9 @@ SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
 # The names of `heads.evaluation.metrics`, which says for which labels each one is.
 METRICS = (
-    "auto", "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
-    "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
-    "neg_mean_squared_error", "neg_mean_absolute_error",
+    "auto", "accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "weighted_f1", "samples_f1",
+    "exact_match", "mcc", "cohen_kappa", "spearman", "pearson", "r2", "neg_mean_squared_error",
+    "neg_mean_absolute_error", "quadratic_kappa",
 )  # fmt: skip
 
 

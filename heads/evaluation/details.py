@@ -94,11 +94,8 @@ OF_ORDER = ("quadratic_kappa",)
 def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> Details:
     """Every other measure of one cell.
 
-    Those of `confusion` are counted as in scikit-learn: `balanced_accuracy` is the mean recall
-    over the classes that were tested, `macro_f1` the mean F1 over those that were tested or
-    answered. `brier` is the mean of Σ (probability − truth)² over classes: 0 is best, 2 is worst.
-    Where classes stand in an order, `mean_absolute_error` counts how many classes an answer is
-    off.
+    Those of a confusion table are counted as in scikit-learn: recall over the classes that were
+    tested, F1 over those that were tested or answered.
     """
     targets = [task.targets[rows] for rows in outcome.rows]
     logs = [logits.double().log_softmax(dim=1) for logits in outcome.logits]
@@ -142,10 +139,7 @@ def _absolute_error(table: Tensor) -> float:
 def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> Details:
     """Every other measure of one cell.
 
-    `macro_f1` is the mean F1 over the labels that were tested or given, `samples_f1` the mean F1
-    of each row's labels (1 where it has none and gets none), `mean_average_precision` the mean
-    over the labels that were tested, `exact_match` the share of rows with all labels right,
-    `hamming_loss` the share of labels of rows that are wrong.
+    F1 is over the labels that were tested or given, average precision over those that were tested.
     """
     truths = [task.targets[rows].bool() for rows in outcome.rows]
     given = answers_of(outcome, task).given
@@ -249,11 +243,7 @@ def _each(values: Tensor) -> tuple[float | None, ...]:
 
 
 def details_of_number(outcome: CellPredictions, task: EvaluationTask) -> Details:
-    """Every other measure of one cell.
-
-    `pearson` is 0 where a side is constant. `r2` is the share of the variance explained: 1 is
-    best, 0 what the mean of the tested rows would get, and it can be below.
-    """
+    """Every other measure of one cell."""
     pairs = [
         (given.double(), task.targets[rows].double())
         for rows, given in zip(outcome.rows, answers_of(outcome, task).given, strict=True)

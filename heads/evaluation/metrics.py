@@ -1,15 +1,16 @@
-"""The metrics by which heads can be ranked, for every problem type: how each is counted and said.
+"""The metrics: what each is, for which problem types, what is good, how it is counted and said.
 
-One of them, of the user's choice, ranks and decides everywhere: which settings are taken, who
-leaves a race, who leads, every interval, every comparison, the verdict and the learning curve.
-In all of them more is better; errors are negated, as in scikit-learn.
+Those that are made of a part of each row can rank heads. One of them, of the user's choice, ranks
+and decides everywhere: which settings are taken, who leaves a race, who leads, every interval,
+every comparison, the verdict and the learning curve. In all of these more is better; errors are
+negated, as in scikit-learn.
 
 Legend: n rows, c classes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
@@ -22,7 +23,12 @@ MetricName = Literal[
     "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
     "neg_mean_squared_error", "neg_mean_absolute_error",
 ]  # fmt: skip
-Scale = Literal["share", "correlation", "explained", "error"]
+# What is only shown: no row has a part of it, or less is better.
+Shown = Literal[
+    "mean_average_precision", "hamming_loss", "log_loss", "calibration_error", "brier",
+    "mean_absolute_error", "mean_squared_error",
+]  # fmt: skip
+Scale = Literal["share", "correlation", "explained", "error", "loss"]
 # What rows of one kind said, what is true, and how many classes there are: each row's part of
 # the score, (n,), which is their mean.
 Parts = Callable[["Tensor", "Tensor", int], "Tensor"]
@@ -36,23 +42,36 @@ class Metric:
 
     Attributes:
         title: As the head of a column.
+        says: What it is, in a sentence.
+        problems: For which problem types it is.
         noun: Within a sentence.
         sentence: What a head does, with `{}` for the score.
-        parts: How it is counted, for each problem type that it is for.
+        parts: How each row's part of it is counted, for each problem type that it ranks heads of;
+            none of what is only shown (`details` counts that).
         scale: What it is: a share from 0 to 1, said in percent; a correlation or an agreement
-            from −1 to 1; an explained share, at most 1; or a negated error in the units of the
-            labels, at most 0.
+            from −1 to 1; an explained share, at most 1; an error in the units of the labels,
+            negated where it ranks; or a loss, without a unit.
         needs_order: Whether it is for classes in an order only.
         evidence: The parts from which its variance is made, where they are others.
+        high_is_good: Whether more is better; of what ranks it always is.
+        brief: A shorter title, above a narrow column.
+        columns: The problem types whose tables show it whatever ranks.
+        titles: Other titles, by problem type.
     """
 
     title: str
-    noun: str
-    sentence: str
-    parts: Mapping[ProblemType, Parts]
+    says: str
+    problems: tuple[ProblemType, ...]
+    noun: str = ""
+    sentence: str = ""
+    parts: Mapping[ProblemType, Parts] = field(default_factory=dict)
     scale: Scale = "share"
     needs_order: bool = False
     evidence: Evidence | None = None
+    high_is_good: bool = True
+    brief: str = ""
+    columns: tuple[ProblemType, ...] = ()
+    titles: Mapping[ProblemType, str] = field(default_factory=dict)
 
     @property
     def is_share(self) -> bool:
@@ -126,24 +145,24 @@ class Metric:
         return self.sentence.format(self.told(score))
 
 
-def _reaching(
+def _ranking(
     noun: str,
-    *,
+    says: str,
     parts: Mapping[ProblemType, Parts],
+    *,
     title: str = "",
-    a: str = "a",
-    scale: Scale = "share",
-    needs_order: bool = False,
-    evidence: Evidence | None = None,
+    sentence: str = "",
+    **facts: Any,
 ) -> Metric:
+    """A metric that can rank heads."""
     return Metric(
         title=title or noun[0].upper() + noun[1:],
+        says=says,
+        problems=tuple(parts),
         noun=noun,
-        sentence=f"reaches {a} {noun} of {{}}",
+        sentence=sentence or f"reaches a {noun} of {{}}",
         parts=parts,
-        scale=scale,
-        needs_order=needs_order,
-        evidence=evidence,
+        **facts,
     )
 
 
@@ -201,68 +220,173 @@ def _absolute(given: "Tensor", truth: "Tensor") -> "Tensor":
     return -(given.double() - truth.double()).abs()
 
 
-# The first of a kind is its default.
-SCORES: Mapping[MetricName, Metric] = {
-    "accuracy": Metric(
-        title="Accuracy",
-        noun="accuracy",
+_ONE, _MANY, _VALUE = (SINGLE_LABEL,), (MULTI_LABEL,), (REGRESSION,)
+METRICS: Mapping[MetricName | Shown, Metric] = {
+    "accuracy": _ranking(
+        "accuracy",
+        "The share of rows that are answered right.",
+        {SINGLE_LABEL: _plain(_hits)},
         sentence="answers {} right",
-        parts={SINGLE_LABEL: _plain(_hits)},
+        columns=_ONE,
     ),
-    "balanced_accuracy": _reaching(
+    "balanced_accuracy": _ranking(
         "balanced accuracy",
-        parts=_of_table("balanced_accuracy"),
+        "The mean over classes of the share of their rows that are answered right (recall).",
+        _of_table("balanced_accuracy"),
         evidence=_of_classes("of_recalls"),
     ),
-    "macro_f1": _reaching(
-        "macro-F1",
-        parts={**_of_table("macro_f1"), MULTI_LABEL: _of_rows("macro_f1_parts")},
-        evidence=_of_classes("of_f1s"),
+    "micro_f1": _ranking(
+        "micro-F1",
+        "F1 of all labels of all rows put together.",
+        {MULTI_LABEL: _of_rows("micro_f1_parts")},
+        columns=_MANY,
     ),
-    "weighted_f1": _reaching("weighted F1", parts=_of_table("weighted_f1")),
-    "mcc": _reaching(
+    "macro_f1": _ranking(
+        "macro-F1",
+        "The mean of every class's F1: small classes count as much as large ones.",
+        {**_of_table("macro_f1"), MULTI_LABEL: _of_rows("macro_f1_parts")},
+        evidence=_of_classes("of_f1s"),
+        columns=(*_ONE, *_MANY),
+    ),
+    "weighted_f1": _ranking(
+        "weighted F1",
+        "The mean of every class's F1, each by how many rows it has.",
+        _of_table("weighted_f1"),
+    ),
+    "samples_f1": _ranking(
+        "mean F1 of a row",
+        "The mean F1 of each row's labels; 1 where it has none and gets none.",
+        {MULTI_LABEL: _of_rows("samples_f1_parts")},
+        title="F1 of a row",
+        columns=_MANY,
+    ),
+    "mean_average_precision": Metric(
+        title="Mean average precision",
+        says="The mean over labels of the area under precision over recall, over all thresholds.",
+        problems=_MANY,
+        brief="mAP",
+        columns=_MANY,
+    ),
+    "exact_match": _ranking(
+        "share of rows with all labels right",
+        "The share of rows with all labels right and none too many.",
+        {MULTI_LABEL: _plain(_all_right)},
+        title="All labels right",
+        sentence="gets all labels of {} of the rows right",
+        columns=_MANY,
+    ),
+    "hamming_loss": Metric(
+        title="Hamming loss",
+        says="The share of labels of rows that are wrong.",
+        problems=_MANY,
+        high_is_good=False,
+        columns=_MANY,
+    ),
+    "mcc": _ranking(
         "Matthews correlation",
+        "Matthews' correlation of answers and truth; 0 is chance, whatever the classes' shares.",
+        _of_table("mcc"),
         title="Matthews' correlation",
-        parts=_of_table("mcc"),
         scale="correlation",
     ),
-    "cohen_kappa": _reaching("Cohen's kappa", parts=_of_table("cohen_kappa"), scale="correlation"),
-    "quadratic_kappa": _reaching(
+    "cohen_kappa": _ranking(
+        "Cohen's kappa",
+        "The agreement of answers and truth beyond that of chance.",
+        _of_table("cohen_kappa"),
+        scale="correlation",
+    ),
+    "log_loss": Metric(
+        title="Log loss",
+        says="The mean −ln of the probability that is given to the truth.",
+        problems=(*_ONE, *_MANY),
+        scale="loss",
+        high_is_good=False,
+        columns=(*_ONE, *_MANY),
+    ),
+    "calibration_error": Metric(
+        title="Calibration error",
+        says="How far confidence and the share of right answers lie apart, over 15 bins (ECE).",
+        problems=(*_ONE, *_MANY),
+        high_is_good=False,
+        brief="ECE",
+        columns=_ONE,
+    ),
+    "brier": Metric(
+        title="Brier score",
+        says="The mean of Σ (probability − truth)² over classes: 0 is best, 2 is worst.",
+        problems=_ONE,
+        scale="loss",
+        high_is_good=False,
+    ),
+    "spearman": _ranking(
+        "Spearman correlation",
+        "The correlation of the ranks of predicted and true numbers.",
+        {REGRESSION: _of_rows("spearman_parts")},
+        title="Spearman's correlation",
+        scale="correlation",
+        brief="Spearman",
+        columns=_VALUE,
+    ),
+    "pearson": _ranking(
+        "Pearson correlation",
+        "The linear correlation of predicted and true numbers; 0 where a side is constant.",
+        {REGRESSION: _of_rows("pearson_parts")},
+        title="Pearson's correlation",
+        scale="correlation",
+        brief="Pearson",
+        columns=_VALUE,
+    ),
+    "mean_absolute_error": Metric(
+        title="Mean absolute error",
+        says="How far an answer is off: in units of the labels, or in classes that stand in order.",
+        problems=(*_ONE, *_VALUE),
+        scale="error",
+        needs_order=True,
+        high_is_good=False,
+        brief="MAE",
+        columns=(*_ONE, *_VALUE),
+        titles={SINGLE_LABEL: "Classes off"},
+    ),
+    "mean_squared_error": Metric(
+        title="Mean squared error",
+        says="The mean square of how far an answer is off, in squared units of the labels.",
+        problems=_VALUE,
+        scale="error",
+        high_is_good=False,
+        brief="MSE",
+        columns=_VALUE,
+    ),
+    "r2": _ranking(
+        "R²",
+        "The share of the variance explained: 0 is the mean of the tested rows; it can be below.",
+        {REGRESSION: _of_rows("r2_parts")},
+        sentence="reaches an R² of {}",
+        scale="explained",
+        columns=_VALUE,
+    ),
+    "neg_mean_squared_error": _ranking(
+        "negative mean squared error",
+        "The mean squared error, negated so that more is better.",
+        {REGRESSION: _plain(_squared)},
+        scale="error",
+    ),
+    "neg_mean_absolute_error": _ranking(
+        "negative mean absolute error",
+        "The mean absolute error, negated so that more is better.",
+        {REGRESSION: _plain(_absolute)},
+        scale="error",
+    ),
+    "quadratic_kappa": _ranking(
         "quadratic kappa",
-        parts=_of_table("quadratic_kappa"),
+        "Cohen's kappa of classes in an order, where being far off counts squared.",
+        _of_table("quadratic_kappa"),
         scale="correlation",
         needs_order=True,
-    ),
-    "micro_f1": _reaching("micro-F1", parts={MULTI_LABEL: _of_rows("micro_f1_parts")}),
-    "samples_f1": _reaching(
-        "mean F1 of a row", title="F1 of a row", parts={MULTI_LABEL: _of_rows("samples_f1_parts")}
-    ),
-    "exact_match": Metric(
-        title="All labels right",
-        noun="share of rows with all labels right",
-        sentence="gets all labels of {} of the rows right",
-        parts={MULTI_LABEL: _plain(_all_right)},
-    ),
-    "spearman": _reaching(
-        "Spearman correlation",
-        title="Spearman's correlation",
-        parts={REGRESSION: _of_rows("spearman_parts")},
-        scale="correlation",
-    ),
-    "pearson": _reaching(
-        "Pearson correlation",
-        title="Pearson's correlation",
-        parts={REGRESSION: _of_rows("pearson_parts")},
-        scale="correlation",
-    ),
-    "r2": _reaching("R²", a="an", parts={REGRESSION: _of_rows("r2_parts")}, scale="explained"),
-    "neg_mean_squared_error": _reaching(
-        "negative mean squared error", parts={REGRESSION: _plain(_squared)}, scale="error"
-    ),
-    "neg_mean_absolute_error": _reaching(
-        "negative mean absolute error", parts={REGRESSION: _plain(_absolute)}, scale="error"
+        columns=_ONE,
     ),
 }
+# Those by which heads can be ranked; that of a problem type is its `metric`.
+SCORES: Mapping[MetricName, Metric] = {name: one for name, one in METRICS.items() if one.parts}  # pyright: ignore[reportAssignmentType]
 AUTO = "auto"
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from heads.evaluation.details import Measures
-from heads.evaluation.metrics import SCORES, MetricName
+from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.interfaces.views.charts import percent
-from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
+from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.runs.cells import Cell
 
 TIME = "latency_ms"
@@ -77,50 +77,27 @@ class Measure:
 
 
 _LATENCY = Measure(name=TIME, title="Time added to a text", form="ms", high_is_good=False)
-_LOSS = Measure(name="log_loss", title="Log loss", form="number", high_is_good=False)
-_MACRO = Measure(name="macro_f1", title="Macro-F1")
+FORMS: Mapping[str, Form] = {"share": "share", "error": "units"}
+
+
+def _measure(name: str, metric: Metric, problem: ProblemType | None = None) -> Measure:
+    """A metric as a column; how many classes an answer is off has no unit."""
+    title = metric.titles.get(problem, "") if problem else ""
+    return Measure(
+        name=name,
+        title=title or metric.title,
+        brief="" if title else metric.brief,
+        form="number" if title else FORMS.get(metric.scale, "number"),
+        high_is_good=metric.high_is_good,
+    )
+
+
 MEASURES: Mapping[ProblemType, tuple[Measure, ...]] = {
-    SINGLE_LABEL: (
-        Measure(name="accuracy", title=SCORES["accuracy"].title),
-        _MACRO,
-        _LOSS,
-        Measure(
-            name="calibration_error", title="Calibration error", brief="ECE", high_is_good=False
-        ),
-        Measure(name="mean_absolute_error", title="Classes off", form="number", high_is_good=False),
-        Measure(name="quadratic_kappa", title="Quadratic kappa", form="number"),
+    problem: (
+        *(_measure(name, one, problem) for name, one in METRICS.items() if problem in one.columns),
         _LATENCY,
-    ),
-    MULTI_LABEL: (
-        Measure(name="micro_f1", title=SCORES["micro_f1"].title),
-        _MACRO,
-        Measure(name="samples_f1", title="F1 of a row"),
-        Measure(name="mean_average_precision", title="Mean average precision", brief="mAP"),
-        Measure(name="exact_match", title="All labels right"),
-        Measure(name="hamming_loss", title="Hamming loss", high_is_good=False),
-        _LOSS,
-        _LATENCY,
-    ),
-    REGRESSION: (
-        Measure(name="spearman", title=SCORES["spearman"].title, brief="Spearman", form="number"),
-        Measure(name="pearson", title="Pearson's correlation", brief="Pearson", form="number"),
-        Measure(
-            name="mean_absolute_error",
-            title="Mean absolute error",
-            brief="MAE",
-            form="units",
-            high_is_good=False,
-        ),
-        Measure(
-            name="mean_squared_error",
-            title="Mean squared error",
-            brief="MSE",
-            form="units",
-            high_is_good=False,
-        ),
-        Measure(name="r2", title="R²", form="number"),
-        _LATENCY,
-    ),
+    )
+    for problem in PROBLEM_TYPES.values()
 }
 # Beside the score, where a terminal is wide.
 BRIEF: Mapping[ProblemType, tuple[str, str]] = {
@@ -150,11 +127,7 @@ def ranked(problem: ProblemType, metric: MetricName) -> tuple[Measure, ...]:
 
 def of_metric(metric: MetricName) -> Measure:
     """The measure that heads are ranked by, whatever the problem type."""
-    shown = {one.name: one for measures in MEASURES.values() for one in measures}
-    forms: Mapping[str, Form] = {"share": "share", "error": "units"}
-    name = SCORES[metric]
-    fresh = Measure(name=metric, title=name.title, form=forms.get(name.scale, "number"))
-    return shown.get(metric, fresh)
+    return _measure(metric, SCORES[metric])
 
 
 def offered(cells: Sequence[Cell]) -> tuple[Measure, ...]:
