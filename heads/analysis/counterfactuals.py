@@ -51,7 +51,7 @@ class Counterfactual:
     def change(self) -> str:
         """What was changed, in a few words.
 
-        >>> Edit(text="", pair="", said=(), flips=(), pieces=(("removed", "good"),
+        >>> Counterfactual(text="", pair="", said=(), flips=(), pieces=(("removed", "good"),
         ...     ("added", "bad"), ("same", "at all."))).change
         '“good” → “bad”'
         """

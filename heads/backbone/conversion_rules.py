@@ -189,7 +189,7 @@ TWINS: Mapping[str, Conversion] = {twin.family: twin for twin in _ROWS}
 def converted_id(family: str) -> str:
     """The name of a twin, as a user writes it.
 
-    >>> twin_id("roberta")
+    >>> converted_id("roberta")
     'all-MiniLM-L6-v2-as-roberta'
     """
     return f"{BUNDLED}-as-{family}"

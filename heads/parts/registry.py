@@ -88,7 +88,7 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 class Registry(Mapping[str, P], Generic[P]):
     """An ordered collection of parts, which is also the decorator that adds to it.
 
-    >>> toppings = Shelf("topping", Pooling)
+    >>> toppings = Registry("topping", Pooling)
     >>> @toppings
     ... def plain(mask, states, *, thick=True):
     ...     '''Nothing at all.'''

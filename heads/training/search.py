@@ -23,7 +23,7 @@ from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 
-# --- Teaching one unit: its own loss, numbers brought to a common span, and rows kept apart.
+# --- A trial on its task: its own loss, numbers scaled, and rows kept apart.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

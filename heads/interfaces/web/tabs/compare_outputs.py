@@ -38,7 +38,7 @@ def answered(question: PageQuery) -> Iterator[list[Any]]:
 
 
 def shown(comparison: "Comparison", question: PageQuery) -> list[Any]:
-    """The values of the outputs, in the order of `Outputs.all`."""
+    """The values of the outputs, in the order of `CompareOutputs.all`."""
     predictions = comparison.predictions[:PLACES]
     spans = (
         view.probability_span(),
@@ -76,7 +76,7 @@ def shown(comparison: "Comparison", question: PageQuery) -> list[Any]:
     ]
 
 
-# Every output with nothing in it, in the order of `Outputs.all`.
+# Every output with nothing in it, in the order of `CompareOutputs.all`.
 HIDDEN = gr.update(visible=False)
 BLANK = [
     *["", "", HIDDEN, HIDDEN, ""],

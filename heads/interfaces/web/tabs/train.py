@@ -338,7 +338,7 @@ def _values(
     has_results: bool = False,
     can_go_on: bool = False,
 ) -> list[Any]:
-    """The values of the outputs, in the order of `Outputs.all`."""
+    """The values of the outputs, in the order of `TrainOutputs.all`."""
     return [
         status,
         gr.skip() if heat is None else heat,

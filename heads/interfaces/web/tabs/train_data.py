@@ -263,7 +263,7 @@ def _anew(name: str, first: str, names: Sequence[str | None], form: str) -> list
 
 
 def chosen(*asked: Any) -> Data:
-    """The data as the user confirmed them; takes the values of `Inputs.all`.
+    """The data as the user confirmed them; takes the values of `DataInputs.all`.
 
     Raises:
         HeadsError: There are none, or they cannot be used.
