@@ -252,12 +252,12 @@ class _Both:
 def _both(trial: Trial, board: TrainingData) -> Job:
     first = search_job(trial, board)
 
-    def work(lesson: TrainingTask, tell: Tell) -> _Both:
+    def work(training_task: TrainingTask, tell: Tell) -> _Both:
         times = [time.thread_time()]  # the machine may be shared
-        searched = first.work(lesson, lambda event: None)
+        searched = first.work(training_task, lambda event: None)
         assert isinstance(searched, SearchFinished)
         times.append(time.thread_time())
-        result = fit_job(trial, board, searched).work(lesson, tell)
+        result = fit_job(trial, board, searched).work(training_task, tell)
         assert isinstance(result, TrialResult)
         times.append(time.thread_time())
         return _Both(

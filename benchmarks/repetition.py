@@ -219,8 +219,8 @@ def _with_more_steps(found: SearchResult) -> SearchResult:
 
 def _right(cell: Trial, board: TrainingData, found: Sequence[SearchResult]) -> Tensor:
     """(n,), how often the heads of all seeds are right about each tested row, from 0 to 1."""
-    lesson = board.lesson(cell.reading, threading.Event())
-    taught = on_task(cell, lesson, board.splits, board.config)
+    training_task = board.training_task(cell.reading, threading.Event())
+    taught = on_task(cell, training_task, board.splits, board.config)
     learned = taught.learn(found, board.splits.train, board.splits.test, seeds_of(board))
     right = [
         (one.logits.argmax(dim=1) == board.task.targets[rows]).double()

@@ -95,11 +95,11 @@ def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
         reading: Any of the run: words need none.
     """
 
-    def work(lesson: TrainingTask, tell: Tell) -> Baseline:
+    def work(training_task: TrainingTask, tell: Tell) -> Baseline:
         path, begun = _place(asked, training_data), time.perf_counter()
         known = _opened(path)
         if known is None:
-            told = _counted_words(asked, training_data, lesson)
+            told = _counted_words(asked, training_data, training_task)
             known = replace(told, seconds=time.perf_counter() - begun)
             _keep(path, known)
         outcome = CellPredictions(
@@ -132,13 +132,15 @@ class Words:
     seconds: float
 
 
-def _counted_words(asked: RunSpec, training_data: TrainingData, lesson: TrainingTask) -> Words:
+def _counted_words(
+    asked: RunSpec, training_data: TrainingData, training_task: TrainingTask
+) -> Words:
     """Every seed chooses its C on its own development rows, as heads choose their settings."""
     splits, balanced = training_data.splits, asked.config.class_weights
     strengths, cuts, logits = list[float](), list[Tensor](), dict[object, Tensor]()
     found = list[Tensor]()
     for seed in range(len(splits)):
-        lesson.check()
+        training_task.check()
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
         C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
         strengths.append(C)
@@ -147,7 +149,7 @@ def _counted_words(asked: RunSpec, training_data: TrainingData, lesson: Training
             bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
             assert bar is not None
             cuts.append(bar)
-        lesson.check()
+        training_task.check()
         # Nothing is drawn at random: the same rows and C come to the same.
         key = C, id(splits.train[seed]), id(splits.test[seed])
         if key not in logits:

@@ -112,8 +112,8 @@ def _fewer(board: TrainingData, rows: Sequence[Tensor], alike: Tensor) -> Traini
 def _job(trial: Trial, share: float, board: TrainingData) -> Job:
     whole = trial_job(trial, board)
 
-    def work(lesson: TrainingTask, tell: Tell) -> _Again:
-        result = whole.work(lesson, lambda event: None)
+    def work(training_task: TrainingTask, tell: Tell) -> _Again:
+        result = whole.work(training_task, lambda event: None)
         assert isinstance(result, TrialResult)
         return _Again(share=share, outcome=result.outcome)
 

@@ -54,7 +54,7 @@ class TrainingData:
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
 
-    def lesson(self, reading: str, stop: threading.Event) -> TrainingTask:
+    def training_task(self, reading: str, stop: threading.Event) -> TrainingTask:
         """The rows under one reading."""
         targets, classes = self.task.targets, len(self.task.classes)
         weights = torch.ones(len(targets))
@@ -156,7 +156,7 @@ class _Lessons:
     def of(self, reading: str) -> TrainingTask:
         with self._lock:
             if reading not in self._held:
-                self._held[reading] = self._board.lesson(reading, self._stop)
+                self._held[reading] = self._board.training_task(reading, self._stop)
             self._held.move_to_end(reading)
             while len(self._held) > self._most:
                 self._held.popitem(last=False)

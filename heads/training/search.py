@@ -32,19 +32,19 @@ class TrialOnTask:
 
     Attributes:
         trial: What is taught.
-        lesson: The rows under its reading, with its own loss.
+        training_task: The rows under its reading, with its own loss.
         span: Where the numbers lay before they were narrowed; None for classes.
     """
 
     trial: Trial
-    lesson: TrainingTask
+    training_task: TrainingTask
     span: TargetScaler | None
 
     def search(
         self, splits: Splits, seeds: Sequence[int]
     ) -> Generator[TriedSettings, None, list[SearchResult]]:
         """Every seed tries settings on its own development rows; the last answer is the best."""
-        return self.trial.fitter.search(self.lesson, splits, seeds)
+        return self.trial.fitter.search(self.training_task, splits, seeds)
 
     def learn(
         self,
@@ -54,7 +54,7 @@ class TrialOnTask:
         seeds: Sequence[int],
     ) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
-        learned = self.trial.fitter.learn(self.lesson, found, rows, asked, seeds)
+        learned = self.trial.fitter.learn(self.training_task, found, rows, asked, seeds)
         if self.span is None:
             return learned
         return [
@@ -67,32 +67,32 @@ class TrialOnTask:
 
     def competing(self, logits: Tensor) -> Tensor:
         """Logits (n, c) whose softmax are the probabilities, where one class applies."""
-        objective = self.lesson.objective
+        objective = self.training_task.objective
         return objective.problem.learned_by(objective.loss).competing(logits)
 
 
 def on_task(
-    trial: Trial, lesson: TrainingTask, splits: Splits, config: ExperimentConfig
+    trial: Trial, training_task: TrainingTask, splits: Splits, config: ExperimentConfig
 ) -> TrialOnTask:
     """Prepares a lesson for a unit."""
     objective = replace(
-        lesson.objective,
+        training_task.objective,
         loss=trial.order.loss,
         focal=config.focal,
         smoothing=config.smoothing,
         margin=trial.order.margin,
     )
     if config.class_weights and objective.by_class:
-        balance = balance_of(lesson.targets[splits.learned], objective.outputs)
+        balance = balance_of(training_task.targets[splits.learned], objective.outputs)
         objective = replace(objective, balance=balance)
         # Each of its questions is balanced by itself, so the rows are not.
-        lesson = replace(lesson, weights=torch.ones_like(lesson.weights))
-    lesson = replace(lesson, objective=objective)
+        training_task = replace(training_task, weights=torch.ones_like(training_task.weights))
+    training_task = replace(training_task, objective=objective)
     if objective.problem.has_classes:
-        return TrialOnTask(trial=trial, lesson=lesson, span=None)
-    span = TargetScaler.of(lesson.targets[splits.learned], centred=trial.biased)
-    lesson = replace(lesson, targets=span.narrowed(lesson.targets), span=span)
-    return TrialOnTask(trial=trial, lesson=lesson, span=span)
+        return TrialOnTask(trial=trial, training_task=training_task, span=None)
+    span = TargetScaler.of(training_task.targets[splits.learned], centred=trial.biased)
+    training_task = replace(training_task, targets=span.narrowed(training_task.targets), span=span)
+    return TrialOnTask(trial=trial, training_task=training_task, span=span)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +159,8 @@ class TrialResult:
 def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     """The whole work on a unit: every seed searches its settings, then learns with them."""
 
-    def work(lesson: TrainingTask, tell: Tell) -> TrialResult:
-        taught = on_task(trial, lesson, training_data.splits, training_data.config)
+    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
+        taught = on_task(trial, training_task, training_data.splits, training_data.config)
         return _learned(taught, _searched(taught, training_data, tell), training_data)
 
     return _job(trial, training_data, work)
@@ -169,9 +169,11 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
 def search_job(trial: Trial, training_data: TrainingData) -> Job:
     """The first half of the work on a unit: `SearchFinished`."""
 
-    def work(lesson: TrainingTask, tell: Tell) -> SearchFinished:
+    def work(training_task: TrainingTask, tell: Tell) -> SearchFinished:
         return _searched(
-            on_task(trial, lesson, training_data.splits, training_data.config), training_data, tell
+            on_task(trial, training_task, training_data.splits, training_data.config),
+            training_data,
+            tell,
         )
 
     return _job(trial, training_data, work)
@@ -180,9 +182,9 @@ def search_job(trial: Trial, training_data: TrainingData) -> Job:
 def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished) -> Job:
     """The second half: learn with every seed and the settings that it has chosen."""
 
-    def work(lesson: TrainingTask, tell: Tell) -> TrialResult:
+    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
         return _learned(
-            on_task(trial, lesson, training_data.splits, training_data.config),
+            on_task(trial, training_task, training_data.splits, training_data.config),
             searched,
             training_data,
         )

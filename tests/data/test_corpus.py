@@ -110,7 +110,7 @@ def test_a_label_is_split_only_at_the_sign_asked_for() -> None:
     assert build("n", *rows).classes == ("x", "y", "y;x")
     assert build("n", *rows, separator=";").classes == ("x", "x|y", "y")
     whole = build("n", *rows, separator="")
-    assert (whole.classes, whole.many) == (("x|y", "y;x"), False)
+    assert (whole.classes, whole.problem) == (("x|y", "y;x"), SINGLE_LABEL)
 
 
 def test_a_row_without_a_label_is_refused_where_rows_have_one() -> None:
@@ -125,7 +125,7 @@ def test_classes_that_are_numbers_stand_by_value() -> None:
         ((2,), (1,), (0,)),
         True,
     )
-    assert (stars.kind, stars.numbers) == ("one", ())
+    assert (stars.problem, stars.numbers) == (SINGLE_LABEL, ())
     assert not build("n", ["a", "b"], ["1", "0"]).ordered  # two classes have no order to speak of
     assert not build("n", ["a", "b", "c"], ["007", "7", "8"]).ordered
     assert not build("n", ["a", "b", "c"], ["1", "2", "x"]).ordered
@@ -165,10 +165,14 @@ def test_an_order_is_for_one_label_a_row() -> None:
 
 def test_a_row_may_be_given_its_labels() -> None:
     many = build("n", ["a", "b", "c"], [("y", "x"), (), ("x",)])
-    assert (many.classes, many.targets, many.kind) == (("x", "y"), ((0, 1), (), (0,)), "many")
+    assert (many.classes, many.targets, many.problem) == (
+        ("x", "y"),
+        ((0, 1), (), (0,)),
+        MULTI_LABEL,
+    )
     assert many == build("n", ["a", "b", "c"], ["x|y", "", "x"])
     single = build("n", ["a", "b"], [("x",), ("y",)])
-    assert single.many
+    assert single.problem is MULTI_LABEL
     assert single.fingerprint != build("n", ["a", "b"], ["x", "y"]).fingerprint
 
 
@@ -208,7 +212,7 @@ def test_the_samples_are_those_promised() -> None:
 def test_a_sample_has_the_promised_rows_and_classes(samples: dict[str, Corpus], name: str) -> None:
     corpus = samples[name]
     assert (len(corpus), len(corpus.classes)) == PROMISED[name]
-    assert corpus.problem is MULTI_LABEL == (name == "aspects")
+    assert (corpus.problem is MULTI_LABEL) == (name == "aspects")
     assert bool(corpus.pairs) == SAMPLES[name].pair
     assert bool(corpus.numbers) == SAMPLES[name].number
     if corpus.problem is SINGLE_LABEL:

@@ -117,7 +117,7 @@ class Made:
         return "B" + "".join(self.rng.choice(signs) for _ in range(length)) + "7"
 
     def person(self) -> str:
-        return f"{self.dice.choice(FIRST)} {self.dice.choice(LAST)}"
+        return f"{self.rng.choice(FIRST)} {self.rng.choice(LAST)}"
 
     def user(self) -> str:
         return self.rng.choice(FIRST).lower() + self.rng.choice(LAST) + str(self.number(1, 99))

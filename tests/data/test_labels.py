@@ -364,6 +364,6 @@ def test_an_order_is_kept_in_the_data(folder) -> None:
     assert (data.corpus.classes, data.corpus.ordered) == (columns.order, True)
     assert list(data.classes) == list(columns.order)
     told = data.as_json()
-    assert (told["kind"], told["ordered"], told["columns"]["order"]) == (
-        "one", True, ["low", "middle", "high"],
+    assert (told["problem_type"], told["ordered"], told["columns"]["order"]) == (
+        "single_label_classification", True, ["low", "middle", "high"],
     )  # fmt: skip

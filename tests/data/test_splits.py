@@ -384,7 +384,7 @@ def test_draws_differ_from_seed_to_seed_and_a_given_test_set_stays():
 
 
 @pytest.mark.parametrize(
-    ("targets", "groups", "parts", "contest"),
+    ("targets", "groups", "parts", "config"),
     [
         ([0, 1], [0, 1], (), PLAIN),
         ([0, 1, 0, 1], [0, 0, 0, 0], (), PLAIN),

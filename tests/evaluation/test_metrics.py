@@ -12,11 +12,17 @@ from torch import Tensor
 
 from heads.errors import DataError, LimitError
 from heads.evaluation.details import score_interval
-from heads.evaluation.metrics import AUTO, METRICS, SCORES, MetricName, metric_of, metrics_of
+from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare
 from heads.interfaces.views.comparison import PLAIN
-from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
+from heads.problem import (
+    MULTI_LABEL,
+    PROBLEM_TYPES,
+    REGRESSION,
+    SINGLE_LABEL,
+    ProblemType,
+)
 from heads.settings import METRICS as NAMES
 from heads.settings import ExperimentConfig
 
@@ -48,7 +54,7 @@ KNOWN: dict[tuple[ProblemType, MetricName], Callable[[Any, Any], Any]] = {
     (REGRESSION, "neg_mean_squared_error"): lambda y, x: -metrics.mean_squared_error(y, x),
     (REGRESSION, "neg_mean_absolute_error"): lambda y, x: -metrics.mean_absolute_error(y, x),
 }
-EACH = pytest.mark.parametrize(("kind", "metric"), KNOWN)
+EACH = pytest.mark.parametrize(("problem", "metric"), KNOWN)
 
 
 def drawn(problem: ProblemType, rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -83,10 +89,10 @@ def counted(problem: ProblemType, metric: MetricName, truth: Tensor, given: Tens
 
 def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
     assert (AUTO, *SCORES) == NAMES
-    assert {(problem, name) for name, one in SCORES.items() for kind in one.parts} == set(KNOWN)
+    assert {(problem, name) for name, one in SCORES.items() for problem in one.parts} == set(KNOWN)
     assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
-    for problem, usual in METRICS.items():
-        assert metrics_of(problem)[0] == usual == metric_of(AUTO, problem)
+    for problem in PROBLEM_TYPES.values():
+        assert metrics_of(problem)[0] == problem.metric == metric_of(AUTO, problem)
 
 
 @EACH
@@ -216,7 +222,7 @@ def test_the_metric_decides_who_is_best():
 def test_classes_that_are_nowhere_and_constant_answers_are_no_error(metric):
     truth, given = torch.tensor([0, 0, 1]), torch.zeros(3).long()
     found = counted(SINGLE_LABEL, metric, truth, given)
-    wanted = KNOWN["one", metric](truth, given)
+    wanted = KNOWN[SINGLE_LABEL, metric](truth, given)
     assert float(found.mean()) == pytest.approx(wanted)
     alike = counted(SINGLE_LABEL, metric, torch.zeros(3).long(), given)
     assert bool(alike.isfinite().all())
@@ -224,10 +230,10 @@ def test_classes_that_are_nowhere_and_constant_answers_are_no_error(metric):
 
 def test_what_is_no_metric_for_the_labels_is_refused():
     with pytest.raises(DataError, match="mcc is not for labels that are numbers"):
-        metric_of("mcc", "number")
+        metric_of("mcc", REGRESSION)
     with pytest.raises(DataError, match=r"quadratic_kappa is not for .* one class a row in no ord"):
-        metric_of("quadratic_kappa", "one")
-    assert metric_of("quadratic_kappa", "one", ordered=True) == "quadratic_kappa"
+        metric_of("quadratic_kappa", SINGLE_LABEL)
+    assert metric_of("quadratic_kappa", SINGLE_LABEL, ordered=True) == "quadratic_kappa"
     with pytest.raises(LimitError, match=r"metric must be auto, accuracy, .* not 'auc'"):
         ExperimentConfig(metric="auc")
 

@@ -206,7 +206,7 @@ def rated(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Ten
 
 TRUTH = {
     MULTI_LABEL: float(2 * (LABELS * (1 - WRONG)).sum() / (2 * LABELS * (1 - WRONG) + WRONG).sum()),
-    "number": 6 / math.pi * math.asin(LIKENESS / 2),  # Spearman's, of normal numbers
+    REGRESSION: 6 / math.pi * math.asin(LIKENESS / 2),  # Spearman's, of normal numbers
 }
 
 

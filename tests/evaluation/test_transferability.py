@@ -83,7 +83,7 @@ def test_rows_of_a_group_are_no_neighbours_of_each_other():
     assert knn_accuracy(twice, both, k=1, groups=groups) == pytest.approx(alone)
     labels = torch.stack([both == 0, both != 1], dim=1).float()
     number = twice[:, 0] ** 3
-    for goal, kind in ((labels, "many"), (number, "number")):
+    for goal, problem in ((labels, MULTI_LABEL), (number, REGRESSION)):
         wanted = knn_accuracy(twice[:60], goal[:60], k=1, problem=problem)
         own = knn_accuracy(twice, goal, k=1, problem=problem, groups=groups)
         assert own == pytest.approx(wanted, abs=0.01)

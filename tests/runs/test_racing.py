@@ -162,15 +162,17 @@ def test_of_cells_that_are_equally_good_hardly_one_is_stopped() -> None:
     assert stopped / (draws * cells) < 0.02
 
 
-@pytest.mark.parametrize("problem", [SINGLE_LABEL, "weighed", MULTI_LABEL, REGRESSION])
-def test_the_parts_of_every_score_have_it_as_their_mean(small: Backbone, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("problem", "weighed"),
+    [(SINGLE_LABEL, False), (SINGLE_LABEL, True), (MULTI_LABEL, False), (REGRESSION, False)],
+)
+def test_the_parts_of_every_score_have_it_as_their_mean(
+    small: Backbone, problem: ProblemType, weighed: bool
+) -> None:
     vectors, classes = blobs(150)
     targets = {MULTI_LABEL: one_hot(classes, 3).float(), REGRESSION: vectors[:, 0] + classes}
-    config = ExperimentConfig(folds=2, class_weights=kind == "weighed")
-    labels: ProblemType = (
-        "many" if problem is MULTI_LABEL else "number" if problem is REGRESSION else "one"
-    )
-    board = board_of(vectors, targets.get(kind, classes), config, kind=labels)
+    config = ExperimentConfig(folds=2, class_weights=weighed)
+    board = board_of(vectors, targets.get(problem, classes), config, problem=problem)
     for trial in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
         *_, one = run_trials([search_job(trial, board)], board, 1)
         assert isinstance(one, SearchFinished)
@@ -382,7 +384,7 @@ def test_a_race_by_the_mean_over_small_classes_stops_hardly_any_of_equal_heads()
 def searched_as(board: TrainingData, rng: torch.Generator, name: str) -> SearchFinished:
     """A cell that answers seven of ten development rows right."""
     found = list[SearchResult]()
-    count = SCORES[board.task.ranked_by].parts["one"]
+    count = SCORES[board.task.ranked_by].parts[SINGLE_LABEL]
     for rows in board.splits.development:
         truth, classes = board.task.targets[rows], len(board.task.classes)
         right = torch.rand(len(rows), generator=rng) < 0.7

@@ -898,10 +898,10 @@ def test_a_part_whose_rows_to_try_settings_on_are_of_one_class_is_none() -> None
 def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, caplog) -> None:
     learned = ClosedFormFitter.learn
 
-    def fails(self, lesson, found, rows, *others):
+    def fails(self, training_task, found, rows, *others):
         if min(map(len, rows)) < 20:
             raise RuntimeError("too few")
-        return learned(self, lesson, found, rows, *others)
+        return learned(self, training_task, found, rows, *others)
 
     monkeypatch.setattr(ClosedFormFitter, "learn", fails)
     found = finished(start(FEW))

@@ -446,7 +446,7 @@ def test_a_change_of_the_input_is_folded_into_the_head(
     if "roberta" in recipe or "modernbert" in recipe:
         chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
         chosen |= {"epochs": 4.0, "principal_axes": axes}
-    task = board.task("mean", threading.Event())
+    task = board.training_task("mean", threading.Event())
     splits, begin = board.splits, [found_of(chosen)] * 2
     found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     if "C" not in chosen:  # and once more, from there
@@ -671,7 +671,7 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
 ) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
     board = board_of(vectors, targets, ExperimentConfig(folds=2))
-    (trial,), task = cells([recipe], small, board), board.task("mean", threading.Event())
+    (trial,), task = cells([recipe], small, board), board.training_task("mean", threading.Event())
     taught = on_task(trial, task, board.splits, board.config)
     found = ended(taught.search(board.splits, [0, 1]))
     few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)

@@ -193,7 +193,7 @@ def penalised(
 )
 def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
     given: dict[str, Any] = {"problem": SINGLE_LABEL, "outputs": CLASSES} | settings
-    targets = labels() if given["kind"] == "many" else torch.arange(ROWS) * 7 % 11 % CLASSES
+    targets = labels() if given["problem"] is MULTI_LABEL else torch.arange(ROWS) * 7 % 11 % CLASSES
     problems = problems_of(Objective(**given), targets)
     weights, biases = logistic.solve(
         problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
@@ -280,7 +280,7 @@ def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: f
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     task, trial = (
         lesson_of(SINGLE_LABEL, targets, loss="hinge"),
-        unit_of("mean+linear", small, "one"),
+        unit_of("mean+linear", small, SINGLE_LABEL),
     )
     rows, asked = torch.arange(120), torch.arange(120, 160)
     given = [found_of({"standardise": True, "C": C})]
@@ -302,7 +302,7 @@ def scale_of(vectors: Tensor) -> Tensor:
 @pytest.mark.usefixtures("near")
 def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
     targets = torch.linspace(-1, 1, 160)[torch.randperm(160, generator=torch.Generator())]
-    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, REGRESSION)
     rows, asked = torch.arange(120), torch.arange(120, 160)
     begin = found_of({"standardise": True, "C": 0.02})
     (found,) = trial.fitter.learn(task, [begin], [rows], [asked], [0])
@@ -315,7 +315,7 @@ def test_a_cell_of_numbers_is_that_of_ridge(small: Backbone) -> None:
 def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) -> None:
     vectors, _ = blobs(160, 3, apart=0.5, seed=6)
     targets = vectors @ torch.linspace(-1, 1, WIDTH) / 20
-    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, REGRESSION)
     (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) > max(OF_NUMBERS)
     assert found.point.score > 0.99
@@ -323,7 +323,7 @@ def test_numbers_that_the_vectors_tell_whole_are_hardly_shrunk(small: Backbone) 
 
 def test_numbers_that_the_vectors_do_not_tell_are_shrunk_to_their_mean(small: Backbone) -> None:
     targets = torch.randn(160, generator=torch.Generator().manual_seed(1))
-    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, "number")
+    task, trial = lesson_of(REGRESSION, targets), unit_of("mean+linear", small, REGRESSION)
     (found,) = ended(trial.fitter.search(task, parted(160), [0]))
     assert float(found.chosen["C"]) < max(OF_NUMBERS)
 
@@ -349,7 +349,7 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
     if flipped:
         targets[90:] = (targets[90:] + 1) % 3
     task = replace(lesson_of(SINGLE_LABEL, targets), vectors=vectors)
-    tried, found = strengths_of(task, unit_of("mean+logistic", small, "one"))
+    tried, found = strengths_of(task, unit_of("mean+logistic", small, SINGLE_LABEL))
     assert tried[: len(STRENGTHS_TRIED)] == list(STRENGTHS_TRIED)
     further = tried[len(STRENGTHS_TRIED) :]
     grown = further[: -len(NEIGHBOURS)]
@@ -364,16 +364,16 @@ def test_c_goes_on_while_the_best_is_at_the_edge_but_not_for_ever(
 def test_c_that_is_best_in_the_middle_or_fixed_goes_nowhere(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
     task = lesson_of(SINGLE_LABEL, targets)
-    tried, found = strengths_of(task, unit_of("mean+linear", small, "one"))
+    tried, found = strengths_of(task, unit_of("mean+linear", small, SINGLE_LABEL))
     assert min(STRENGTHS_TRIED) < 3 * float(found.chosen["C"])
     assert len(tried) <= len(STRENGTHS_TRIED) + 3 + len(NEIGHBOURS)
-    fixed, _ = strengths_of(task, unit_of("mean+logistic?C=0.5", small, "one"))
+    fixed, _ = strengths_of(task, unit_of("mean+logistic?C=0.5", small, SINGLE_LABEL))
     assert set(fixed) == {0.5}
 
 
 def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = lesson_of(SINGLE_LABEL, targets), unit_of("mean+linear", small, "one")
+    task, trial = lesson_of(SINGLE_LABEL, targets), unit_of("mean+linear", small, SINGLE_LABEL)
     one = parted(160)
     both = [own * 2 for own in (one.search, one.development, one.train, one.test)]
     twice = Splits(

@@ -17,14 +17,14 @@ from torch.testing import assert_close
 from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
-from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.training.objective import Objective, TargetScaler, balance_of, targets_of
 
 CLASSES = 4
 ROWS = 6
-KINDS: tuple[tuple[str, str], ...] = (
-    ("one", "softmax"), ("one", "ovr"), ("one", "ordinal"), ("many", "softmax"),
-    ("number", "softmax"),
+KINDS: tuple[tuple[ProblemType, str], ...] = (
+    (SINGLE_LABEL, "softmax"), (SINGLE_LABEL, "ovr"), (SINGLE_LABEL, "ordinal"),
+    (MULTI_LABEL, "softmax"), (REGRESSION, "softmax"),
 )  # fmt: skip
 OPTIONS = [
     (problem, loss, focal, smoothing, balanced)
@@ -35,11 +35,11 @@ OPTIONS = [
     if not (balanced and problem is SINGLE_LABEL and loss != "ovr")
 ]
 every_objective = pytest.mark.parametrize(
-    ("kind", "loss", "focal", "smoothing", "balanced"), OPTIONS
+    ("problem", "loss", "focal", "smoothing", "balanced"), OPTIONS
 )
 
 
-def made_targets(problem: str) -> Tensor:
+def made_targets(problem: ProblemType) -> Tensor:
     rng = torch.Generator().manual_seed(1)
     if problem is REGRESSION:
         return torch.randn(ROWS, generator=rng)
@@ -131,13 +131,15 @@ def test_the_plain_ones_are_what_torch_has() -> None:
     assert_close(found, (given[:, 0] - numbers).square() / 2)
 
 
-@pytest.mark.parametrize(("kind", "loss"), KINDS[:-1])
+@pytest.mark.parametrize(("problem", "loss"), KINDS[:-1])
 def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(
     problem: Any, loss: str
 ) -> None:
     targets = made_targets(problem)
     hard, soft = (
-        Objective(problem=problem, outputs=CLASSES, loss=loss, smoothing=share).goals(targets)
+        Objective(problem=problem, outputs=CLASSES, loss=loss, smoothing=share).target_matrix(
+            targets
+        )
         for share in (0.0, 0.2)
     )
     even = 0.5 if problem is MULTI_LABEL or loss == "ovr" else 1 / CLASSES

@@ -164,7 +164,7 @@ def test_a_lesson_is_loaded_once_for_all_its_cells(
     loaded = []
     task = TrainingData.task
     monkeypatch.setattr(
-        TrainingData, "lesson", lambda self, *given: loaded.append(given[0]) or task(self, *given)
+        TrainingData, "training_task", lambda self, *given: loaded.append(given[0]) or task(self, *given)
     )
     alike = ("mean+roberta", "mean+bert", "cls+roberta", "cls+bert", "max+roberta")  # in cost
     found = list(
@@ -243,7 +243,7 @@ def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_h
 
 def test_a_check_after_the_stop_ends_the_work(board: TrainingData) -> None:
     stop = threading.Event()
-    task = board.task("mean", stop)
+    task = board.training_task("mean", stop)
     task.check()
     stop.set()
     with pytest.raises(Interrupted):

@@ -162,7 +162,7 @@ def taught_by(
 ) -> tuple[TrialOnTask, Spying, list[SearchResult]]:
     (trial,) = cells([recipe], backbone, board)
     spy = Spying(trial.fitter)
-    task = board.task(trial.reading, threading.Event())
+    task = board.training_task(trial.reading, threading.Event())
     taught = on_task(replace(trial, fitter=spy), task, board.splits, board.config)
     return taught, spy, ended(taught.search(board.splits, seeds_of(board)))
 
@@ -189,7 +189,7 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
     splits = board.splits
     taught, spy, found = taught_by(board, recipe, small)
     searched = SearchFinished(name=recipe, found=tuple(found), tried=(), seconds=0.0)
-    task = board.task(taught.trial.reading, threading.Event())
+    task = board.training_task(taught.trial.reading, threading.Event())
     done = fit_job(taught.trial, board, searched).work(task, lambda event: None)
     assert isinstance(done, TrialResult)
     outcome = done.outcome
@@ -273,9 +273,9 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
         assert len(rows) > 60
         assert one.held is not None
         seeds = seeds_of(board)[number : number + 1]
-        (own,) = spy.fitter.learn(taught.task, [one], [rows], [asked], seeds)
+        (own,) = spy.fitter.learn(taught.training_task, [one], [rows], [asked], seeds)
         assert_close(one.held, own.logits, rtol=0, atol=2e-2)
-        wanted = judged(one.chosen, 0, one.held, taught.task, asked)
+        wanted = judged(one.chosen, 0, one.held, taught.training_task, asked)
         assert one.point.score == wanted.score
         assert one.point.parts is not None
         assert float(one.point.parts.mean()) == pytest.approx(wanted.score)
@@ -337,11 +337,11 @@ def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Ba
     taught, _, _ = taught_by(board, "mean+linear", small)
     whole = RecipeModule(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-    adamw.at_base_rates(whole, taught.task, torch.arange(120))
+    adamw.at_base_rates(whole, taught.training_task, torch.arange(120))
     changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
     assert changed == [f"head.{last_linear(whole.head)}.bias"]
     no_bias = RecipeModule(resolve("attention+gpt2"), small, LABELS)
-    adamw.at_base_rates(no_bias, taught.task, torch.arange(120))  # nothing to set
+    adamw.at_base_rates(no_bias, taught.training_task, torch.arange(120))  # nothing to set
 
 
 # Settings of the contest
@@ -358,10 +358,10 @@ def test_weights_of_classes_balance_every_question_by_itself(
         vectors, targets, ExperimentConfig(folds=2, class_weights=True), problem=problem
     )
     taught, _, _ = taught_by(board, recipe, small)
-    assert torch.equal(taught.task.weights, torch.ones(120))
-    assert taught.task.objective.balance is not None
+    assert torch.equal(taught.training_task.weights, torch.ones(120))
+    assert taught.training_task.objective.balance is not None
     wanted = balance_of(targets[board.splits.learned], LABELS)
-    assert torch.equal(taught.task.objective.balance, wanted)
+    assert torch.equal(taught.training_task.objective.balance, wanted)
 
 
 def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) -> None:
@@ -370,8 +370,8 @@ def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) ->
     vectors, targets = vectors[kept], targets[kept]
     board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True))
     taught, _, _ = taught_by(board, "mean+linear", small)
-    assert taught.task.objective.balance is None
-    weights = taught.task.weights
+    assert taught.training_task.objective.balance is None
+    weights = taught.training_task.weights
     assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
 
 
@@ -384,7 +384,7 @@ def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
             rows[~own[rows]] if number == fold else rows
             for number, rows in enumerate(board.splits.train)
         )
-        task = replace(board, splits=replace(board.splits, train=train)).task(
+        task = replace(board, splits=replace(board.splits, train=train)).training_task(
             "mean", threading.Event()
         )
         assert 0.5 < float(task.weights[own].mean()) < 2

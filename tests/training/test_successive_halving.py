@@ -229,13 +229,15 @@ def settled(
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from(["one", "many"]), st.floats(0.1, 8.0), st.integers(0, 99))
+@given(st.sampled_from([SINGLE_LABEL, MULTI_LABEL]), st.floats(0.1, 8.0), st.integers(0, 99))
 def test_the_factor_is_one_over_the_temperature(
     problem: ProblemType, spread: float, seed: int
 ) -> None:
     logits, targets = logits_of(problem, spread, seed)
     found = settled(logits, targets, Objective(problem=problem, outputs=CLASSES))
-    assert found == pytest.approx(1 / temperature(logits, targets, problem), rel=1e-3)
+    # Secants end at a step below NEAR, whose error is about its power of 1.6.
+    within = successive_halving.NEAR**1.5
+    assert found == pytest.approx(1 / temperature(logits, targets, problem), rel=within)
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.3, 3.0, 20.0])
@@ -251,8 +253,7 @@ def test_the_factor_is_one_over_the_temperature(
 def test_the_factor_makes_the_loss_that_is_judged_by_smallest(
     options: dict[str, Any], spread: float, weighted: bool
 ) -> None:
-    kind = options.get("kind", "one")
-    logits, targets = logits_of(problem, spread, 1)
+    logits, targets = logits_of(options.get("problem", SINGLE_LABEL), spread, 1)
     made: dict[str, Any] = {"problem": SINGLE_LABEL, "outputs": CLASSES} | options
     if made.get("balance"):
         made["balance"] = balance_of(targets, CLASSES)
@@ -275,7 +276,7 @@ def test_the_factor_is_a_number_whatever_is_answered(
 ) -> None:
     smoothing = 0.0 if problem is REGRESSION else smoothing
     objective = Objective(problem=problem, outputs=CLASSES, smoothing=smoothing)
-    logits, targets = logits_of("one" if problem is REGRESSION else problem, 1.0, 0)
+    logits, targets = logits_of(SINGLE_LABEL if problem is REGRESSION else problem, 1.0, 0)
     right = one_hot(targets, CLASSES).float() if targets.dim() == 1 else targets
     for each in (right * 2 - 1, 1 - 2 * right, torch.zeros_like(logits), logits * 1e4,
                  logits * 1e-6, logits * torch.nan):  # fmt: skip
@@ -354,7 +355,7 @@ def lesson_and_splits(seeds: int, **config: Any) -> tuple[TrainingTask, Splits]:
     vectors, targets = blobs(160, CLASSES, apart=0.5, seed=2)
     parts = ["train"] * 120 + ["test"] * 40
     board = board_of(vectors, targets, ExperimentConfig(seeds=seeds, **config), parts=parts)
-    return board.task("mean", threading.Event()), board.splits
+    return board.training_task("mean", threading.Event()), board.splits
 
 
 def stacked(name: str, **options: Any) -> SGDFitter:

@@ -25,10 +25,10 @@ from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus, build, in_order, numbered, split
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError, RecipeError
-from heads.evaluation.statistics import answers, fit_of_numbers, probabilities, score, wilson
+from heads.evaluation.statistics import fit_of_numbers, score, wilson
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.problem import MULTI_LABEL, SINGLE_LABEL
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.settings import PUBLIC, Limits, TrainingConfig
 from heads.training.sampled import corpus_of
 from heads.training.trainer import Trained, train
@@ -218,7 +218,7 @@ def test_scores_are_those_of_the_rows_held_out(small: Backbone, rows: Corpus) ->
     for place, row in enumerate(held):
         goals[place, list(rows.targets[row])] = 1
     for head in trained(["mean+linear", "attention+linear", "mean+knn"], rows, small):
-        assert head.scores == score(logits(head, small, texts), goals, "softmax")
+        assert head.scores == score(logits(head, small, texts), goals, SINGLE_LABEL)
 
 
 # Events
@@ -361,7 +361,7 @@ def test_siamese_heads_see_that_two_texts_are_the_same(
         goals[place, pairs.targets[row][0]] = 1
     for head in heads:
         found = Classifier(backbone=small, head=head).logits(texts, seconds)
-        assert head.scores == score(found, goals, head.squash)
+        assert head.scores == score(found, goals, head.problem)
 
 
 def test_a_siamese_head_learns_the_same_whatever_stands_beside_it(
@@ -383,7 +383,7 @@ def test_one_versus_the_rest_puts_its_questions_to_a_vote(
     small: Backbone, rows: Corpus, recipe: str
 ) -> None:
     usual, rest = trained([recipe, f"{recipe}?loss=ovr"], rows, small)
-    assert (usual.squash, rest.squash) == ("softmax", "votes")
+    assert (usual.problem, rest.problem) == (SINGLE_LABEL, ONE_VERSUS_REST)
     assert not torch.equal(logits(usual, small, rows.texts), logits(rest, small, rows.texts))
     found = Classifier(backbone=small, head=rest)
     shares, raw = found.probabilities(rows.texts), found.logits(rows.texts)
@@ -401,7 +401,7 @@ def test_what_learned_from_standardised_vectors_reads_them_as_they_are(
     assert usual.scores is not None
     assert standard.scores is not None
     assert not torch.equal(logits(usual, small, rows.texts), logits(standard, small, rows.texts))
-    assert answers(logits(standard, small, rows.texts), "softmax").any(dim=0).sum() > 1
+    assert SINGLE_LABEL.chosen(logits(standard, small, rows.texts)).any(dim=0).sum() > 1
 
 
 def test_a_text_is_asked_with_the_prompt_that_its_head_has_learned_with(
@@ -528,7 +528,7 @@ def test_the_interval_holds_the_share_and_stays_between_0_and_1(
 def test_one_label_is_scored_by_the_largest_logit() -> None:
     found = torch.tensor([[2.0, 1.0, 0.0], [-3.0, -2.0, -1.0], [0.0, 5.0, 1.0], [0.0, 0.0, 9.0]])
     goals = torch.eye(3)[[0, 2, 0, 2]]
-    scores = score(found, goals, "softmax")
+    scores = score(found, goals, SINGLE_LABEL)
     assert (scores.rows, scores.accuracy, scores.majority) == (4, 0.75, 0.5)
     assert (scores.low, scores.high) == wilson(3 / 4, 4)
 
@@ -536,9 +536,9 @@ def test_one_label_is_scored_by_the_largest_logit() -> None:
 def test_several_labels_are_scored_by_all_of_them() -> None:
     found = torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [-0.1, 0.1], [2.0, -2.0]])
     goals = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    scores = score(found, goals, "sigmoid")
+    scores = score(found, goals, MULTI_LABEL)
     assert (scores.rows, scores.accuracy, scores.majority) == (5, 0.8, 0.6)
-    assert answers(found, "sigmoid").tolist()[2] == [False, False]
+    assert MULTI_LABEL.chosen(found).tolist()[2] == [False, False]
 
 
 @given(
@@ -551,17 +551,17 @@ def test_several_labels_are_scored_by_all_of_them() -> None:
 def test_answers_and_probabilities_agree(numbers: list[list[float]]) -> None:
     found = torch.tensor(numbers)
     one, several, votes = (
-        probabilities(found, squash) for squash in ("softmax", "sigmoid", "votes")
+        problem.probabilities(found) for problem in (SINGLE_LABEL, MULTI_LABEL, ONE_VERSUS_REST)
     )
     torch.testing.assert_close(one.sum(dim=1), torch.ones(len(found)))
-    assert answers(found, "softmax").sum(dim=1).tolist() == [1] * len(found)
-    chosen = one[answers(found, "softmax")]
+    assert SINGLE_LABEL.chosen(found).sum(dim=1).tolist() == [1] * len(found)
+    chosen = one[SINGLE_LABEL.chosen(found)]
     assert torch.equal(chosen, one.amax(dim=1))
-    assert (several[answers(found, "sigmoid")] >= 0.5).all()
+    assert (several[MULTI_LABEL.chosen(found)] >= 0.5).all()
     shares = several.double() / several.double().sum(dim=1, keepdim=True)
     torch.testing.assert_close(votes.double(), shares, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(votes[answers(found, "votes")], votes.amax(dim=1))
-    assert torch.equal(probabilities(found, "none"), found)
+    torch.testing.assert_close(votes[ONE_VERSUS_REST.chosen(found)], votes.amax(dim=1))
+    assert torch.equal(REGRESSION.probabilities(found), found)
 
 
 def test_widths_are_those_of_the_tiny_model(small: Backbone) -> None:

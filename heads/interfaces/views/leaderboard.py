@@ -68,7 +68,8 @@ def stopped(board: Leaderboard) -> Markup:
 def behind(one: Eliminated, metric: MetricName) -> str:
     """What a head that was stopped came to on the development rows.
 
-    >>> behind(Eliminated(recipe="cls+mlp", development_score=0.8, behind=0.03, least=0.01), "accuracy")
+    >>> one = Eliminated(recipe="cls+mlp", development_score=0.8, behind=0.03, least=0.01)
+    >>> behind(one, "accuracy")
     '80.0 % on the development rows, 3.0 points behind the leader'
     """
     score = SCORES[metric]

@@ -122,17 +122,17 @@ class AdamWCopies:
         self,
         stack: BatchedHeads,
         task: TrainingTask,
-        pupils: Sequence[CopyData],
+        copies_data: Sequence[CopyData],
         choices: Sequence[CopySettings],
         seeds: Sequence[int],
         batch: int,
         parts: int = PARTS,
     ) -> None:
         self.stack, self.steps = stack, 0
-        self._lesson, self._pupils, self._choices = task, list(pupils), list(choices)
+        self._task, self._copies_data, self._choices = task, list(copies_data), list(choices)
         self._orders = [
             _Order(len(own.rows), batch, torch.Generator().manual_seed(seed))
-            for own, seed in zip(pupils, seeds, strict=True)
+            for own, seed in zip(copies_data, seeds, strict=True)
         ]
         self._average = WeightAverage(stack.numbers, parts)
         self._optimizer = _optimizer(stack, choices)
@@ -144,11 +144,11 @@ class AdamWCopies:
             Stopped: Somebody asked for it.
         """
         while self.steps < until:
-            self._lesson.check()
+            self._task.check()
             for group in self._optimizer.param_groups:
                 group["lr"] = group["peak"] * min(1.0, (self.steps + 1) / WARM)
             batch = torch.stack([order.next() for order in self._orders])  # (k, b)
-            _step(self.stack, self._lesson, self._pupils, batch)
+            _step(self.stack, self._task, self._copies_data, batch)
             self._optimizer.step()
             self.stack.refresh()
             self._average.take(self.stack.numbers)
@@ -163,7 +163,7 @@ class AdamWCopies:
         before, states = self.stack, self._optimizer.state
         self.stack = before.kept(numbers)
         self._average.numbers = before.gathered(self._average.numbers, numbers)
-        self._pupils = [self._pupils[number] for number in numbers]
+        self._copies_data = [self._copies_data[number] for number in numbers]
         self._choices = [self._choices[number] for number in numbers]
         self._orders = [self._orders[number] for number in numbers]
         self._optimizer = _optimizer(self.stack, self._choices)
@@ -176,22 +176,22 @@ class _Order:
     """The places of a copy's rows, batch by batch: all of them in random order, and again."""
 
     def __init__(self, rows: int, batch: int, rng: torch.Generator) -> None:
-        self._rows, self._batch, self._dice = rows, batch, rng
+        self._rows, self._batch, self._rng = rows, batch, rng
         self._left = torch.empty(0, dtype=torch.long)
 
     def next(self) -> Tensor:
         while len(self._left) < self._batch:
-            again = torch.randperm(self._rows, generator=self._dice)
+            again = torch.randperm(self._rows, generator=self._rng)
             self._left = torch.cat([self._left, again])
         found, self._left = self._left[: self._batch], self._left[self._batch :]
         return found
 
 
 def _step(
-    stack: BatchedHeads, task: TrainingTask, pupils: Sequence[CopyData], batch: Tensor
+    stack: BatchedHeads, task: TrainingTask, copies_data: Sequence[CopyData], batch: Tensor
 ) -> None:
     """The gradient of a batch (k, b) of places among each copy's rows."""
-    both = list(zip(pupils, batch, strict=True))
+    both = list(zip(copies_data, batch, strict=True))
     rows = torch.stack([one.rows[own] for one, own in both])
     # Whole rows are taken ten times as fast as by indexing.
     values = torch.stack([one.vectors.index_select(0, own) for one, own in both])

@@ -154,8 +154,8 @@ class _KeptCopies:
         batch: int,
         starts: Sequence[Mapping[str, Tensor] | None] = (),
     ) -> None:
-        self._first, self._lesson = fitter.first, task
-        self._bases, chains, pupils = list[InputBasis | None](), list[nn.Sequential](), []
+        self._first, self._task = fitter.first, task
+        self._bases, chains, copies_data = list[InputBasis | None](), list[nn.Sequential](), []
         starts = starts or [None] * len(rows)
         fresh: dict[int, nn.Sequential] = {}
         for seed, own, choice, start in zip(seeds, rows, choices, starts, strict=True):
@@ -180,12 +180,12 @@ class _KeptCopies:
             seen = task.of(own).to(task.products) if vectors is None else vectors
             chains.append(chain)
             self._bases.append(axes)
-            pupils.append(adamw.CopyData(rows=own, vectors=seen))
+            copies_data.append(adamw.CopyData(rows=own, vectors=seen))
         self._chain = chains[0]  # to ask
         stack = BatchedHeads(chains, seeds, task.products)
         # What begins at an average is near where it ends: all its steps count alike.
         parts = adamw.PARTS if starts[0] is None else 1
-        self._course = adamw.AdamWCopies(stack, task, pupils, choices, seeds, batch, parts)
+        self._course = adamw.AdamWCopies(stack, task, copies_data, choices, seeds, batch, parts)
 
     def learn(self, until: int) -> None:
         self._course.learn(until)
@@ -193,7 +193,7 @@ class _KeptCopies:
     def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         """The logits of some rows, (n, c), of vectors as they are, in 32 bits."""
         self._chain.load_state_dict(state)
-        return answered(self._chain, self._lesson, rows)
+        return answered(self._chain, self._task, rows)
 
     def state(self, number: int) -> dict[str, Tensor]:
         state, axes = self._course.state(number), self._bases[number]

@@ -102,7 +102,7 @@ class _RecipeCopies:
         seeds: Sequence[int],
         start: Mapping[str, Tensor] | None = None,
     ) -> None:
-        self._steps, self._lesson = 0, task
+        self._steps, self._task = 0, task
         self._copies = [
             _RecipeCopy(make, task, choice, own, seed, start)
             for choice, own, seed in zip(choices, rows, seeds, strict=True)
@@ -112,7 +112,7 @@ class _RecipeCopies:
     def learn(self, until: int) -> None:
         count = until - self._steps
         batches = [[one.next() for _ in range(count)] for one in self._copies]
-        for number, rows, states in _read(self._lesson, batches):
+        for number, rows, states in _read(self._task, batches):
             self._copies[number].learn(rows, states)
         self._steps = until
 
@@ -123,9 +123,9 @@ class _RecipeCopies:
     def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         """The logits of some rows, (n, c)."""
         self._asked.load_state_dict(state)
-        batches = [_batches(self._lesson, rows)]
-        found = [self._asked(states) for _, _, states in _read(self._lesson, batches)]
-        return torch.cat(found)[_by_length(self._lesson, rows).argsort()]
+        batches = [_batches(self._task, rows)]
+        found = [self._asked(states) for _, _, states in _read(self._task, batches)]
+        return torch.cat(found)[_by_length(self._task, rows).argsort()]
 
     def keep(self, numbers: Sequence[int]) -> None:
         self._copies = [self._copies[number] for number in numbers]
@@ -143,8 +143,8 @@ class _RecipeCopy:
         seed: int,
         start: Mapping[str, Tensor] | None,
     ) -> None:
-        self._lesson, self._choice, self._dice = task, choice, IsolatedRng(seed)
-        with self._dice.rolling():
+        self._task, self._choice, self._rng = task, choice, IsolatedRng(seed)
+        with self._rng.rolling():
             self.module = make()
         if start is None:
             adamw.at_base_rates(self.module, task, rows)
@@ -164,18 +164,18 @@ class _RecipeCopy:
     def next(self) -> Tensor:
         """Its next batch: all of them in random order, and again."""
         if not self._order:
-            with self._dice.rolling():
+            with self._rng.rolling():
                 self._order = torch.randperm(len(self._batches)).tolist()
         return self._batches[self._order.pop()]
 
     def learn(self, rows: Tensor, states: States) -> None:
         """A step by the weighted mean loss of some rows."""
-        with self._dice.rolling():
+        with self._rng.rolling():
             logits = self.module.train()(states)
-        objective, targets = self._lesson.objective, self._lesson.targets[rows]
+        objective, targets = self._task.objective, self._task.targets[rows]
         losses = objective.rows(objective.learned(logits, targets), targets)
         self._optimizer.zero_grad()
-        (losses * self._lesson.weights[rows]).mean().backward()
+        (losses * self._task.weights[rows]).mean().backward()
         self._done += 1
         pace = self._choice.learning_rate * min(1.0, self._done / WARM)
         self._optimizer.param_groups[0]["lr"] = pace
