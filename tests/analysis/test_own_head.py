@@ -33,7 +33,7 @@ from heads.classifier.pretrained import load
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.problem import SINGLE_LABEL
+from heads.problem import MULTI_LABEL, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.recipe import Recipe
 from heads.settings import Limits
 
@@ -74,7 +74,11 @@ def progress(folder: Path, *recipes: str) -> list[str]:
 def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     folder = labelled("bad", "so-so", "good")
     found = asked(folder, "own")
-    assert (found.classes, found.many, found.sample) == (("bad", "so-so", "good"), False, "")
+    assert (found.classes, found.problem, found.sample) == (
+        ("bad", "so-so", "good"),
+        SINGLE_LABEL,
+        "",
+    )
     (only,) = found.predictions
     assert (only.name, str(only.recipe)) == ("own (cls+bert)", "cls+bert")
     assert (only.trained_on, only.rows, only.scores, only.new) == (str(folder), 0, None, ())
@@ -109,13 +113,13 @@ def test_two_sentences_are_read_together(labelled: Folders) -> None:
 
 def test_several_labels_and_single_numbers_are_sigmoids(labelled: Folders) -> None:
     many = asked(labelled("a", "b", "c", problem_type="multi_label_classification"), "own")
-    assert many.many
+    assert many.problem is MULTI_LABEL
     (only,) = many.predictions
     expected = torch.tensor(only.logits).sigmoid().tolist()
     assert list(only.probabilities) == pytest.approx(expected, abs=1e-6)
     said = zip(many.classes, only.logits, strict=True)
     assert list(only.answer) == [name for name, logit in said if logit > 0]
-    assert asked(labelled("score"), "own").predictions[0].many
+    assert asked(labelled("score"), "own").predictions[0].problem is SINGLE_OUTPUT
 
 
 # Beside heads trained here
@@ -340,12 +344,13 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "answer": list(found.predictions[0].answer),
         "logits": list(found.predictions[0].logits),
         "probabilities": list(found.predictions[0].probabilities),
-        "squash": "softmax",
+        "output_activation": "softmax",
     }
     assert (trained["name"], trained["random"]) == ("mean+centroid", [])
     assert trained["classes"] == values["classes"] == list(SENTIMENT)
     alone = asked(folder, "own").as_json()
-    assert (alone["sample"], alone["classes"], alone["many"]) == ("", ["a", "b"], False)
+    assert (alone["sample"], alone["classes"]) == ("", ["a", "b"])
+    assert alone["problem_type"] == "single_label_classification"
 
 
 # Refusals

@@ -29,6 +29,7 @@ from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
+from heads.problem import MULTI_LABEL, REGRESSION
 from heads.settings import Limits, TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -105,9 +106,17 @@ def test_a_head_comes_back_bit_by_bit(
     head_cache.save(head, path)
     again = head_cache.load(path, small, LIMITS)
     assert torch.equal(logits(head), logits(again))
-    for name in ("recipe", "model", "classes", "many", "trained_on", "rows", "scores", "training"):
+    for name in (
+        "recipe",
+        "model",
+        "classes",
+        "problem",
+        "trained_on",
+        "rows",
+        "scores",
+        "training",
+    ):
         assert getattr(again, name) == getattr(head, name), name
-    assert again.squash == head.squash
     assert again.module.width == head.module.width
     assert again.parameters == head.parameters
     assert not again.module.training
@@ -122,19 +131,21 @@ def test_a_head_of_several_labels_comes_back(
     (head,) = trained(["mean+centroid"], corpus, small)
     head_cache.save(head, tmp_path / "head.safetensors")
     again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
-    assert again.many
+    assert again.problem is MULTI_LABEL
     assert torch.equal(logits(head), logits(again))
 
 
 def test_what_a_run_found_comes_back(
     heads: dict[str, TrainedHead], small: Backbone, tmp_path: Path
 ) -> None:
-    found = replace(heads["mean+linear"], temperature=1.7, thresholds=(0.5, -1.0, 0.0), many=True)
-    numbers = replace(heads["mean+linear"], numbers=True)
+    found = replace(
+        heads["mean+linear"], temperature=1.7, thresholds=(0.5, -1.0, 0.0), problem=MULTI_LABEL
+    )
+    numbers = replace(heads["mean+linear"], problem=REGRESSION)
     for head in (found, numbers):
         head_cache.save(head, tmp_path / "head.safetensors")
         again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
-        for name in ("temperature", "thresholds", "many", "numbers", "squash"):
+        for name in ("temperature", "thresholds", "problem"):
             assert getattr(again, name) == getattr(head, name), name
 
 
@@ -233,7 +244,7 @@ def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> N
         {"recipe": "mean+linear?queries=1"},
         {"recipe": 5},
         {"recipe": "mean@9+linear"},
-        {"recipe": "mean+knn", "many": True},
+        {"recipe": "mean+knn", "problem_type": "multi_label_classification"},
         {"recipe": "flatten+roberta?length=4096"},
         {"classes": []},
         {"classes": ["x"]},

@@ -35,7 +35,7 @@ from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
-from heads.problem import MULTI_LABEL
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -245,9 +245,9 @@ def test_reformers_own_seed_comes_in(written: Folders) -> None:
 def test_labels_are_those_of_the_config(changed: Folders) -> None:
     folder = changed(id2label={"0": "bad", "1": "so-so", "2": "good"})
     found = load(str(folder), limits=LIMITS)
-    assert (found.classes, found.head.problem is MULTI_LABEL, found.head.rows) == (
+    assert (found.classes, found.head.problem, found.head.rows) == (
         ("bad", "so-so", "good"),
-        False,
+        SINGLE_LABEL,
         0,
     )
     assert (found.head.scores, found.head.training, found.head.is_own) == (None, None, True)
@@ -283,12 +283,8 @@ def test_one_number_is_what_transformers_makes_of_it(
     rewrite(folder / "config.json", problem_type=problem)
     found = load(str(folder), limits=LIMITS)
     many = problem is None
-    assert (found.classes, found.head.problem is MULTI_LABEL, found.head.problem.gives_number) == (
-        ("LABEL_0",),
-        many,
-        True,
-    )
-    assert found.head.squash == ("sigmoid" if many else "none")
+    expected = SINGLE_OUTPUT if many else REGRESSION
+    assert (found.classes, found.head.problem) == (("LABEL_0",), expected)
     true = theirs(folder, TEXTS)
     assert_same(found.logits(TEXTS), true)
     with quiet():
@@ -303,7 +299,7 @@ def test_one_number_is_what_transformers_makes_of_it(
 def test_the_numbers_of_a_regression_are_no_probabilities_of_classes(changed: Folders) -> None:
     folder = changed(problem_type="regression")
     found = load(str(folder), limits=LIMITS)
-    assert (found.head.squash, len(found.classes)) == ("none", 3)
+    assert (found.head.problem, len(found.classes)) == (REGRESSION, 3)
     assert_same(found.probabilities(TEXTS), theirs(folder, TEXTS))
 
 
@@ -340,13 +336,17 @@ def test_thresholds_of_its_config_are_read(changed: Folders) -> None:
 def test_what_a_foreign_config_calls_alike_is_passed_over(changed: Folders, marks: Any) -> None:
     several = "multi_label_classification"
     found = load(str(changed(problem_type=several, **marks)), limits=LIMITS)
-    assert (found.head.squash, found.head.thresholds, found.head.temperature) == ("sigmoid", (), 1)
+    assert (found.head.problem, found.head.thresholds, found.head.temperature) == (
+        MULTI_LABEL,
+        (),
+        1,
+    )
 
 
 def test_a_softmax_has_no_thresholds_and_no_vote(changed: Folders) -> None:
     marks = {"thresholds": GIVEN, "head_to_head": {"loss": "ovr"}}
     found = load(str(changed(problem_type="single_label_classification", **marks)), limits=LIMITS)
-    assert (found.head.squash, found.head.thresholds) == ("softmax", ())
+    assert (found.head.problem, found.head.thresholds) == (SINGLE_LABEL, ())
 
 
 # What is wrong with a checkpoint
@@ -577,7 +577,7 @@ CLASSIFIER = ("classifier.weight", "classifier.bias")
 
 
 @pytest.mark.parametrize(
-    ("problem", "pooler", "classifier"),
+    ("kind", "pooler", "classifier"),
     [
         ("ForPreTraining", "pretrained", "random"),
         ("ForNextSentencePrediction", "pretrained", "random"),

@@ -143,7 +143,7 @@ def test_the_metadata_say_how_logits_are_taken(small, tmp_path):
     assert any("metadata 'thresholds'" in note for note in report.notes)
     session = onnxruntime.InferenceSession(report.path, providers=["CPUExecutionProvider"])
     facts = session.get_modelmeta().custom_metadata_map
-    assert (facts["squash"], json.loads(facts["temperature"])) == ("sigmoid", 2.0)
+    assert (facts["output_activation"], json.loads(facts["temperature"])) == ("sigmoid", 2.0)
     assert json.loads(facts["thresholds"]) == [-1.5, 0.25]
 
 
@@ -184,7 +184,11 @@ def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     facts, logits = json.loads(found.stdout.splitlines()[-1])
     ours = classifier.logits(["a text", "another, longer text"])
     assert (torch.tensor(logits) - ours).abs().max() <= 1e-5
-    assert (facts["recipe"], facts["many"], facts["tokens"]) == ("mean+linear", "false", "256")
+    assert (facts["recipe"], facts["problem_type"], facts["tokens"]) == (
+        "mean+linear",
+        "single_label_classification",
+        "256",
+    )
     assert json.loads(facts["classes"]) == list(classifier.classes)
     assert facts["base_model"] == "sentence-transformers/all-MiniLM-L6-v2"
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

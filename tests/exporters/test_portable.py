@@ -580,10 +580,10 @@ def test_the_base_model_stays_as_it_was(fine, small, tmp_path):
 def test_head_json_says_what_it_is(fine, tmp_path):
     write_portable(fine, tmp_path / "mine", why=WHY)
     facts = json.loads((tmp_path / "mine" / "head.json").read_text("utf-8"))
-    assert (facts["recipe"], facts["classes"], facts["many"]) == (
+    assert (facts["recipe"], facts["classes"], facts["problem_type"]) == (
         "mean+linear",
         ["x", "y", "z"],
-        False,
+        "single_label_classification",
     )
     assert facts["layers"] == {"dropout": "dropout (0.1)", "classifier": "linear layer"}
     assert facts["formula"][-1] == "logits = W drop(h) + b"

@@ -16,7 +16,7 @@ from heads.interfaces.cli.app import main
 from heads.interfaces.views import dataset
 from heads.interfaces.web.tabs import train_data
 from heads.interfaces.web.uploads import SAMPLE
-from heads.problem import MULTI_LABEL, SINGLE_LABEL
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]
@@ -53,16 +53,16 @@ def shell(capsys, *arguments):
 
 def test_the_shell_finds_what_labels_are(capsys, wide):
     joined, columns = shell(capsys, "aspects"), shell(capsys, wide)
-    assert (joined["kind"], joined["columns"]["separator"]) == ("many", "|")
-    assert (columns["kind"], columns["columns"]["labels"]) == ("many", ASPECTS)
+    assert (joined["problem_type"], joined["columns"]["separator"]) == (MULTI_LABEL.name, "|")
+    assert (columns["problem_type"], columns["columns"]["labels"]) == (MULTI_LABEL.name, ASPECTS)
     assert joined["classes"] == columns["classes"]
     numbers = shell(capsys, "similarity")
-    assert (numbers["kind"], numbers["columns"]["number"]) == ("number", True)
+    assert (numbers["problem_type"], numbers["columns"]["number"]) == (REGRESSION.name, True)
     assert (numbers["spread"][0], numbers["spread"][-1]) == (0.0, 5.0)
 
 
 def test_the_shell_is_told_what_labels_are(capsys, wide, tmp_path):
-    assert shell(capsys, "aspects", "--separator", "none")["kind"] == "one"
+    assert shell(capsys, "aspects", "--separator", "none")["problem_type"] == SINGLE_LABEL.name
     assert shell(capsys, wide, "--labels", "price, quality")["classes"].keys() == {
         "price",
         "quality",
@@ -75,7 +75,7 @@ def test_the_shell_is_told_what_labels_are(capsys, wide, tmp_path):
     path = tmp_path / "stars.csv"
     lines = [f"some text {row},{row % 5 + 1}" for row in range(50)]
     path.write_text("\n".join(["text,stars", *lines]), "utf-8")
-    assert shell(capsys, path)["kind"] == "one"
+    assert shell(capsys, path)["problem_type"] == SINGLE_LABEL.name
     assert shell(capsys, path, "--number")["spread"] == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
@@ -98,11 +98,11 @@ def test_the_api_is_told_what_labels_are(client, wide):
         return client.predict(handle_file(str(path)), **said, api_name="/read")
 
     aspects, similar = SAMPLES["aspects"].path, SAMPLES["similarity"].path
-    assert over_the_api(aspects)["kind"] == "many"
-    assert over_the_api(aspects, labels_are="one")["kind"] == "one"
+    assert over_the_api(aspects)["problem_type"] == MULTI_LABEL.name
+    assert over_the_api(aspects, labels_are="one")["problem_type"] == SINGLE_LABEL.name
     found = over_the_api(wide, label_columns="price, quality")
     assert found["columns"]["labels"] == ["price", "quality"]
-    assert over_the_api(similar)["kind"] == "number"
+    assert over_the_api(similar)["problem_type"] == REGRESSION.name
     for said, what in [
         ({"labels_are": "words"}, "Labels cannot be 'words'"),
         ({"labels_are": "columns"}, "No 0/1 columns are chosen"),

@@ -25,14 +25,14 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import BASELINES
-from heads.evaluation.statistics import probabilities, spearman
+from heads.evaluation.statistics import spearman
 from heads.exporters.model_card import model_card
 from heads.features.store import FeatureStore
 from heads.interfaces.views import format, report
 from heads.interfaces.views import leaderboard as view
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
-from heads.problem import MULTI_LABEL, REGRESSION
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs import learning_curve
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
@@ -235,7 +235,7 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
         assert last == pytest.approx(found.cell(one).measures.score)
     assert name.noun in found.curve_says
     assert format.offered(found.cells)[0].name == metric
-    assert format.kind_of(found.cells) == found.kind
+    assert format.problem_of_cells(found.cells) is found.problem
     assert name.told(found.cell(found.best).measures.score) in str(view.heat_of(found))
     assert str(Markup.escape(name.title)) in report.report(found)
     head = found.classifier(recipes[0]).head
@@ -360,8 +360,8 @@ def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, n
         assert cell.measures.calibration is not None
         assert found.head.temperature == cell.measures.calibration.temperature
     else:
-        shares = probabilities(logits, found.head.squash)
-        assert found.head.squash == ("votes" if "loss=ovr" in name else "softmax")
+        shares = found.head.problem.probabilities(logits)
+        assert found.head.problem is (ONE_VERSUS_REST if "loss=ovr" in name else SINGLE_LABEL)
         assert_close(shares.amax(dim=1), told.confidence[0], rtol=0, atol=5e-3)
         sure = (shares[:, 0] - 0.5).abs() > 5e-3
         assert torch.equal(shares.argmax(dim=1)[sure], given[sure])

@@ -158,13 +158,15 @@ def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
         assert working() == []
 
 
-def test_a_lesson_is_loaded_once_for_all_its_cells(
+def test_a_task_is_loaded_once_for_all_its_cells(
     small: Backbone, board: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []
-    task = TrainingData.task
+    task_of = TrainingData.training_task
     monkeypatch.setattr(
-        TrainingData, "training_task", lambda self, *given: loaded.append(given[0]) or task(self, *given)
+        TrainingData,
+        "training_task",
+        lambda self, *given: loaded.append(given[0]) or task_of(self, *given),
     )
     alike = ("mean+roberta", "mean+bert", "cls+roberta", "cls+bert", "max+roberta")  # in cost
     found = list(

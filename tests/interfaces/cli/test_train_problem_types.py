@@ -76,12 +76,12 @@ def test_every_layer_is_a_cell(capfd, some):
 
 def test_several_labels_and_numbers_are_told_in_their_own_measure(capfd, some):
     found, heads = trained(capfd, some("aspects"), "-r", "mean+linear")
-    assert (found["kind"], found["metric"]) == ("many", "micro_f1")
+    assert (found["problem_type"], found["metric"]) == ("multi_label_classification", "micro_f1")
     cell = heads["mean+linear"]
     assert {"micro_f1", "macro_f1", "samples_f1", "hamming_loss"} <= set(cell)
     assert [one["name"] for one in cell["labels"]] == found["classes"]
     found, heads = trained(capfd, some("similarity"), "-r", "mean+linear", "--pairs", "uv_diff")
-    assert (found["kind"], found["metric"]) == ("number", "spearman")
+    assert (found["problem_type"], found["metric"]) == ("regression", "spearman")
     assert {"spearman", "pearson", "mean_squared_error", "r2"} <= set(
         heads["mean+linear?pair=uv_diff"]
     )

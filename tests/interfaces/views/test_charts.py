@@ -16,10 +16,11 @@ from heads.interfaces.views.charts import Axis, Line
 from heads.interfaces.views.format import MEASURES, ends, headers
 from heads.interfaces.views.leaderboard import Tile, broken, coded, heat, in_order, split_name
 from heads.interfaces.views.predictions import Reply
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement
 
-ACCURACY, LOG_LOSS = MEASURES["one"][0], MEASURES["one"][2]
-ERROR = MEASURES["number"][3]
+ACCURACY, LOG_LOSS = MEASURES[SINGLE_LABEL][0], MEASURES[SINGLE_LABEL][2]
+ERROR = MEASURES[REGRESSION][3]
 HOSTILE = '<img src=x onerror="x">" style="x'
 
 
@@ -183,9 +184,9 @@ def test_how_texts_enter_is_a_row_and_a_loss_is_a_column():
 
 
 def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
-    assert headers(MEASURES["many"])[:4] == ["Recipe", "Micro-F1 %", "from %", "to %"]
-    assert headers(MEASURES["number"])[:4] == ["Recipe", "Spearman", "from", "to"]
-    assert "mAP %" in headers(MEASURES["many"])
+    assert headers(MEASURES[MULTI_LABEL])[:4] == ["Recipe", "Micro-F1 %", "from %", "to %"]
+    assert headers(MEASURES[REGRESSION])[:4] == ["Recipe", "Spearman", "from", "to"]
+    assert "mAP %" in headers(MEASURES[MULTI_LABEL])
     assert ends("micro_f1", 0.5, 0.625, "to") == "50.0 to 62.5"
     assert ERROR.shown(123456.7) == "123,457"
     assert (ERROR.plain(123456.7), ACCURACY.plain(0.12345)) == (123500.0, 12.3)
@@ -234,25 +235,25 @@ def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
     assert rows[0] == ["bad", 3, None, 50.0, 10.0, 25.0, 40.0]
 
 
-def told(squash, **more):
+def told(problem, **more):
     known = {"classes": ("a", "b", "c"), "given": ("a",), "chances": (0.7, 0.2, 0.1)}
-    return Reply(squash=squash, **(known | more))
+    return Reply(problem=problem, **(known | more))
 
 
 def test_several_labels_stand_against_their_own_thresholds():
-    one = told("sigmoid", given=("b",), chances=(0.7, 0.2, 0.1), bars=(0.8, 0.1, 0.5))
+    one = told(MULTI_LABEL, given=("b",), chances=(0.7, 0.2, 0.1), bars=(0.8, 0.1, 0.5))
     drawn = predictions.tried({"mean+linear": one})
     assert "<strong>b</strong>" in drawn
     assert re.findall(r"<b>(.*?)</b>", drawn) == ["20 % ≥ 10 %", "70 % &lt; 80 %", "10 % &lt; 50 %"]
     assert drawn.count('class="off"') == 2
     assert 'style="left:10.00%"' in drawn
     assert "no label" in predictions.tried(
-        {"mean+linear": told("sigmoid", given=(), bars=(1, 1, 1))}
+        {"mean+linear": told(MULTI_LABEL, given=(), bars=(1, 1, 1))}
     )
 
 
 def test_the_votes_of_one_versus_rest_are_counted():
-    one = told("votes", sigmoids=(0.9, 0.6, 0.1))
+    one = told(ONE_VERSUS_REST, sigmoids=(0.9, 0.6, 0.1))
     drawn = predictions.tried({"mean+linear": one})
     assert "2 of 3 questions say yes" in drawn
     assert re.findall(r"<b>(.*?)</b>", drawn) == ["yes 90 %", "yes 60 %", "no 10 %"]
@@ -260,7 +261,7 @@ def test_the_votes_of_one_versus_rest_are_counted():
 
 
 def test_a_number_has_the_digits_that_its_data_call_for():
-    one = told("none", classes=("n",), given=(), chances=(-2.8,))
+    one = told(REGRESSION, classes=("n",), given=(), chances=(-2.8,))
     assert "<strong>−2.80</strong>" in predictions.tried({"mean+linear": one}, (0, 5))
     assert "<strong>−3</strong>" in predictions.tried({"mean+linear": one}, (0, 900))
     assert "<strong>−2.8</strong>" in predictions.tried({"mean+linear": one})
@@ -275,12 +276,12 @@ def test_a_number_has_the_digits_that_its_data_call_for():
         head_details.confusion(torch.eye(2).long(), [HOSTILE, "b"]),
         head_details.labels([label(HOSTILE, 0.5)]),
         head_details.f1([0.5, None], [HOSTILE, "b"]),
-        predictions.tried({HOSTILE: told("softmax", classes=(HOSTILE, "b", "c"))}),
+        predictions.tried({HOSTILE: told(SINGLE_LABEL, classes=(HOSTILE, "b", "c"))}),
         predictions.tried(
-            {HOSTILE: told("sigmoid", classes=(HOSTILE, "b", "c"), bars=(0, 0, 0))},
+            {HOSTILE: told(MULTI_LABEL, classes=(HOSTILE, "b", "c"), bars=(0, 0, 0))},
         ),
         predictions.tried(
-            {HOSTILE: told("votes", classes=(HOSTILE, "b", "c"), sigmoids=(0.9, 0.1, 0.1))}
+            {HOSTILE: told(ONE_VERSUS_REST, classes=(HOSTILE, "b", "c"), sigmoids=(0.9, 0.1, 0.1))}
         ),
         predictions.disagreements(
             [

@@ -13,6 +13,7 @@ from heads.interfaces.views.head_details import (
     scaled_says,
     useful,
 )
+from heads.problem import MULTI_LABEL
 
 POINTS = tuple(
     Coverage(threshold=threshold, coverage=share, accuracy=accuracy)
@@ -52,7 +53,7 @@ def test_abstaining_is_told_where_it_halves_the_errors():
     says = abstained_says(POINTS, "one")
     assert "less sure than 80 %, it answers 70 % of the texts and 96 % of those right" in says
     assert "of all it answers 80 % right" in says
-    assert "yes-or-no questions" in abstained_says(POINTS, "many")
+    assert "yes-or-no questions" in abstained_says(POINTS, MULTI_LABEL)
     assert "would not halve its errors: of the 90 %" in abstained_says(POINTS[:2], "one")
     right = (replace(POINTS[0], accuracy=1.0),)
     assert "nothing to gain" in abstained_says(right, "one")
