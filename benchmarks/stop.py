@@ -25,13 +25,13 @@ from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
 
-CONTEST = ExperimentConfig(seeds=3)
+CONFIG = ExperimentConfig(seeds=3)
 CELL = re.compile(r"heads: \d+/\d+ ")  # what is said of a cell that is done
 
 
 def pressed(data: Data, place: Path, moment: float) -> tuple[float, int, int]:
     """Stops the page's worker; seconds, cells that were heard of, cells that are kept."""
-    run = begin(RunRequest(data=data, config=CONTEST), limits=limits(), out=place / "run")
+    run = begin(RunRequest(data=data, config=CONFIG), limits=limits(), out=place / "run")
     stop, heard, begun = threading.Event(), 0, time.monotonic()
     pressed_at = 0.0
     for events in training_process.worked(run, stop):
@@ -80,9 +80,7 @@ def main() -> None:
     rng, data, took, lost = random.Random(asked.seed), read(asked.data, limits()), [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["HEADS_CACHE"] = f"{home}/whole"
-        whole = begin(
-            RunRequest(data=data, config=CONTEST), limits=limits(), out=Path(home) / "run"
-        )
+        whole = begin(RunRequest(data=data, config=CONFIG), limits=limits(), out=Path(home) / "run")
         begun = time.monotonic()
         list(training_process.worked(whole, threading.Event()))
         seconds = time.monotonic() - begun

@@ -88,7 +88,7 @@ CELLS = {
 METRICS = {"similarity": "spearman", "aspects": "micro_f1", "pairs": "accuracy"}
 ROWS = 80
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = ExperimentConfig(seeds=2, folds=2, precision="exact")
+CONFIG = ExperimentConfig(seeds=2, folds=2, precision="exact")
 every_kind = pytest.mark.parametrize("sample", RUNS)
 every_cell = pytest.mark.parametrize(
     ("sample", "name"), [(sample, name) for sample, names in CELLS.items() for name in names]
@@ -125,7 +125,7 @@ def start(tiny: Callable[..., Path], samples: Callable[[str], Data]) -> Callable
     """Begins a run on a tiny base model."""
 
     def begun(sample: str, **settings: Any) -> RunFolder:
-        given = {"data": samples(sample), "contest": CONTEST, "model": str(tiny())}
+        given = {"data": samples(sample), "config": CONFIG, "model": str(tiny())}
         return begin(RunRequest(**given | settings), limits=LIMITS)
 
     return begun
@@ -148,7 +148,7 @@ def whole(
 
     def run(sample: str) -> RunFolder:
         if sample not in made:
-            given: dict[str, Any] = {"contest": CONTEST, "model": str(tiny())}
+            given: dict[str, Any] = {"config": CONFIG, "model": str(tiny())}
             asked = RunRequest(data=samples(sample), **given, **RUNS[sample])
             out = tmp_path_factory.mktemp("whole") / sample
             made[sample] = begin(asked, limits=LIMITS, out=out)
@@ -216,7 +216,7 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
     start, sample: str, metric: str
 ) -> None:
     recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
-    run = start(sample, recipes=recipes, config=replace(CONTEST, metric=metric, race=True))
+    run = start(sample, recipes=recipes, config=replace(CONFIG, metric=metric, race=True))
     found, name = finished(run), SCORES[metric]
     assert found.metric == metric
     json.dumps(found.as_json(), allow_nan=False)
@@ -246,7 +246,7 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
 
 def test_solved_heads_of_one_seed_are_told_apart_and_learned_ones_are_not(start, samples) -> None:
     recipes = ["mean+linear", "mean+ridge", "mean+roberta"]
-    config = replace(CONTEST, seeds=1, curve=False)
+    config = replace(CONFIG, seeds=1, curve=False)
     run = start("pairs", recipes=recipes, config=config, test=samples("pairs"))
     found = finished(run)
     random = {
@@ -267,7 +267,7 @@ def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> 
     names = ("texts", "pairs", "targets", "lines")
     less = replace(corpus, **{one: tuple(getattr(corpus, one)[n] for n in rows) for one in names})
     lopsided = replace(data, corpus=less)
-    config = replace(CONTEST, seeds=1, curve=False)
+    config = replace(CONFIG, seeds=1, curve=False)
     run = start("pairs", data=lopsided, recipes=["mean+ridge"], config=config)
     share = len(some) / len(rows)
     name = corpus.classes[corpus.targets[0][0]]
@@ -315,7 +315,7 @@ def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -
 
 @pytest.mark.parametrize("repetitions", [1, 2])
 def test_labels_of_each_fold_are_given_from_its_own_thresholds(start, repetitions: int) -> None:
-    config = replace(CONTEST, curve=False, repetitions=repetitions)
+    config = replace(CONFIG, curve=False, repetitions=repetitions)
     run = start("aspects", recipes=["mean+linear"], config=config)
     found, targets = finished(run).cell("mean+linear").measures, question.load(run).targets
     answers = answers_of_cell(run, 0, "mean+linear").answers
@@ -678,26 +678,26 @@ ORDERED = {"losses": ("softmax", "ordinal")}
         ),
         (
             "similarity",
-            {"contest": ExperimentConfig(metric="mcc")},
+            {"config": ExperimentConfig(metric="mcc")},
             DataError,
             "mcc is not for labels that",
         ),
         (
             "similarity",
-            {"contest": ExperimentConfig(per_class=8)},
+            {"config": ExperimentConfig(per_class=8)},
             DataError,
             "per_class is for classes",
         ),
-        ("similarity", {"contest": ExperimentConfig(focal=1.0)}, DataError, "focal is for classes"),
+        ("similarity", {"config": ExperimentConfig(focal=1.0)}, DataError, "focal is for classes"),
         (
             "similarity",
-            {"contest": ExperimentConfig(smoothing=0.1)},
+            {"config": ExperimentConfig(smoothing=0.1)},
             DataError,
             "smoothing is for classes",
         ),
         (
             "similarity",
-            {"contest": ExperimentConfig(class_weights=True)},
+            {"config": ExperimentConfig(class_weights=True)},
             DataError,
             "class_weights is for classes",
         ),

@@ -50,7 +50,7 @@ from heads.training.scheduler import TrainingData, run_trials
 from heads.training.search import CurvePointTried, SearchFinished, search_job
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
-CONTEST = ExperimentConfig(folds=2, race=True, precision="exact")
+CONFIG = ExperimentConfig(folds=2, race=True, precision="exact")
 ROWS = 400
 
 
@@ -209,7 +209,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 @pytest.fixture
 def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
-    def begun(recipes: Sequence[str] = RECIPES, config: ExperimentConfig = CONTEST) -> RunFolder:
+    def begun(recipes: Sequence[str] = RECIPES, config: ExperimentConfig = CONFIG) -> RunFolder:
         asked = RunRequest(data=data, recipes=recipes, model=str(tiny()), config=config)
         return begin(asked, limits=LIMITS)
 

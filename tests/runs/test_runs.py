@@ -60,7 +60,7 @@ RECIPES = (
 )  # fmt: skip
 FEW = ("mean+linear", "mean+roberta", "cls+ridge")
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
-CONTEST = ExperimentConfig(seeds=2, folds=2, precision="exact")
+CONFIG = ExperimentConfig(seeds=2, folds=2, precision="exact")
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     """Begins a run on a tiny base model."""
 
     def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
-        given = {"data": data, "contest": CONTEST, "model": str(tiny())} | settings
+        given = {"data": data, "config": CONFIG, "model": str(tiny())} | settings
         place = {name: given.pop(name) for name in ("limits", "out") if name in given}
         return begin(RunRequest(recipes=recipes, **given), **{"limits": LIMITS} | place)
 
@@ -123,7 +123,7 @@ def whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
-        question = RunRequest(data=data, recipes=RECIPES, config=CONTEST, model=str(tiny()))
+        question = RunRequest(data=data, recipes=RECIPES, config=CONFIG, model=str(tiny()))
         run = begin(question, limits=LIMITS, out=out)
         return run, list(working(run, LIMITS))
 
@@ -262,7 +262,7 @@ def test_what_a_run_will_take_is_announced(
     plain = foreseen(start(), LIMITS)
     assert plain.says.startswith("About ")
     assert plain.says.endswith("to read all texts once, then training.")
-    raced = foreseen(start(config=replace(CONTEST, race=True)), LIMITS)
+    raced = foreseen(start(config=replace(CONFIG, race=True)), LIMITS)
     assert raced.says.endswith("then training, less what the race saves.")
     assert min(plain.reading, plain.training, raced.reading, raced.training) > 0
     assert torch.get_num_threads() == threads
@@ -281,7 +281,7 @@ def test_every_seed_or_fold_is_expected_to_search(start, data) -> None:
         (cell,) = runner.cells_of(asked, load(asked.model, limits=LIMITS), LIMITS)
         return duration._work(cell, asked.splits, 3)
 
-    few, many = replace(CONTEST, seeds=1), replace(CONTEST, seeds=9, folds=9)
+    few, many = replace(CONFIG, seeds=1), replace(CONFIG, seeds=9, folds=9)
     for test in (data, None):
         one, other = (start(["mean+linear"], config=each, test=test) for each in (few, many))
         assert work(one) < work(other)
@@ -480,7 +480,7 @@ def test_words_are_counted_once_for_the_same_rows(
         assert (again.measures.score, again.chosen, again.seconds) == (
             first.measures.score, first.chosen, first.seconds,
         )  # fmt: skip
-        other = finished(start(["mean+linear"], config=replace(CONTEST, seed=1), **more))
+        other = finished(start(["mean+linear"], config=replace(CONFIG, seed=1), **more))
         assert "tfidf" not in {cell.name for cell in other.cells}  # other rows, counted anew
     for path in (tmp_path / "cache" / "words").iterdir():
         path.write_bytes(b"broken")
@@ -854,9 +854,9 @@ def test_the_rows_of_the_curve_lie_within_each_other(
     corpus = replace(data.corpus, parts=parts)
     targets = torch.tensor([target for (target,) in corpus.targets])
     task = question.Task(targets=targets, classes=corpus.classes, groups=torch.arange(100))
-    splits = split(targets, task.groups, parts, CONTEST)
+    splits = split(targets, task.groups, parts, CONFIG)
     read: Any = None  # what is not looked at
-    board = TrainingData(read=read, task=task, splits=splits, config=CONTEST)
+    board = TrainingData(read=read, task=task, splits=splits, config=CONFIG)
     monkeypatch.setattr(learning_curve, "FEWEST", 20)
     assert list(learning_curve._boards(board)) == [0.5, 1.0]  # a quarter is too few
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
@@ -979,7 +979,7 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
 def test_two_names_of_the_same_layers_are_never_called_different(
     start, tiny: Callable[..., Path]
 ) -> None:
-    run = start(["mean+bert", "mean+xlnet"], model=str(tiny("bert", "ForMaskedLM")), config=CONTEST)
+    run = start(["mean+bert", "mean+xlnet"], model=str(tiny("bert", "ForMaskedLM")), config=CONFIG)
     found = finished(run)
     one, other = (found.cell(name).measures for name in ("mean+bert", "mean+xlnet"))
     assert one.scores == other.scores
