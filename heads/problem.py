@@ -144,10 +144,10 @@ class SingleLabel(ProblemType):
         return logits.argmax(dim=1)
 
     def confidence(self, logits: "Tensor", answers: "Tensor") -> "Tensor":
-        return logits.log_softmax(dim=1).amax(dim=1).exp()
+        return self.competing(logits).log_softmax(dim=1).amax(dim=1).exp()
 
     def log_likelihood(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        return logits.log_softmax(dim=1).gather(1, targets[:, None])
+        return self.competing(logits).log_softmax(dim=1).gather(1, targets[:, None])
 
     def strata(self, targets: "Tensor") -> "Tensor":
         return targets

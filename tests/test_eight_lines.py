@@ -49,7 +49,7 @@ def test_it_is_eight_lines():
 def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
     code = (
         "import heads, json\n"
-        "from heads.interfaces import api\n"
+        "from heads.interfaces.web import endpoints\n"
         "from heads.interfaces.web.app import build\n"
         f"assert heads.__file__.startswith({str(copy)!r})\n"
         "served = build()\n"
@@ -57,7 +57,7 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
         "for _ in served.opening.waited(served): pass\n"  # its menus are made behind the first page
         "page = json.dumps(served.config['components'], default=str)\n"
         "print(json.dumps(['second+linear' in page, 'second: The second real token' in page,"
-        " 'second' in json.dumps(api.parts())]))"
+        " 'second' in json.dumps(endpoints.parts())]))"
     )
     assert json.loads(run(copy, "-c", code).splitlines()[-1]) == [True, True, True]
 

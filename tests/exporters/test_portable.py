@@ -343,7 +343,7 @@ from typing import Sequence
 
 import torch.nn as nn
 from torch import Tensor
-from heads.parts.blocks import Scale as Times
+from heads.parts.modules import Scale as Times
 
 import heads
 

@@ -826,6 +826,7 @@ def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:
     lengths = tuple(float(len(text)) for text in data.corpus.texts)
     corpus = replace(
         data.corpus, pairs=(), targets=((),) * ROWS, numbers=lengths, classes=("length",),
+        problem=REGRESSION,
         fingerprint="lengths",
     )  # fmt: skip
     run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+ridge", "mean+linear"])

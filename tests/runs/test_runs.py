@@ -32,7 +32,7 @@ from heads.data.samples import SAMPLES
 from heads.data.splits import split
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.learning_curve import SHARES
-from heads.evaluation.predictions import BASELINES
+from heads.evaluation.predictions import BASELINES, EvaluationTask
 from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
@@ -396,7 +396,9 @@ def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, late = start(config=ExperimentConfig(folds=2, budget_seconds=3600)), [0.0]
-    clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + late[0])
+    clock = SimpleNamespace(
+        perf_counter=lambda: time.perf_counter() + late[0], monotonic=time.monotonic
+    )
     monkeypatch.setattr("heads.runs.folder.time", clock)
     stream, found = working(run, LIMITS), None
     for found in stream:
@@ -853,7 +855,7 @@ def test_the_rows_of_the_curve_lie_within_each_other(
 ) -> None:
     corpus = replace(data.corpus, parts=parts)
     targets = torch.tensor([target for (target,) in corpus.targets])
-    task = question.Task(targets=targets, classes=corpus.classes, groups=torch.arange(100))
+    task = EvaluationTask(targets=targets, classes=corpus.classes, groups=torch.arange(100))
     splits = split(targets, task.groups, parts, CONFIG)
     read: Any = None  # what is not looked at
     board = TrainingData(read=read, task=task, splits=splits, config=CONFIG)
@@ -1074,7 +1076,7 @@ def test_a_run_from_before_one_could_choose_was_exact_and_without_a_race(start) 
     assert question.load(run).config == asked
     before = asdict(asked)
     del before["race"], before["precision"]
-    rewrite(run.path / "run.json", config=before)
+    rewrite(run.path / "run.json", contest=before)
     assert question.load(run).config == ExperimentConfig(seeds=2, race=False, precision="exact")
 
 

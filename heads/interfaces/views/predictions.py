@@ -66,12 +66,11 @@ def tried(replies: Mapping[str, Reply], span: tuple[float, float] = (0.0, 0.0)) 
     Args:
         span: Of the numbers in the data, where numbers are predicted.
     """
-    draw = {
-        "softmax": _likeliest, "sigmoid": _labels, "normalised_sigmoid": _votes, "none": _number
-    }  # fmt: skip
+    draw = {"softmax": _likeliest, "sigmoid": _labels, "normalised_sigmoid": _votes}
     cards = []
     for (name, one), colour in zip(replies.items(), COLOURS, strict=False):
-        said = draw[one.problem.output_activation](one, colour)
+        way = one.problem.output_activation
+        said = _number(one, span) if way == "none" else draw[way](one, colour)
         card = Markup('<article class="card" style="--mark:{}"><h4>{}</h4>{}</article>')
         cards.append(card.format(colour, name, said))
     return Markup('<div class="cards">{}</div>').format(joined(cards))

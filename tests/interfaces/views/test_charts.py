@@ -213,7 +213,7 @@ def test_disagreements_name_a_few_heads_the_surest_first():
 def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sure():
     answers = [(f"head{n}", f"{n - 3}", None) for n in range(9)]
     found = Disagreement(line=2, text="t", pair="", label="5", answers=tuple(answers), share=1.0)
-    drawn = predictions.disagreements([found], "number")
+    drawn = predictions.disagreements([found], REGRESSION)
     assert re.findall(r"<dt.*?>(.*?)</dt>", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
     assert "and 3 other answers" in drawn
     assert "%" not in drawn

@@ -13,7 +13,7 @@ from heads.interfaces.views.head_details import (
     scaled_says,
     useful,
 )
-from heads.problem import MULTI_LABEL
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 
 POINTS = tuple(
     Coverage(threshold=threshold, coverage=share, accuracy=accuracy)
@@ -50,13 +50,13 @@ def test_it_says_what_the_temperature_does_even_where_it_does_harm():
 
 def test_abstaining_is_told_where_it_halves_the_errors():
     assert useful(POINTS) is POINTS[2]
-    says = abstained_says(POINTS, "one")
+    says = abstained_says(POINTS, SINGLE_LABEL)
     assert "less sure than 80 %, it answers 70 % of the texts and 96 % of those right" in says
     assert "of all it answers 80 % right" in says
     assert "yes-or-no questions" in abstained_says(POINTS, MULTI_LABEL)
-    assert "would not halve its errors: of the 90 %" in abstained_says(POINTS[:2], "one")
+    assert "would not halve its errors: of the 90 %" in abstained_says(POINTS[:2], SINGLE_LABEL)
     right = (replace(POINTS[0], accuracy=1.0),)
-    assert "nothing to gain" in abstained_says(right, "one")
+    assert "nothing to gain" in abstained_says(right, SINGLE_LABEL)
 
 
 def test_both_curves_and_the_useful_point_are_drawn():
@@ -71,5 +71,5 @@ def test_both_curves_and_the_useful_point_are_drawn():
     assert "9 answers, 90.0 % sure, 50.0 % right" in drawn
     assert "9 answers, 60.0 % sure, 50.0 % right" in drawn
     assert "divided" not in reliability(replace(measures, calibration=None))
-    assert "abstaining below 80 %" in coverage(FOUND, "one")
-    assert "cannot be told" in coverage(None, "one")
+    assert "abstaining below 80 %" in coverage(FOUND, SINGLE_LABEL)
+    assert "cannot be told" in coverage(None, SINGLE_LABEL)
