@@ -20,6 +20,7 @@ check: .venv/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
 
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
