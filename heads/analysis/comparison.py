@@ -72,7 +72,9 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         for head in heads
         if head.problem.gives_number and head.is_own
     ]
-    if backbone.pooler == "new" and any(head.recipe.pooling == "pooler" for head in heads):
+    if backbone.pooler == "new" and any(
+        head.module.reader.order.pooling.is_pooler for head in heads
+    ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
     lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:

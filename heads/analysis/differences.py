@@ -327,7 +327,7 @@ def _layers_by_name(order: ResolvedRecipe) -> list[LayerDescription]:
     """The layers of a head, those of a pooler that it reads among them."""
     first = [LayerDescription("dense layer", IN_BASE, True), LayerDescription("tanh", "", True)]
     return [
-        *(first if order.pooling.name == "pooler" else []),
+        *(first if order.pooling.is_pooler else []),
         *layers(order.sketch(WIDTH, CLASSES), _origin_of(order)),
     ]
 

@@ -309,7 +309,7 @@ def _reading_steps(facts: Provenance, reader: Featurizer) -> Iterator[Explanatio
         )
     does = order.says[0]
     step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
-    asks_pooler = "pooler" in order.pooling.asks
+    asks_pooler = order.pooling.is_pooler
     yield replace(step, tensors=tuple(facts.of_pooler())) if asks_pooler else step
     if order.normalise:
         yield _reading_step(NORMALISE, "scaling to length 1", (reader.width,), None)
@@ -365,7 +365,7 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
     order, backbone = facts.order, facts.backbone
     if order.head.from_base:
         yield from _pooler_notes(facts)
-    elif order.pooling.name == "pooler":
+    elif order.pooling.is_pooler:
         yield _on_pooler(backbone)
     elif facts.begun:
         yield f"Its dense layer comes, pretrained, with {backbone.id}, as in its own class."

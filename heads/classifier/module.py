@@ -22,8 +22,6 @@ from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, TrainingConfig
 
-NUMBERED = ("ridge",)  # heads with a solver that can learn numbers as well
-
 
 class RecipeModule(nn.Module):
     """Token states to logits (n, c). Both halves keep their own names: `reader`, `head`.
@@ -203,7 +201,7 @@ def assemble(
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
     only_classes = order.head.solve or order.head.single_label
-    if not problem.has_classes and only_classes and order.head.name not in NUMBERED:
+    if not problem.has_classes and only_classes and not order.head.regression:
         what = f"{order.head.name} answers with classes, and these labels are numbers."
         raise RecipeError(what, "Choose another head, for example linear or mlp.")
     if not problem.is_exclusive and order.loss != SOFTMAX:

@@ -108,7 +108,7 @@ def _matched(
     """Our tensors under the names of another recipe's head, if that is the same function."""
     ours = module.reader.order
     own = _acting(module.head)
-    if ours.pooling.name == "pooler" and theirs.head.from_base == "pooler":
+    if ours.pooling.is_pooler and theirs.head.from_base:
         own = [*_pooler(backbone), *own]  # that head begins with what this reading ends with
     elif not _reads_alike(ours, theirs):
         return None
@@ -126,8 +126,7 @@ def _reads_alike(ours: ResolvedRecipe, theirs: ResolvedRecipe) -> bool:
         return False
     if ours.normalise != theirs.normalise:
         return False
-    picks_one = ours.pooling.name in ("cls", "last", "eos")
-    return picks_one or ours.late == theirs.late
+    return bool(ours.pooling.token) or ours.late == theirs.late
 
 
 def _acting(chain: nn.Module) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:

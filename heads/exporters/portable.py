@@ -43,7 +43,6 @@ from heads.exporters.portable_sources import (
     package_of,
 )
 from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
-from heads.features.featurizer import LAST
 from heads.parts.modules import last_linear, leaves, words
 from heads.parts.registry import pairing
 from heads.problem import ONE_VERSUS_REST, OutputActivation
@@ -130,7 +129,7 @@ def read_lines(classifier: Classifier) -> list[str]:
     order = classifier.head.module.reader.order
     lines = [*_run(backbone, whole="hidden" in wanted or order.layer >= 0)]
     lines.append('mask = inputs["attention_mask"].float()  # (n, t)')
-    if backbone.skipped is not None and order.pooling.name == LAST:
+    if backbone.skipped is not None and order.pooling.token == "last":
         lines += portable_template.SKIPPED.substitute(skipped=backbone.skipped).splitlines()
     if "content" in wanted:
         lines.append('special = filled([row["special_tokens_mask"] for row in rows], 1)')

@@ -18,8 +18,6 @@ from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
 from heads.parts.resolved import ResolvedRecipe
 
-LAST = "last"  # a family's class may take another token for a text's last than a reader would
-
 
 class Featurizer(nn.Module):
     """The layers and the pooling of a recipe on a base model: `States` to `Pooled`.
@@ -36,7 +34,7 @@ class Featurizer(nn.Module):
 
     def __init__(self, order: ResolvedRecipe, backbone: Backbone) -> None:
         super().__init__()
-        if "pooler" in order.pooling.asks and backbone.pooler == "none":
+        if order.pooling.is_pooler and backbone.pooler == "none":
             what = f"{backbone.id} has no pooler of its own."
             raise RecipeError(what, f"Write cls+{order.head.name} instead.")
         if order.layers and "decoder" in order.layers.asks and not backbone.decoder_width:
@@ -78,7 +76,7 @@ class Featurizer(nn.Module):
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""
         decoder = self.order.layers is not None and "decoder" in self.order.layers.asks
-        real = states.unpadded if self.order.pooling.name == LAST else states.mask
+        real = states.unpadded if self.order.pooling.token == "last" else states.mask
         inputs = {
             "mask": states.decoder_mask if decoder else real,
             "content": states.content,

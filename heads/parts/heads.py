@@ -19,7 +19,7 @@ from heads.parts.modules import (
     activated,
     chain,
 )
-from heads.parts.registry import head
+from heads.parts.registry import SearchSpace, head
 
 
 @head
@@ -294,7 +294,7 @@ def residual(width: int, classes: int, *, hidden: int = 256, dropout: float = 0.
     )
 
 
-@head(single_label=True, margined=True)
+@head(single_label=True, margined=True, ranges={"margin": (0, 1)})
 def cosine_margin(
     width: int, classes: int, *, scale: float = 20.0, margin: float = 0.2
 ) -> nn.Sequential:
@@ -330,7 +330,7 @@ def proportional_odds(width: int, classes: int, *, dropout: float = 0.1) -> nn.S
 # --- The heads that need no gradient descent: their tensors are set to an optimum at once.
 
 
-@head(solve=solvers.logistic)
+@head(solve=solvers.logistic, convex=True)
 def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
     """Logistic regression: one linear layer, solved to its only optimum.
 
@@ -342,7 +342,11 @@ def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
     return chain(("classifier", nn.Linear(width, classes)))
 
 
-@head(solve=solvers.ridge)
+@head(
+    solve=solvers.ridge,
+    regression=True,
+    search={"alpha": SearchSpace(first=(1, 10, 100, 1000), step=10, least=1e-3, most=1e6)},
+)
 def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
     """Least squares to +1 and −1: one linear layer in closed form.
 
@@ -354,7 +358,14 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
     return chain(("classifier", nn.Linear(width, classes)))
 
 
-@head(solve=solvers.lda)
+@head(
+    solve=solvers.lda,
+    ranges={"shrinkage": (0, 1)},
+    # 0 is the share that Ledoit and Wolf's formula gives.
+    search={
+        "shrinkage": SearchSpace(first=(0.01, 0.03, 0.1), step=3, least=1e-4, most=1, besides=(0,))
+    },
+)
 def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
     """Linear discriminant analysis: a Gaussian a class, all of one shrunk shape, in closed form.
 
@@ -378,7 +389,11 @@ def centroid(width: int, classes: int) -> nn.Sequential:
     return chain(("centroids", nn.Linear(width, classes)))
 
 
-@head(solve=solvers.cosine, single_label=True)
+@head(
+    solve=solvers.cosine,
+    single_label=True,
+    search={"scale": SearchSpace(first=(10, 20, 40), step=2, least=1, most=320)},
+)
 def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
     """The class mean with the nearest direction; the logit is {scale} times the cosine.
 
@@ -392,7 +407,11 @@ def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
     )
 
 
-@head(solve=solvers.neighbours, single_label=True)
+@head(
+    solve=solvers.neighbours,
+    single_label=True,
+    search={"k": SearchSpace(first=(3, 10, 30), step=3, least=1, most=100, of_rows=True)},
+)
 def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
     """A vote of the {k} most similar training texts.
 

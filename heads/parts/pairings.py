@@ -76,7 +76,7 @@ def uv_diff(u: Tensor, v: Tensor) -> Tensor:
     return torch.cat([u, v, (u - v).abs()], dim=-1)
 
 
-@pairing
+@pairing(is_usual=True)
 def uv_diff_prod(u: Tensor, v: Tensor) -> Tensor:
     """The two vectors, their distance and their product: what InferSent is trained with.
 

@@ -33,7 +33,7 @@ class Pooled:
     reads: Tensor
 
 
-@pooling
+@pooling(token="first")
 def cls(mask: Tensor, states: Tensor) -> Tensor:
     """The first real token, which is [CLS] or <s> in BERT-like models.
 
@@ -43,7 +43,7 @@ def cls(mask: Tensor, states: Tensor) -> Tensor:
     return mask * (mask.cumsum(dim=1) == 1)
 
 
-@pooling
+@pooling(token="last")
 def last(mask: Tensor, states: Tensor) -> Tensor:
     """The last real token: all that a decoder has read.
 
@@ -53,7 +53,7 @@ def last(mask: Tensor, states: Tensor) -> Tensor:
     return mask * (mask.flip(1).cumsum(dim=1).flip(1) == 1)
 
 
-@pooling
+@pooling(token="eos")
 def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
     """The last end-of-text token, or the last real token in a text without one.
 
@@ -187,7 +187,7 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
     return Pooled(torch.cat([average.squeeze(1), deviation], dim=-1), weights)
 
 
-@pooling
+@pooling(ranges={"power": (1, 100)})
 def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
     """A mean in which large values count more, by the power {power}.
 

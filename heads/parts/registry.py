@@ -1,4 +1,4 @@
-"""The shelves: a decorator puts a part onto one, and everything else follows from it.
+"""The registries: a decorator adds a part to one, and everything else follows from it.
 
 A part is one function (or one `torch.nn.Module` class, if it learns) with a docstring. Its
 name is the part's name, the docstring's first line is what the user reads, its ``Formula:``
@@ -8,9 +8,9 @@ order of definition is the order of every menu.
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from heads.errors import RecipeError, did_you_mean
 from heads.recipe import Value
@@ -18,7 +18,13 @@ from heads.recipe import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing on a shelf. Calling it calls the function or class that made it."""
+    """One part of a recipe. Calling it calls the function or class that made it.
+
+    Attributes:
+        ranges: What a number may be that is given for an option, where that is not the usual range
+            of its kind: least and most.
+        is_usual: Whether it stands for its registry where none is named.
+    """
 
     kind: str
     name: str
@@ -28,6 +34,8 @@ class Part:
     learned: bool
     make: Callable[..., Any]
     options: Mapping[str, Value] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    is_usual: bool = False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.make(*args, **options)
@@ -53,9 +61,48 @@ class Pooling(Part):
     Attributes:
         asks: The inputs it reads, by the names of its arguments: `mask`, `content`,
             `states`, `pooler` (see `heads.parts.poolings`).
+        token: Which one token it reads, if it reads one: the first, the last, or the last
+            end-of-text token. A family's class may take another one for a text's last.
     """
 
     asks: tuple[str, ...] = ()
+    token: Literal["", "first", "last", "eos"] = ""
+
+    @property
+    def is_pooler(self) -> bool:
+        """Whether it is what the base model itself makes of a text."""
+        return "pooler" in self.asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """What is tried of an option of a head that is solved at once.
+
+    Attributes:
+        first: What is tried at first, from small to large.
+        step: While the best is the smallest or the largest tried, so many times less or more.
+        least, most: No further than to these.
+        besides: What is tried as well and lies on no scale.
+        of_rows: Whether it counts training rows: whole numbers, no more than there are.
+    """
+
+    first: tuple[float, ...]
+    step: float
+    least: float
+    most: float
+    besides: tuple[float, ...] = ()
+    of_rows: bool = False
+
+    def beyond(self, tried: Sequence[float], best: float) -> float | None:
+        """What is to be tried next; None where the best is no edge, or the end is reached."""
+        if best in self.besides:
+            return None
+        known = [value for value in tried if value not in self.besides]
+        further = {min(known): best / self.step, max(known): best * self.step}
+        if best not in further:
+            return None
+        found = min(max(further[best], self.least), self.most)
+        return None if found in known else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +118,11 @@ class Head(Part):
         ordered: Whether it is for classes that have an order.
         margined: Whether, while it learns, the logit of a row's own class is lowered by its
             option `margin` times its option `scale`.
+        convex: Whether what it is solved for is a loss with a penalty that has one optimum, so
+            that the fitter of linear heads finds it; heads that are one linear layer are fitted so
+            without saying it.
+        regression: Whether its solver learns numbers as well.
+        search: What is tried of an option where the recipe does not say it.
     """
 
     prefix: str = ""
@@ -79,6 +131,9 @@ class Head(Part):
     single_label: bool = False
     ordered: bool = False
     margined: bool = False
+    convex: bool = False
+    regression: bool = False
+    search: Mapping[str, SearchSpace] = field(default_factory=dict)
 
 
 P = TypeVar("P", bound=Part)
@@ -108,7 +163,7 @@ class Registry(Mapping[str, P], Generic[P]):
     @overload
     def __call__(self, /, **facts: Any) -> Callable[[Maker], Maker]: ...
     def __call__(self, maker: Any = None, /, **facts: Any) -> Any:
-        """Looks a part up by name, or puts a function or class onto the shelf.
+        """Looks a part up by name, or adds a function or class to the registry.
 
         Raises:
             RecipeError: There is no part of that name.
@@ -146,6 +201,11 @@ class Registry(Mapping[str, P], Generic[P]):
             options=_options(maker),
             **facts,
         )
+
+    @property
+    def usual(self) -> str:
+        """The name of the part that stands for all where none is named."""
+        return next(name for name, part in self._parts.items() if part.is_usual)
 
     def __getitem__(self, name: str) -> P:
         try:

@@ -66,9 +66,9 @@ def check_loss(given: Mapping[str, Value], top: Head) -> None:
         why = "gives probabilities of its own" if top.ordered else "has its margin in the softmax"
         what = f"{top.name} {why}, so it has no loss to choose."
         raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear.")
-    if given.get(LOSS) == HINGE and top.name == "logistic":
-        raise RecipeError("logistic has a loss of its own.", "Write linear?loss=hinge.")
-    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and top.name != "logistic":
+    if given.get(LOSS) == HINGE and top.solve and top.convex:
+        raise RecipeError(f"{top.name} has a loss of its own.", "Write linear?loss=hinge.")
+    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and not top.convex:
         what = f"{top.name} is solved at once, so it has no loss to choose."
         raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
 
@@ -107,12 +107,6 @@ def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
 PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
-# What numbers a part's option may be, where that is not the range of its kind.
-RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
-    ("gem", "power"): (1, 100),
-    ("lda", "shrinkage"): (0, 1),
-    ("cosine_margin", "margin"): (0, 1),
-}
 
 
 def resolve(recipe: Recipe | str) -> ResolvedRecipe:
@@ -250,8 +244,8 @@ def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) 
     if name not in known:
         what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
         raise RecipeError(what, did_you_mean(name, known))
-    own = (RANGES.get((part, name)) for part in (recipe.pooling, recipe.head))
-    return _checked(name, value, known[name], next(filter(None, own), None))
+    own = {**pooling[recipe.pooling].ranges, **head[recipe.head].ranges}
+    return _checked(name, value, known[name], own.get(name))
 
 
 def _checked(name: str, value: Value, default: Value, between: tuple[float, float] | None) -> Value:

@@ -153,7 +153,6 @@ def _joined(corpus: Corpus, numbers: Sequence[int]) -> str:
     return ", ".join(corpus.classes[number] for number in numbers) or "(none)"
 
 
-MIX = "mix"
 MOST_POINTS = 300
 
 
@@ -163,7 +162,7 @@ class Closeup:
 
     Attributes:
         cell: Its measures.
-        kind: Of the labels.
+        problem: What rows are labelled with.
         classes: Their names, in the order of every table.
         mix: The shares of the layers that it has learned to read, embeddings first, summing to
             1; none where it reads no learned mix.
@@ -196,7 +195,7 @@ def closeup(board: Leaderboard, name: str) -> Closeup:
 def mix_weights(module: RecipeModule) -> tuple[float, ...]:
     """The shares of the layers in a learned mix, embeddings first; none, if it has no mix."""
     layers = module.reader.order.layers
-    if layers is None or layers.name != MIX:
+    if layers is None or not layers.learned:
         return ()
     scores = module.reader.layers.get_parameter("scores")
     return tuple(scores.detach().softmax(dim=0).tolist())
@@ -206,7 +205,7 @@ def mix_of(board: Leaderboard, name: str) -> tuple[float, ...]:
     """The same of a head of a run; none, where its base model is not there any more."""
     with contextlib.suppress(HeadsError):
         layers = None if board.cell(name).is_baseline else resolve(name).layers
-        if layers is not None and layers.name == MIX:
+        if layers is not None and layers.learned:
             return mix_weights(board.classifier(name).head.module)
     return ()
 

@@ -254,8 +254,6 @@ def load(run: RunFolder) -> RunSpec:
 
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
 
-USUAL = "uv_diff_prod"  # what `siamese` stands for
-
 
 def chosen_recipes(
     request: RunRequest, backbone: Backbone, limits: Limits
@@ -318,7 +316,7 @@ def entering(recipe: Recipe | str, way: str) -> Recipe:
     Raises:
         RecipeError: There is no such way in.
     """
-    order, name = resolve(recipe), USUAL if way == SIAMESE else way
+    order, name = resolve(recipe), pairing.usual if way == SIAMESE else way
     if name != JOINT and name not in pairing:
         raise _unknown(name, [JOINT, SIAMESE, *pairing])
     if PAIR in dict(order.recipe.options) or order.needs_states:
@@ -332,7 +330,7 @@ def _ways(pairs: Sequence[str]) -> list[str]:
         if way == FEATURES:
             found += pairing
         elif way == SIAMESE:
-            found.append(USUAL)
+            found.append(pairing.usual)
         elif way == JOINT or way in pairing:
             found.append(way)
         else:

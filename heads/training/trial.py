@@ -9,7 +9,7 @@ from torch import nn
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, new_head
 from heads.errors import LimitError, RecipeError
-from heads.parts.modules import last_linear
+from heads.parts.modules import last_linear, leaves
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved import ResolvedRecipe
@@ -24,17 +24,7 @@ from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.fitters.token_sgd import TokenSGDFitter
 
-# One linear layer whose dropout, at its default, gives way to the penalty that is searched.
-LINEAR = ("linear", "gpt2", "logistic")
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
-# How much dearer a parameter is than one of a head that is solved at once, roughly: the layers of
-# a learned reading see every token, and copy by copy.
-PACES: dict[type, float] = {
-    ClosedFormFitter: 1.0,
-    LinearFitter: 30.0,
-    SGDFitter: 10.0,
-    TokenSGDFitter: 500.0,
-}
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -79,7 +69,7 @@ class Trial:
             rows: How many each seed learns from.
             seeds: How many there are.
         """
-        return self.parameters * rows * seeds * PACES[type(self.fitter)]
+        return self.parameters * rows * seeds * self.fitter.pace
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
@@ -141,17 +131,17 @@ def trials(
             f"{len(orders)} recipes are chosen; this place trains at most {limits.cells} at once."
         )
         raise LimitError(what, "Take some away.")
-    found = [_unit(order, backbone, classes, limits, problem) for order in orders.values()]
+    found = [_trial(order, backbone, classes, limits, problem) for order in orders.values()]
     readings = list(dict.fromkeys(trial.order.reading for trial in found))
     return sorted(found, key=lambda trial: readings.index(trial.order.reading))
 
 
-def _unit(
+def _trial(
     order: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(order.recipe, backbone, classes, problem=problem, limits=limits)
-    fitter, last = _learner(order, backbone, module, classes), last_linear(module.head)
+    fitter, last = _fitter(order, backbone, module, classes), last_linear(module.head)
     return Trial(
         order=order,
         fitter=fitter,
@@ -165,7 +155,7 @@ def _head(order: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -
     return new_head(order, backbone, width, classes)[0]
 
 
-def _learner(
+def _fitter(
     order: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
     width = module.width
@@ -175,8 +165,7 @@ def _learner(
             raise RecipeError(what, "Let it read both texts as one sequence: joint, without pair=.")
         return TokenSGDFitter(make=partial(RecipeModule, order, backbone, classes))
     first = first_of(module.head)
-    if order.head.name in LINEAR and "dropout" not in dict(order.recipe.options):
-        assert first is not None
+    if first is not None and _is_convex(order, module.head):
         return LinearFitter(first=first, order=order)
     if order.head.solve:
         return ClosedFormFitter(order=order, width=width)
@@ -187,3 +176,16 @@ def _learner(
         pretrained=bool(module.pretrained),
         standardise=order.standardise,
     )
+
+
+def _is_convex(order: ResolvedRecipe, chain: nn.Sequential) -> bool:
+    """Whether a head is one linear layer, whose loss with a penalty has one optimum.
+
+    Its dropout, at its default, gives way to the penalty that is searched. Where a layer was left
+    out the head is fitted as the whole one was, so that only the layer differs.
+    """
+    if order.head.solve:
+        return order.head.convex
+    *before, top = [layer for _, layer in leaves(chain)]
+    alone = isinstance(top, nn.Linear) and all(isinstance(each, nn.Dropout) for each in before)
+    return alone and not order.without and "dropout" not in dict(order.recipe.options)

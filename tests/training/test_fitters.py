@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
+from heads.parts import modules
 from heads.parts.registry import head
 from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
@@ -27,7 +28,8 @@ from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, surest
 from heads.training.fitters.batched import BatchedDropout, BatchedHeads, can_stack
-from heads.training.fitters.closed_form import TRIED
+from heads.training.fitters.logistic import LinearFitter
+from heads.training.fitters.sgd import SGDFitter
 from heads.training.objective import Objective
 from heads.training.search import TrialResult, on_task
 from heads.training.task import class_weights
@@ -730,12 +732,43 @@ def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     assert len(result(recipes, small, board)) == 16
 
 
+# A user's own linear head
+
+
+@pytest.fixture
+def own_head() -> Iterator[str]:
+    """A head of one linear layer behind dropout, as a user would define it."""
+
+    @head
+    def plain(width: int, classes: int, *, dropout: float = 0.3) -> nn.Sequential:
+        """One linear layer of a user's own."""
+        return modules.chain(("drop", nn.Dropout(dropout)), ("out", nn.Linear(width, classes)))
+
+    yield "plain"
+    del head._parts["plain"]
+
+
+def test_a_linear_head_of_ones_own_is_fitted_to_its_optimum(small: Backbone, own_head: str) -> None:
+    vectors, targets = blobs(150, apart=1.0)
+    board = board_of(vectors, targets, ExperimentConfig(folds=2))
+    recipes = [f"mean+{own_head}", "mean+linear", f"mean+{own_head}?dropout=0.2"]
+    found = {trial.name: trial.fitter for trial in cells(recipes, small, board)}
+    assert isinstance(found["mean+plain"], LinearFitter)
+    assert isinstance(found["mean+plain?dropout=0.2"], SGDFitter)  # asked for, so it is learned
+    own, usual = result(recipes[:2], small, board).values()
+    assert own.chosen == usual.chosen
+    for one, other in zip(own.outcome.logits, usual.outcome.logits, strict=True):
+        assert torch.equal(one, other)
+
+
 # Grids that grow
 
 
-@pytest.mark.parametrize("name", TRIED)
-def test_a_grid_grows_to_where_the_best_is_and_ends(name: str) -> None:
-    scale = TRIED[name]
+@pytest.mark.parametrize(
+    ("part", "option"), [(name, option) for name, part in head.items() for option in part.search]
+)
+def test_a_grid_grows_to_where_the_best_is_and_ends(part: str, option: str) -> None:
+    scale = head[part].search[option]
     for wanted in (scale.least, scale.most, scale.first[1], *scale.besides):
         tried = [*scale.besides, *scale.first]
         while True:

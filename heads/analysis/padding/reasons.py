@@ -14,6 +14,7 @@ from heads.analysis.padding.cases import Perturbation
 from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
+from heads.parts.resolve import pooling
 
 # A finding is a difference over this share of the range in which the logits lie,
 SHARE = 1e-4
@@ -140,20 +141,20 @@ def reason(subject: Subject, found: PerturbationEffect) -> str:
     if padded and found.remedy == "pad":
         return "Its config names no pad token, so the head takes padding for the text's end."
     usual, now = subject.places(found.case.plain), subject.places(found.worst)
-    if not now and padded and found.worst.side == "left" and pooling_of(subject) == "cls":
+    if not now and padded and found.worst.side == "left" and token_of(subject) == "first":
         now = (-1,)  # where a head is saturated, one cannot see what it reads; its form says it
     return _misread(subject, found, usual, now) or _mixed(subject, found)
 
 
 def _refusal(subject: Subject, found: PerturbationEffect) -> str:
     """Why the class takes no such input."""
-    pooling = pooling_of(subject)
-    if pooling == "eos" and found.case.key in ("unequal_eos", "truncated"):
+    token = token_of(subject)
+    if token == "eos" and found.case.key in ("unequal_eos", "truncated"):
         return (
             "The class reads the last end-of-text token, and wants the same number of them, "
             "and at least one, in every text of a batch."
         )
-    if pooling == "last" and (found.worst.pad is None or found.remedy == "pad"):
+    if token == "last" and (found.worst.pad is None or found.remedy == "pad"):
         return "Without a pad token in its config the class cannot tell where each text ends."
     return "The class does not take such an input."
 
@@ -250,9 +251,13 @@ def _padding(
     return f"{says[0].upper()}{says[1:]}."
 
 
-def pooling_of(subject: Subject) -> str:
-    """What the family's head reads, as a pooling of ours; empty where none is known."""
+def token_of(subject: Subject) -> str:
+    """Which one token the family's head reads; empty where it reads several, or none is known."""
     try:
-        return subject.form.recipe_for(subject.model.config).pooling if subject.form else ""
+        return (
+            pooling[subject.form.recipe_for(subject.model.config).pooling].token
+            if subject.form
+            else ""
+        )
     except RecipeError:
         return ""

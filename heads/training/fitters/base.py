@@ -82,9 +82,11 @@ class Fitter(Protocol):
     """A way to learn one kind of head.
 
     Attributes:
-        is_random: Whether it draws anything: new weights, dropout, an order of rows.
+        pace: ClassVar[float]
+    is_random: Whether it draws anything: new weights, dropout, an order of rows.
     """
 
+    pace: ClassVar[float]
     is_random: ClassVar[bool]
 
     def search(

@@ -1,7 +1,7 @@
 """Heads with a solver of their own: least squares, class means, neighbours."""
 
 import inspect
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.data.splits import Splits
+from heads.parts.registry import SearchSpace
 from heads.parts.resolved import ResolvedRecipe
 from heads.problem import MULTI_LABEL
 from heads.recipe import Value
@@ -24,51 +25,12 @@ from heads.training.fitters.base import (
 )
 from heads.training.task import TrainingTask
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedOption:
-    """What is tried of an option where the recipe does not say it.
-
-    Attributes:
-        first: What is tried at first, from small to large.
-        step: While the best is the smallest or the largest tried, so many times less or more.
-        least, most: No further than to these.
-        besides: What is tried as well and lies on no scale.
-    """
-
-    first: tuple[float, ...]
-    step: float
-    least: float
-    most: float
-    besides: tuple[float, ...] = ()
-
-    def beyond(self, tried: Sequence[float], best: float) -> float | None:
-        """What is to be tried next; None where the best is no edge, or the end is reached."""
-        if best in self.besides:
-            return None
-        known = [value for value in tried if value not in self.besides]
-        further = {min(known): best / self.step, max(known): best * self.step}
-        if best not in further:
-            return None
-        found = min(max(further[best], self.least), self.most)
-        return None if found in known else found
-
-
-TRIED: Mapping[str, SearchedOption] = {
-    "alpha": SearchedOption(first=(1.0, 10.0, 100.0, 1000.0), step=10.0, least=1e-3, most=1e6),
-    "k": SearchedOption(first=(3, 10, 30), step=3, least=1, most=100),
-    "scale": SearchedOption(first=(10.0, 20.0, 40.0), step=2.0, least=1.0, most=320.0),
-    # 0 is the share that Ledoit and Wolf's formula gives.
-    "shrinkage": SearchedOption(
-        first=(0.01, 0.03, 0.1), step=3.0, least=1e-4, most=1.0, besides=(0.0,)
-    ),
-}
 AT_ONCE = 256  # rows that are answered together: a neighbour search is rows × rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedFormFitter:
-    """A head whose tensors are set at once, by the solver that stands beside it on the shelf.
+    """A head whose tensors are set at once, by the solver that stands beside it.
 
     Attributes:
         order: Its recipe, which may fix options.
@@ -78,6 +40,7 @@ class ClosedFormFitter:
     order: ResolvedRecipe
     width: int
     is_random: ClassVar[bool] = False
+    pace: ClassVar[float] = 1.0
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
@@ -92,8 +55,11 @@ class ClosedFormFitter:
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, TriedSettings]:
         given = dict(self.order.recipe.options)
-        name = next((n for n in self.order.head.options if n in TRIED and n not in given), None)
-        left = _first(name, len(splits.search[seed])) if name else [{}]
+        searched = self.order.head.search
+        name = next((n for n in searched if n not in given), None)
+        left = [{}]
+        if name:
+            left = _first(name, searched[name], len(splits.search[seed]))
         tried = list[TriedSettings]()
         while left:
             task.check()
@@ -102,7 +68,7 @@ class ClosedFormFitter:
             tried.append(replace(judged(option, 0, logits, task, asked), seed=seed))
             yield tried[-1]
             if name and not left:
-                left = _further(name, tried, best(tried, task), len(rows))
+                left = _further(name, searched[name], tried, best(tried, task), len(rows))
         return best(tried, task)
 
     def learn(
@@ -151,23 +117,22 @@ class ClosedFormFitter:
             return self.order.head.make(self.width, classes, **options)
 
 
-def _first(name: str, rows: int) -> list[dict[str, Value]]:
-    """The settings that are tried of an option at first, of neighbours no more than rows."""
-    scale = TRIED[name]
-    values = (*scale.besides, *scale.first)
-    return [{name: value} for value in dict.fromkeys(_whole(name, value, rows) for value in values)]
+def _first(name: str, space: SearchSpace, rows: int) -> list[dict[str, Value]]:
+    """The settings that are tried of an option at first."""
+    values = (_rounded(space, value, rows) for value in (*space.besides, *space.first))
+    return [{name: value} for value in dict.fromkeys(values)]
 
 
 def _further(
-    name: str, tried: Sequence[TriedSettings], top: TriedSettings, rows: int
+    name: str, space: SearchSpace, tried: Sequence[TriedSettings], top: TriedSettings, rows: int
 ) -> list[dict[str, Value]]:
     """What is tried next, where the best is at the edge of what was tried."""
     known = [float(one.settings[name]) for one in tried]
-    found = TRIED[name].beyond(known, float(top.settings[name]))
-    if found is None or (value := _whole(name, found, rows)) in known:
+    found = space.beyond(known, float(top.settings[name]))
+    if found is None or (value := _rounded(space, found, rows)) in known:
         return []
     return [{name: value}]
 
 
-def _whole(name: str, value: float, rows: int) -> Value:
-    return min(round(value), rows) if name == "k" else float(f"{value:.4g}")
+def _rounded(space: SearchSpace, value: float, rows: int) -> Value:
+    return min(round(value), rows) if space.of_rows else float(f"{value:.4g}")

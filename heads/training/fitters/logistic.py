@@ -184,6 +184,7 @@ class LinearFitter:
     first: FirstLinear
     order: ResolvedRecipe
     is_random: ClassVar[bool] = False
+    pace: ClassVar[float] = 30.0
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]

@@ -59,6 +59,7 @@ class SGDFitter:
     pretrained: bool
     standardise: bool | None = None
     is_random: ClassVar[bool] = True
+    pace: ClassVar[float] = 10.0
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]

@@ -51,6 +51,7 @@ class TokenSGDFitter:
 
     make: Callable[[], nn.Module]
     is_random: ClassVar[bool] = True
+    pace: ClassVar[float] = 500.0
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
