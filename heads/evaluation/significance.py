@@ -234,14 +234,22 @@ def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tenso
     groups, cells = parts.shape
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
         draws = min(DRAWS_AT_ONCE, DRAWS - start)
+        # Were two heads alike, a text's difference between them would as well have the other sign.
+        # One sign a text and draw for all heads at once, (b, g) @ (g, k): so the k² differences of
+        # a draw hang together as they do in truth, which is what makes max-T sharper than
+        # Bonferroni, and k² statistics cost the product of k sums.
         signs = torch.randint(2, (draws, groups), generator=rng, dtype=torch.int8).float() * 2 - 1
         by_rows = signs @ parts  # (b, k)
+        # New luck of training for every head: a spread out of those that are believed of it, since
+        # a few seeds do not tell it, times a normal number; over the seeds it averages out.
         which = torch.randint(atoms.shape[1], (cells, draws), generator=rng)
         noise = torch.randn(draws, cells, generator=rng) / pairs.seeds**0.5
         lucky = atoms.gather(1, which).T.sqrt() * noise  # (b, k)
-        shifts = by_rows[:, :, None] - by_rows[:, None]
+        shifts = by_rows[:, :, None] - by_rows[:, None]  # (b, k, k): every head less every other
         shifts = shifts + spread * (lucky[:, :, None] - lucky[:, None])
         statistics = shifts.abs() / errors
+        # The largest by chance, among the pairs with the reference and among all: who beats these
+        # in 95 % of draws is different whoever was looked at first.
         yield statistics[:, :, home].amax(dim=1), statistics.amax(dim=(1, 2))
 
 

@@ -75,24 +75,30 @@ def eliminated(
         texts: (m,), equal numbers for rows of equal text, which are one piece of evidence.
         always: Cells that go on whatever their score.
         evidence: (m, k), what variances are made from where parts scatter too little about the
-            score of a small class (`measure/evidence.py`); the parts if None.
+            score of a small class (`evidence` of `evaluation/predictions.py`); the parts if None.
 
     Source: F-Race (Birattari et al. 2002), with a normal interval of the paired difference;
     Bonferroni; Bonett & Price 2012 (the added disagreement).
     """
     if len(names) <= FEWEST:
         return ()
-    parts = parts.double()  # who answers with no number stands last
+    # Means and their differences are taken in 64 bits: heads that are equal in 32 must tie, so that
+    # a race that is resumed stops the same ones. Who answers with no number stands last.
+    parts = parts.double()
     parts = parts.nan_to_num(float(parts.nan_to_num(0.0).min()) - 1.0)
     scores = parts.mean(dim=0)
     ranked: list[int] = scores.argsort(descending=True, stable=True).tolist()
     means = scores - scores[ranked[0]]
     own = parts if evidence is None else evidence.double()
-    gaps = own - own[:, ranked[:1]]  # (m, k)
+    # Paired: what makes a row hard for all heads cancels in its difference to the leader, (m, k).
+    gaps = own - own[:, ranked[:1]]
+    # Rows of one text are summed before they are squared: repeating a text is no evidence, (g, k).
     different, number = texts.unique(return_inverse=True)
     by_text = torch.zeros(len(different), len(names)).double()
-    by_text.index_add_(0, number, (gaps - gaps.mean(dim=0)) / len(parts))  # (g, k)
-    most = gaps.abs().amax(dim=0)  # 1, where parts are right or wrong
+    by_text.index_add_(0, number, (gaps - gaps.mean(dim=0)) / len(parts))
+    # Two heads that answer alike on these few rows have a spread of 0 here, and not on all rows:
+    # two texts' worth of disagreement keeps the interval open. `most` is 1 of right and wrong.
+    most = gaps.abs().amax(dim=0)
     spread = (by_text.square().sum(dim=0) + 2 * (most / len(different)) ** 2).sqrt()
     highest = means + bar(len(names)) * spread
     found = [

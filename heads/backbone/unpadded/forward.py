@@ -60,6 +60,8 @@ def batches(
 ) -> Iterator[list[SameLength]]:
     """All texts, the longest first, in batches of about so many tokens."""
     most = most or tokens_at_once(device)
+    # Sorted, texts of one length stand together and need no mask among themselves; the longest
+    # first, so that the largest batch comes before memory is in pieces.
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     batch: list[list[int]] = []
     tokens = 0
@@ -96,6 +98,8 @@ def run(
     Args:
         kept: The numbers of the layers that are asked for; in the place of others stands nothing.
     """
+    # Everything but attention works on each token by itself, so all texts are one long row (N, d):
+    # one large product a layer in the place of one a length, and not a number of padding in it.
     shapes = [one.numbers.shape for one in runs]
     states = torch.cat([_embedded(block.embedding, one) for one in runs]).to(block.dtype)  # (N, e)
     if block.embedding.projected is not None:
@@ -137,6 +141,8 @@ def _embedded(embedding: BertEmbedding, one: SameLength) -> Tensor:
 def _layer(
     layer: BertLayer, block: BertEncoder, states: Tensor, shapes: Sequence[torch.Size]
 ) -> Tensor:
+    # Query, key and value in one product (N, d) @ (d, 3 d); then each run of n texts of t tokens is
+    # a view of its own rows, in which attention sees a plain batch (n, h, t, d / h) without a mask.
     read = layer.read(states)  # (N, 3 d)
     parts = [
         _attended(part, shape, block)

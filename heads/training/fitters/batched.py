@@ -1,5 +1,10 @@
 """Several copies of one head, trained side by side in the same matrix products.
 
+The backward pass is written by hand. An autograd graph of k copies would be built and walked anew
+at every step, for a handful of layers on a few hundred numbers, and would not write its gradients
+into the one flat tensor that the optimizer takes in one step. `tests/training/test_batched.py`
+holds every layer to torch's own.
+
 Legend: k copies, b rows in a batch, w width, c classes.
 """
 
@@ -19,7 +24,7 @@ LINE = 32  # numbers by which the places in a bank differ: whole lines of the ca
 
 
 class BatchedLayer(Protocol):
-    """A layer of k copies: values forward, slopes (the gradients by its output) back."""
+    """A layer of k copies: values forward, gradients by its output back."""
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
         """(k, b, i) to (k, b, o); keeps what the way back needs."""
@@ -39,14 +44,18 @@ class BatchedLinear:
 
     Attributes:
         weight, bias: (k, o, i) and (k, o); there need be no bias.
-        weight_slope, bias_slope: Where their gradients go.
+        weight_gradient, bias_gradient: Where their gradients go.
     """
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, weight_slope: Tensor, bias_slope: Tensor | None
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        weight_gradient: Tensor,
+        bias_gradient: Tensor | None,
     ) -> None:
         self.weight, self.bias = weight, bias
-        self.weight_slope, self.bias_slope = weight_slope, bias_slope
+        self.weight_gradient, self.bias_gradient = weight_gradient, bias_gradient
         self._values = weight
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
@@ -56,12 +65,13 @@ class BatchedLinear:
         return torch.baddbmm(self.bias[:, None], values, self.weight.mT)
 
     def learn(self, gradient: Tensor) -> None:
-        torch.bmm(gradient.mT, self._values, out=self.weight_slope)
-        if self.bias_slope is not None:
-            torch.sum(gradient, 1, out=self.bias_slope)
+        # y = x Wᵀ + b, so dL/dW = (dL/dy)ᵀ x: (k, o, b) @ (k, b, i) sums over the batch, in place.
+        torch.bmm(gradient.mT, self._values, out=self.weight_gradient)
+        if self.bias_gradient is not None:
+            torch.sum(gradient, 1, out=self.bias_gradient)
 
     def back(self, gradient: Tensor) -> Tensor:
-        return torch.bmm(gradient, self.weight)
+        return torch.bmm(gradient, self.weight)  # dL/dx = dL/dy W: (k, b, o) @ (k, o, i)
 
 
 class BatchedLayerNorm:
@@ -72,11 +82,11 @@ class BatchedLayerNorm:
         eps: float,
         gain: Tensor,
         shift: Tensor | None,
-        gain_slope: Tensor,
-        shift_slope: Tensor | None,
+        gain_gradient: Tensor,
+        shift_gradient: Tensor | None,
     ) -> None:
         self.eps, self.gain, self.shift = eps, gain, shift
-        self.gain_slope, self.shift_slope = gain_slope, shift_slope
+        self.gain_gradient, self.shift_gradient = gain_gradient, shift_gradient
         self._values = self._even = self._mean = self._inverse = gain
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
@@ -89,12 +99,15 @@ class BatchedLayerNorm:
         return torch.addcmul(self.shift[:, None], self._even, self.gain[:, None])
 
     def learn(self, gradient: Tensor) -> None:
-        torch.sum(gradient * self._even, 1, out=self.gain_slope)
-        if self.shift_slope is not None:
-            torch.sum(gradient, 1, out=self.shift_slope)
+        # y = gain · x̂ + shift: what is the same for all copies, x̂, was kept by the way forward.
+        torch.sum(gradient * self._even, 1, out=self.gain_gradient)
+        if self.shift_gradient is not None:
+            torch.sum(gradient, 1, out=self.shift_gradient)
 
     def back(self, gradient: Tensor) -> Tensor:
         values, shape = self._values, self._values.shape[-1:]
+        # Mean and deviation hang on every number of the row, so torch's own kernel goes back
+        # through them; it knows one gain for all rows, hence the product with ours before.
         return torch.ops.aten.native_layer_norm_backward(
             gradient * self.gain[:, None], values, shape, self._mean, self._inverse,
             None, None, [True, False, False],
@@ -120,6 +133,7 @@ class BatchedDropout:
         places = (len(bank) - size) // LINE + 1
         if places < 1:  # more numbers than the bank has: it is laid down several times
             bank, places = bank.repeat(-(-size // len(bank)) + 1), BANK // LINE
+        # One random number a copy and step, not b · i: where its mask begins in the bank.
         starts = [int(torch.randint(places, (1,), generator=one)) * LINE for one in self.rng]
         self._masks = [bank[start : start + size].view_as(values[0]) for start in starts]
         return self.back(values)
@@ -214,7 +228,7 @@ class BatchedTraced:
             place.copy_(found)
 
     def back(self, gradient: Tensor) -> Tensor:
-        """(k, b, i), as the learning from the same slope has found it."""
+        """(k, b, i), as the learning from the same gradient has found it."""
         return self._back
 
 
@@ -299,6 +313,7 @@ class BatchedHeads:
     @torch.no_grad()
     def learn(self, gradient: Tensor) -> None:
         """Finds the gradient of every number from that of the last logits, (k, b, c)."""
+        # Before the first layer with tensors nothing is learned, so the way back ends there.
         layers = self._layers[self._first :]
         for layer in reversed(layers):
             layer.learn(gradient)

@@ -63,13 +63,18 @@ class CurvatureMemory:
             (s, y, (s * y).sum(dim=1, keepdim=True))
             for s, y in zip(self.steps, self.changes, strict=True)
         ]
-        # A problem that stood still, or met no curvature, has nothing to tell.
+        # The two-loop recursion (Nocedal and Wright 2006, algorithm 7.4), for all k problems in the
+        # same products; s and y are (k, p), what is summed over p is (k, 1). A problem that stood
+        # still, or met no curvature, has nothing to tell: its 1 / s·y is 0, and the pair drops out
+        # of both loops for it alone.
         told = [(s, y, torch.where(c > 1e-12, 1 / c, 0.0)) for s, y, c in pairs]
         direction, shares = -gradient, list[Tensor]()
         for s, y, inverse in told[::-1]:
             shares.append(inverse * (s * direction).sum(dim=1, keepdim=True))
             direction = direction - shares[-1] * y
         if told:
+            # The first guess of the inverse curvature, s·y / y·y of the last pair (7.20): without
+            # it the first step after every pair would be of the wrong length by orders.
             _, change, curvature = pairs[-1]
             scale = curvature / change.square().sum(dim=1, keepdim=True).clamp_min(1e-30)
             direction = torch.where(told[-1][2] > 0, scale, 1.0) * direction
@@ -109,6 +114,9 @@ def _descended(
     in a row, the second time straight down, or for some steps neither falls nor levels out.
     """
     value, gradient = here
+    # Below that share of a value two of them cannot be told apart in this dtype. It is forgiven in
+    # the test of a step (else a solved problem in bfloat16 would halve for ever) and does not count
+    # as a fall (else noise would look like progress).
     noise = NOISE * torch.finfo(value.dtype).eps
     lowest, least = torch.full_like(value, torch.inf), torch.full_like(value, torch.inf)
     idle, (failed, ended) = torch.zeros(len(point)), torch.zeros(2, len(point), dtype=torch.bool)
@@ -122,9 +130,13 @@ def _descended(
         if bool(solved.all()):
             break
         direction = memory.direction(gradient)
-        slope = (gradient * direction).sum(dim=1)
+        slope = (gradient * direction).sum(dim=1)  # (k,), negative
+        # A problem without memory goes straight down, and its gradient says nothing of how far: a
+        # step of at most 1 in length. With memory the direction has its length.
         length = torch.where(memory.empty(norm), (1 / norm.clamp_min(1e-12)).clamp_max(1), 1.0)
         trial, next_value, next_gradient, good = point, value, gradient, length < 0
+        # One call computes all problems, so each halves its own step and keeps it once it is good:
+        # the others are computed again at the same point, which is cheaper than a call for each.
         for _ in range(stage.tries):
             trial = point + length[:, None] * direction
             next_value, next_gradient = stage.function(trial)
@@ -132,6 +144,8 @@ def _descended(
             if bool((good | solved).all()):  # what is solved need not find a lower point
                 break
             length = torch.where(good, length, length / 2)
+        # Who found no lower point stays, forgets its curvature and goes straight down next time;
+        # if that fails as well, its precision tells no more.
         trial = torch.where(good[:, None], trial, point)
         next_gradient = torch.where(good[:, None], next_gradient, gradient)
         memory.add(trial - point, next_gradient - gradient)
