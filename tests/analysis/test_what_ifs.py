@@ -25,7 +25,7 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import build, split
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -242,9 +242,9 @@ def test_softmax_and_sigmoid_of_the_same_logits():
     many = reading(replace(one, problem=MULTI_LABEL), 2.0)
     assert many.tempered == pytest.approx([0.7311, 0.7311, 0.2689], abs=1e-4)
     assert many.as_json()["logits"] == one.logits
-    votes = tempered(one.logits, 1.0, "votes")
+    votes = tempered(one.logits, 1.0, ONE_VERSUS_REST)
     assert votes == pytest.approx([0.4683, 0.4683, 0.0634], abs=1e-4)
-    assert tempered([3.5], 2.0, "none") == (3.5,)
+    assert tempered([3.5], 2.0, REGRESSION) == (3.5,)
 
 
 def test_a_layer_is_taken_out_and_the_head_stays_as_it_was(asked):

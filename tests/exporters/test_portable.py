@@ -26,11 +26,11 @@ from heads.catalog import tiny_models
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
-from heads.evaluation.statistics import answers
 from heads.exporters import portable
 from heads.exporters.model_card import model_card, plain
 from heads.exporters.portable import FILES, write_portable
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
+from heads.problem import MULTI_LABEL
 from heads.settings import TrainingConfig
 from heads.training.trainer import Trained, train
 
@@ -193,7 +193,7 @@ def test_labels_come_with_their_probabilities(fine, small, tmp_path):
     many = trained("mean+logistic", build("many", TEXTS * 2, labels), small)
     write_portable(many, tmp_path / "many", why=WHY)
     told = loaded(tmp_path / "many")(TEXTS)
-    chosen = answers(many.logits(TEXTS), "sigmoid")
+    chosen = MULTI_LABEL.chosen(many.logits(TEXTS))
     assert [tuple(one["label"] for one in row) for row in told] == many.predict(TEXTS)
     assert 0 < int(chosen.sum()) < chosen.numel()
 
