@@ -1,4 +1,4 @@
-"""A grid of heads on one's own data, from the outside: in one call."""
+"""The public functions of Head to Head: read, train, compare grids, explain, look inside."""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and folders that do not grow without end."""
+"""Files written whole or not at all, folders pruned to a size, digests of the code behind them."""
 
 import contextlib
 import errno

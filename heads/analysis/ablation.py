@@ -1,4 +1,4 @@
-"""A trained head with one of its layers taken out, as it is: how much the others lean on it.
+"""What a layer is worth: a head with it taken out, and the same trained anew without it.
 
 That is not what the layer is worth, since the others have learned to stand on it: for that, a head
 trained without it stands beside (`retraining`).

@@ -18,7 +18,7 @@ from heads.classifier.module import begun_with
 from heads.errors import HeadsError, ModelError, RecipeError, did_you_mean
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.registry import head as heads_shelf
+from heads.parts.registry import head as heads_registry
 from heads.parts.registry import loss, pairing
 from heads.parts.resolve import resolve
 from heads.parts.resolved import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
@@ -96,7 +96,7 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
 
 def equivalent_heads(order: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     """The other heads that, behind the same reading, are the same layers under other names."""
-    for name, part in heads_shelf.items():
+    for name, part in heads_registry.items():
         if name == order.head.name or (order.learns_to_read and part.solve):
             continue
         kept = {*order.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: model ids, what of it is on this machine, and fetching the rest."""
+"""The Hugging Face Hub and the bundled model: what is on this machine, and fetching the rest."""
 
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""What in the texts would spoil a comparison: repetitions, leaks, texts that say nothing."""
+"""What would spoil a comparison: repeated or leaking texts, classes of few rows, odd labels."""
 
 import re
 import unicodedata

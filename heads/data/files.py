@@ -1,4 +1,4 @@
-"""A file to a `Table`: what it is, in which encoding, with which sign between its cells."""
+"""A file to a `Table`: which format it is, in which encoding; and folders saved by `datasets`."""
 
 import codecs
 import json

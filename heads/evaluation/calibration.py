@@ -1,4 +1,4 @@
-"""Whether a cell is as sure as it is right, and how that is mended: one number, the temperature.
+"""Whether a cell is as sure as it is right: reliability, temperature, thresholds, coverage.
 
 The confidence of an answer is the probability of the class answered; of several labels every
 one is a decision, given or not, with a confidence of its own.

@@ -1,4 +1,4 @@
-"""Scores of a whole set of rows as means of what each row contributes to them.
+"""Statistics that scores rest on: intervals, ranks, confusion tables, and each row's influence.
 
 A score that is no mean of its rows, such as F1 or a correlation, is one to first order: each
 row contributes its influence function. What is known of means (intervals, paired comparisons)

@@ -1,4 +1,4 @@
-"""Instant estimates: which features suit a task, before any head is trained on them.
+"""Estimates before any training (LogME, H-score, nearest rows), and whether training agreed.
 
 Legend: n rows, w width, c classes; `features` (n, w); `targets` (n,) numbers of classes, (n, c)
 1 at the labels of a row, or (n,) numbers.

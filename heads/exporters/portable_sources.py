@@ -123,7 +123,7 @@ class Sources:
         """Adds a definition of a file, and first what it needs."""
         text = "".join(file.lines[statement.lineno - 1 : statement.end_lineno]).rstrip()
         if isinstance(statement, Definition):
-            kept = [one for one in statement.decorator_list if not _is_shelf(one, file)]
+            kept = [one for one in statement.decorator_list if not _is_registry(one, file)]
             text = "\n".join([*(f"@{ast.unparse(one)}" for one in kept), text])
         for node in ast.walk(statement):
             if isinstance(node, ast.Import | ast.ImportFrom) and not _is_known(node):
@@ -223,7 +223,7 @@ def _names_bound(statement: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _is_shelf(decorator: ast.expr, file: SourceFile) -> bool:
+def _is_registry(decorator: ast.expr, file: SourceFile) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return isinstance(file.value(called), Registry)
 

@@ -17,7 +17,7 @@ from heads.errors import CheckpointError
 from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import base_name, model_card
 from heads.exporters.verification import tried
-from heads.parts.resolve import head as heads_shelf
+from heads.parts.resolve import head as heads_registry
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
 
@@ -107,7 +107,7 @@ def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[st
     base = model.base_model_prefix
     prefix = f"{base}."
     state = {prefix + n: t for n, t in classifier.backbone.model.state_dict().items()}
-    head_prefix = heads_shelf[native.recipe.head].prefix
+    head_prefix = heads_registry[native.recipe.head].prefix
     for ours, tensor in native.tensors.items():
         state[native.form.name_of(ours, head_prefix, base)] = tensor
     wanted = model.state_dict()

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from heads.errors import RecipeError, did_you_mean
-from heads.parts import heads as _heads  # noqa: F401  fills the shelf
-from heads.parts import layers as _layers  # noqa: F401  fills the shelf
-from heads.parts import losses as _losses  # noqa: F401  fills the shelf
-from heads.parts import pairings as _pairings  # noqa: F401  fills the shelf
-from heads.parts import poolings as _poolings  # noqa: F401  fills the shelf
+from heads.parts import heads as _heads  # noqa: F401  fills the registry
+from heads.parts import layers as _layers  # noqa: F401  fills the registry
+from heads.parts import losses as _losses  # noqa: F401  fills the registry
+from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
+from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
 from heads.parts.modules import Repeat, layers_of, left_out
 from heads.parts.registry import Head, Part, Pooling, Registry, head, layers, loss, pairing, pooling
 from heads.parts.resolved import (
@@ -136,7 +136,7 @@ def _order(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     given = dict(recipe.options)
     known = {**reader.options, **top.options, **OF_THE_RECIPE}
     given = {name: _known(name, value, recipe, known) for name, value in given.items()}
-    late, pair = bool(given.get(LATE)), _of_shelf(PAIR, given, pairing)
+    late, pair = bool(given.get(LATE)), _of_registry(PAIR, given, pairing)
     step_by_step = late or reader.learned or (part is not None and part.learned)
     check_learning(recipe, step_by_step, top)
     check_pair(recipe, pair, step_by_step)
@@ -164,18 +164,18 @@ def _order(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         pooling_options={n: given.get(n, default) for n, default in reader.options.items()},
         head_options={n: given.get(n, default) for n, default in top.options.items()},
         pair="" if pair == JOINT else pair,
-        loss=_of_shelf(LOSS, given, loss),
+        loss=_of_registry(LOSS, given, loss),
         without=str(given.get(WITHOUT, "")),
         normalise=bool(given.get(NORMALISE)),
         standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
     )
 
 
-def _of_shelf(name: str, given: Mapping[str, Value], shelf: Registry[Part]) -> str:
+def _of_registry(name: str, given: Mapping[str, Value], registry: Registry[Part]) -> str:
     """The value of an option that names a part, or its default."""
     value = str(given.get(name, OF_THE_RECIPE[name]))
     if value != OF_THE_RECIPE[name]:
-        shelf[value]  # says what there is, where there is none of that name
+        registry[value]  # says what there is, where there is none of that name
     return value
 
 
@@ -280,7 +280,7 @@ def _fits(name: str, value: Value, default: Value) -> tuple[bool, str]:
 
 def parts() -> dict[str, list[dict[str, object]]]:
     """All parts as plain values, in menu order: the answer of `heads parts --json`."""
-    shelves: dict[str, Mapping[str, Part]] = {
+    registries: dict[str, Mapping[str, Part]] = {
         "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
     }  # fmt: skip
     return {
@@ -293,7 +293,7 @@ def parts() -> dict[str, list[dict[str, object]]]:
                 "learned": part.learned,
                 "options": dict(part.options),
             }
-            for part in shelf.values()
+            for part in registry.values()
         ]
-        for title, shelf in shelves.items()
+        for title, registry in registries.items()
     }

@@ -1,4 +1,4 @@
-"""What one sees of a single head of a run besides its measures: learned layers, and its answers."""
+"""One head of a run closely: by layer, its learned mix, and where heads disagree."""
 
 import contextlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The leaderboard of a run: read from its folder, whether it is finished or not."""
+"""The leaderboard of a run, read from its folder, finished or not; and the runs that are kept."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

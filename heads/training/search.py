@@ -1,4 +1,4 @@
-"""What is done with a unit: every seed searches its settings, and then learns with them.
+"""A trial: every seed searches its settings on its own development rows, and then fits with them.
 
 Either in one piece, or the search by itself, where a race decides who goes on.
 Legend: s seeds, m development rows of a seed.

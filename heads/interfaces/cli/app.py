@@ -244,7 +244,7 @@ def _add_other_verbs(verbs: Any, common: Parser) -> None:
 
 
 def _take(path: Path) -> None:
-    """Runs a file that puts parts of the user's own onto the shelves."""
+    """Runs a file that puts parts of the user's own onto the registries."""
     import runpy
 
     from heads.parts import resolve  # noqa: F401  the built-in parts come first

@@ -1,4 +1,4 @@
-"""What the commands of `heads` do: one call into the pipeline, then a table or JSON."""
+"""What the commands of `heads` do, and what all of them share: flags, errors, interrupts."""
 
 import argparse
 import contextlib

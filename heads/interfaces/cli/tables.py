@@ -106,11 +106,11 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
         show(difference)
 
 
-def parts(shelves: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+def parts(registries: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
     """A part a row, with its sentence and its options."""
-    for title, shelf in shelves.items():
+    for title, registry in registries.items():
         table = table_of(title, "what it does", "options")
-        for part in shelf:
+        for part in registry:
             options = ", ".join(f"{name}={value}" for name, value in part["options"].items())
             table.add_row(*map(Text, (part["name"], part["says"], options)))
         show(table)

@@ -1,4 +1,4 @@
-"""What `heads train`, `runs`, `work` and `reproduce` do: a grid of heads on one's own data."""
+"""What `heads read`, `train`, `runs`, `work` and `reproduce` do."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""One head looked at closely, and what could be told before training, as HTML. No Gradio."""
+"""One head closely, as HTML: confusion, labels, calibration, its settings. No Gradio."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

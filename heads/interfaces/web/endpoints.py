@@ -1,7 +1,8 @@
-"""Endpoints that take a file: what reading it finds, and a whole grid trained on it.
+"""The endpoints of the page, for programs and as MCP tools: what the page can do, by name.
 
-They share the gates and the limits of the page: an upload is moved out of Gradio's open folder
-at once, training runs in a process of its own, one for a visitor, and ends with the call.
+Those that take a file share the gates and the limits of the page: an upload is moved out of
+Gradio's open folder at once, training runs in a process of its own, one for a visitor, and ends
+with the call.
 """
 
 import contextlib
@@ -431,7 +432,7 @@ def parts() -> dict[str, Any]:
     """List every pooling, choice of layers and head, with a sentence and the source of each.
 
     Returns:
-        The parts by shelf: poolings, layers, heads.
+        The parts by registry: poolings, layers, heads.
     """
     from heads.parts import resolve
 

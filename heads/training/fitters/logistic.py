@@ -1,4 +1,4 @@
-"""One linear layer: logistic regression, solved to its optimum."""
+"""Linear heads fitted to their one optimum: penalised regressions, several at once by L-BFGS."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -87,7 +87,7 @@ def _workbench(recipes: gr.Dropdown, opening: Opening) -> None:
                 min_width=220,
             )
         joins, learns = _beside()
-        opening.fills([reads, of, top, joins, learns], _shelves)
+        opening.fills([reads, of, top, joins, learns], _registries)
         add = gr.Button("Add to the recipes", size="sm")
         add.click(
             _added, [recipes, reads, of, top, joins, learns], recipes, show_progress="hidden",
@@ -95,17 +95,17 @@ def _workbench(recipes: gr.Dropdown, opening: Opening) -> None:
         )  # fmt: skip
 
 
-def _shelves() -> list[Any]:
+def _registries() -> list[Any]:
     """The menus, in which every part says what it is."""
     from heads.parts.resolve import head, layers, loss, pairing, pooling
 
     first: list[list[tuple[str, str]]] = [[], [(LAST, "")], [], [(JOINT_SAYS, JOINT)], []]
-    shelves = (pooling, layers, head, pairing, loss)
+    registries = (pooling, layers, head, pairing, loss)
     return [
         gr.update(
-            choices=[*begin, *((f"{name}: {part.says}", name) for name, part in shelf.items())]
+            choices=[*begin, *((f"{name}: {part.says}", name) for name, part in registry.items())]
         )
-        for begin, shelf in zip(first, shelves, strict=True)
+        for begin, registry in zip(first, registries, strict=True)
     ]
 
 
