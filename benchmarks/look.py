@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from heads.analysis.attribution import attributions
-from heads.analysis.attribution_methods import ENOUGH
+from heads.analysis.attribution_result import ENOUGH
 from heads.analysis.selection import SelectedHeads, Selection, choosing
 from heads.api import Inspector
 from heads.classifier.classifier import Classifier

@@ -10,7 +10,7 @@ import torch
 from heads.analysis import differences, explanation
 from heads.analysis.ablation import Ablation, Retrained, compared, effect, layers_named, retraining
 from heads.analysis.attribution import attributions, encoded
-from heads.analysis.attribution_methods import OTHERS, Attribution
+from heads.analysis.attribution_result import OTHERS, Attribution
 from heads.analysis.counterfactuals import Counterfactuals, flipped
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood, neighbourhood, vectors_of
@@ -39,7 +39,7 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.features.truncation import with_token_findings
 from heads.parts.resolve import resolve
-from heads.parts.resolved import JOINT, SOFTMAX
+from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.recipe import Recipe
 from heads.runs.folder import find
 from heads.runs.leaderboard import Leaderboard

@@ -39,7 +39,7 @@ from heads.parts.modules import (
     words,
 )
 from heads.parts.resolve import resolve
-from heads.parts.resolved import WITHOUT
+from heads.parts.resolved_recipe import WITHOUT
 from heads.problem import plain
 from heads.recipe import Recipe
 from heads.runs import spec

@@ -11,7 +11,7 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from heads.analysis.attribution_methods import OTHERS, RUNNER_UP, Attribution, Token
+from heads.analysis.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
 from heads.analysis.integrated_gradients import (
     NOT_TO_BE_HAD,
     ExplainedLogits,

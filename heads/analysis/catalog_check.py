@@ -24,7 +24,7 @@ from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LATE
+from heads.parts.resolved_recipe import LATE
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 

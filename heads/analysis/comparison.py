@@ -22,7 +22,7 @@ from heads.data.corpus import gate
 from heads.data.samples import RECIPES
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.resolved import JOINT
+from heads.parts.resolved_recipe import JOINT
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.spec import entering

@@ -21,7 +21,7 @@ from heads.parts.modules import acts_in_training_only, is_idle, last_linear, lea
 from heads.parts.registry import head as heads_registry
 from heads.parts.registry import loss, pairing
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
+from heads.parts.resolved_recipe import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits

@@ -21,7 +21,7 @@ from heads.classifier.native_head import NativeHead, native_head, sources, store
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
-from heads.parts.resolved import NORMALISE, SOFTMAX, ResolvedRecipe
+from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 

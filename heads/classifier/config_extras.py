@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LOSS
+from heads.parts.resolved_recipe import LOSS
 from heads.recipe import Recipe
 
 THRESHOLDS, OWN = "thresholds", "head_to_head"

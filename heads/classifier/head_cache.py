@@ -22,7 +22,7 @@ from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng

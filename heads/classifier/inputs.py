@@ -9,7 +9,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

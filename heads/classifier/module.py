@@ -17,7 +17,7 @@ from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear
 from heads.parts.resolve import resolve
-from heads.parts.resolved import SOFTMAX, ResolvedRecipe
+from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
 from heads.settings import Limits, TrainingConfig

@@ -23,7 +23,7 @@ from heads.classifier.config_extras import ConfigExtras, extras_of
 from heads.errors import CheckpointError, HeadsError
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng

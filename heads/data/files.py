@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from heads.data.columnar import Gathered, read_parquet
 from heads.data.delimited import read_delimited
 from heads.data.json_files import is_json, read_objects
+from heads.data.parquet_files import Gathered, read_parquet
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
 from heads.errors import DataError, LimitError

@@ -21,7 +21,7 @@ from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.resolve import resolve
-from heads.parts.resolved import LATE, PAIR, ResolvedRecipe
+from heads.parts.resolved_recipe import LATE, PAIR, ResolvedRecipe
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.

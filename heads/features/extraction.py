@@ -36,7 +36,7 @@ from heads.features.store import (
     opened,
     put,
 )
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 
 # --- How far a pass over many texts is, how fast it goes and how long it will take.
 

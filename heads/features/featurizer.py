@@ -16,7 +16,7 @@ from heads.backbone.states import States
 from heads.errors import HeadsError, RecipeError
 from heads.parts.poolings import Pooled
 from heads.parts.registry import Pooling
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 
 
 class Featurizer(nn.Module):

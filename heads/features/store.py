@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heads.caching import foreign_code, used, write_tensors
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.settings import cache_folder
 
 # What a chunk gave: a file, or where the disk refused it, the tensors themselves.

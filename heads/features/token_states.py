@@ -39,7 +39,7 @@ from heads.errors import LimitError
 from heads.events import Progress
 from heads.features.extraction import APART, CHUNK, CODE
 from heads.features.store import home_of
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.settings import Limits
 
 # --- One file of token states: written as the base model reads, or found again.

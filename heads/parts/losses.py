@@ -1,4 +1,4 @@
-"""What a head is asked to learn: logits and goals to one loss a row.
+"""The losses that a recipe can name, a function each: logits and targets to one loss a row.
 
 Legend: `logits` (…, c), `targets` (…, c), what the squashed logits should be, between 0 and 1;
 `focal` γ, by which rows that are right already count less (0: all alike).

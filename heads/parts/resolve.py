@@ -17,7 +17,7 @@ from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
 from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
 from heads.parts.modules import Repeat, layers_of, left_out
 from heads.parts.registry import Head, Part, Pooling, Registry, head, layers, loss, pairing, pooling
-from heads.parts.resolved import (
+from heads.parts.resolved_recipe import (
     AUTO,
     HINGE,
     JOINT,

@@ -11,7 +11,7 @@ from heads.backbone.device import HERE
 from heads.backbone.engine import InferenceEngine, backends, relied_on, to_try, tried
 from heads.data.splits import Splits
 from heads.features.extraction import Group, grouped, unread
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
 from heads.training.fitters import adamw

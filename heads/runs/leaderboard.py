@@ -14,7 +14,7 @@ from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import judge
 from heads.parts.resolve import resolve
-from heads.parts.resolved import PAIR, ResolvedRecipe
+from heads.parts.resolved_recipe import PAIR, ResolvedRecipe
 from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, kept

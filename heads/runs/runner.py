@@ -20,7 +20,7 @@ from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import Progress, rising, within
 from heads.features.token_states import check_states
 from heads.runs import spec
-from heads.runs.baselines import Baseline, commonest, is_kept, keep_baseline, words_job
+from heads.runs.baseline_cells import Baseline, commonest, is_kept, keep_baseline, words_job
 from heads.runs.cells import Cell, keep, keep_failure, kept
 from heads.runs.duration import Expected, expected
 from heads.runs.folder import Clock, RunFolder, new_folder

@@ -23,7 +23,7 @@ from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
 from heads.parts.resolve import loss, pairing, resolve
-from heads.parts.resolved import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.parts.resolved_recipe import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng

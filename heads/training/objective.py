@@ -1,4 +1,6 @@
-"""What a head is asked to learn of its labels: logits and targets to one loss a row.
+"""The objective of a trial: its loss with smoothing, class balance and margin, and its gradient.
+
+The formulas of the losses themselves stand in `heads/parts/losses.py`.
 
 Legend: c outputs; `logits` (…, c); `targets` (…) numbers of classes, or numbers to predict; (…, c)
 0 or 1 where rows have any number of labels.
@@ -15,7 +17,7 @@ from heads.data.corpus import Corpus
 from heads.errors import DataError, LimitError
 from heads.parts.losses import hinge_gradient, near, squared
 from heads.parts.registry import loss as losses
-from heads.parts.resolved import HINGE, ORDINAL, OVR, SOFTMAX, ResolvedRecipe
+from heads.parts.resolved_recipe import HINGE, ORDINAL, OVR, SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 
 

@@ -23,7 +23,7 @@ from heads.events import Progress
 from heads.parts.losses import squared
 from heads.parts.modules import last_linear
 from heads.parts.registry import loss as losses
-from heads.parts.resolved import HINGE, OVR, ResolvedRecipe
+from heads.parts.resolved_recipe import HINGE, OVR, ResolvedRecipe
 from heads.problem import MULTI_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng

@@ -12,7 +12,7 @@ from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear, leaves
 from heads.parts.registry import head, pooling
 from heads.parts.resolve import resolve
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng

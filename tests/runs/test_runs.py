@@ -37,7 +37,7 @@ from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
 from heads.interfaces.views.report import report
-from heads.runs import baselines, duration, learning_curve, runner
+from heads.runs import baseline_cells, duration, learning_curve, runner
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements
@@ -435,13 +435,13 @@ def test_heads_are_kept_while_words_are_still_counted(
     start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    kept_one, strength, names = threading.Event(), baselines.tfidf_strength, list[str]()
+    kept_one, strength, names = threading.Event(), baseline_cells.tfidf_strength, list[str]()
 
     def slow(*given: Any, **settings: Any) -> float:
         assert kept_one.wait(60), "no head was kept meanwhile"
         return strength(*given, **settings)
 
-    monkeypatch.setattr(baselines, "tfidf_strength", slow)
+    monkeypatch.setattr(baseline_cells, "tfidf_strength", slow)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     run = start()
     for event in working(run, LIMITS):
@@ -461,7 +461,7 @@ def test_a_baseline_that_fails_does_not_stop_the_heads(
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     run = start()
     with monkeypatch.context() as patch:
-        patch.setattr(baselines, "tfidf_strength", lambda *_, **__: 1 / 0)
+        patch.setattr(baseline_cells, "tfidf_strength", lambda *_, **__: 1 / 0)
         found = finished(run)
     assert {cell.name for cell in found.cells} == {*FEW, "majority"}
     assert found.notes[0].startswith("tfidf could not be trained (ZeroDivisionError: ")
@@ -477,7 +477,7 @@ def test_words_are_counted_once_for_the_same_rows(
     more = {"test": data} if is_fixed else {}
     first = finished(start(["mean+linear"], **more)).cell("tfidf")
     with monkeypatch.context() as patch:
-        patch.setattr(baselines, "tfidf", lambda *_, **__: 1 / 0)
+        patch.setattr(baseline_cells, "tfidf", lambda *_, **__: 1 / 0)
         again = finished(start(["cls+linear"], **more)).cell("tfidf")
         assert (again.measures.score, again.chosen, again.seconds) == (
             first.measures.score, first.chosen, first.seconds,

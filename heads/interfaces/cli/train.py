@@ -141,7 +141,7 @@ def _resumed(asked: argparse.Namespace) -> Any:
 def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
     """A new run, and what was told of its files."""
     from heads.data.table import listed
-    from heads.parts.resolved import JOINT, SOFTMAX
+    from heads.parts.resolved_recipe import JOINT, SOFTMAX
     from heads.runs.runner import begin, foreseen
     from heads.runs.spec import RunRequest
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from heads.analysis.ablation import Ablation
-from heads.analysis.attribution_methods import Attribution, Token
+from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading

@@ -15,7 +15,7 @@ from heads.interfaces.views.charts import Axis, Line, chart, powers, scores
 from heads.interfaces.views.comparison import COLOURS, counted, joined
 from heads.interfaces.views.format import LEAST, Measure, between, offered, titled
 from heads.parts.resolve import head, pairing, pooling, resolve
-from heads.parts.resolved import PAIR
+from heads.parts.resolved_recipe import PAIR
 from heads.runs.cells import Cell
 from heads.runs.drill_down import LayerCurve, layered
 from heads.runs.leaderboard import Leaderboard

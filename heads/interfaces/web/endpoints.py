@@ -21,7 +21,7 @@ from heads.errors import DataError
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.training_process import Places, waiting, worked
-from heads.parts.resolved import JOINT, SOFTMAX
+from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, SAMPLES
-from heads.parts.resolved import JOINT
+from heads.parts.resolved_recipe import JOINT
 
 OPENING_SAMPLE = "sentiment"
 LINK_FIELDS = ("text", "pair", "model", "sample", "recipes", "pairs")

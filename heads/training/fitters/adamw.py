@@ -1,4 +1,6 @@
-"""Heads that are learned step by step: a stack of copies under AdamW, their weights averaged.
+"""The loop of AdamW over copies of a head: batches, steps, and the average of their weights.
+
+The layers and their backward pass stand in `batched.py`, the search of settings in `sgd.py`.
 
 The step size stays as it is, and what is looked at is the average of the weights over the last
 steps, the more of them the longer it has learned. So a copy can be looked at after any number of

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heads.data.splits import Splits
 from heads.parts.registry import SearchSpace
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng

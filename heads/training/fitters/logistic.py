@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
-from heads.parts.resolved import ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.training.fitters.base import (
     Chosen,
     FirstLinear,

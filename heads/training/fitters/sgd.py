@@ -1,4 +1,4 @@
-"""Layers that a stack can compute: many copies at once, step by step under AdamW."""
+"""The fitter of heads learned by gradient descent: their settings searched, then fitted."""
 
 from collections.abc import Generator, Mapping, Sequence
 from copy import deepcopy

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from heads.parts.resolved import HINGE
+from heads.parts.resolved_recipe import HINGE
 from heads.training.fitters.adamw import CopySettings
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
 from heads.training.objective import Objective

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heads.analysis.ablation import Ablation, Effect, Worth
-from heads.analysis.attribution_methods import Attribution, Token
+from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, pieces
 from heads.analysis.neighbors import Neighbour, Neighbourhood
 from heads.analysis.selection import HeadOutput, reading

@@ -14,7 +14,7 @@ from heads.interfaces.web.links import LINK_FIELDS, OPENING, PageQuery
 from heads.interfaces.web.startup import WAITS, Filling, Opening
 from heads.interfaces.web.tabs import export_panel, recipe_picker
 from heads.interfaces.web.tabs.compare_outputs import BLANK, PLACES, TITLES, answered, chips, shown
-from heads.parts.resolved import JOINT
+from heads.parts.resolved_recipe import JOINT
 
 # --- What the tab Compare shows a visitor who has just come: the example, or what a link asks.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
-from heads.analysis.attribution_methods import Attribution
+from heads.analysis.attribution_result import Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
@@ -17,7 +17,7 @@ from heads.interfaces.web.guards import guarded, sentence, throttled
 from heads.interfaces.web.links import OPENING
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs.compare import CONCURRENCY, CompareInputs
-from heads.parts.resolved import JOINT
+from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
 if TYPE_CHECKING:

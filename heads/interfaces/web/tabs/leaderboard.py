@@ -16,7 +16,7 @@ from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs import export_panel
 from heads.interfaces.web.tabs.compare import CONCURRENCY
 from heads.interfaces.web.tabs.train import TrainTab
-from heads.parts.resolved import OVR
+from heads.parts.resolved_recipe import OVR
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.runs.folder import RunFolder
 from heads.settings import limits

@@ -13,7 +13,7 @@ from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.links import OPENING
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs.compare_outputs import PLACES
-from heads.parts.resolved import JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.parts.resolved_recipe import JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
 
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 LAST = "the last layer"

@@ -14,7 +14,7 @@ from heads.interfaces.views import comparison, dataset
 from heads.interfaces.web.guards import sentence, unchecked
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.tabs import recipe_picker
-from heads.parts.resolved import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
+from heads.parts.resolved_recipe import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
 from heads.runs.folder import all_runs
 from heads.settings import ExperimentConfig, Limits, limits
 
