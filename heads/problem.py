@@ -40,6 +40,7 @@ class ProblemType(ABC):
         output_activation: What makes probabilities of the logits.
         has_classes: Whether labels are names; else they are values.
         is_exclusive: Whether a row has one of the classes and no other.
+        has_label_sets: Whether a row may have any number of labels, each decided by itself.
         gives_number: Whether a logit is itself what is asked for.
         decided: What is decided with a probability, in words.
         group: Of what there are so many, in words.
@@ -51,6 +52,7 @@ class ProblemType(ABC):
     output_activation: ClassVar[OutputActivation]
     has_classes: ClassVar[bool] = True
     is_exclusive: ClassVar[bool] = False
+    has_label_sets: ClassVar[bool] = False
     gives_number: ClassVar[bool] = False
     decided: ClassVar[str] = "yes-or-no questions"
     group: ClassVar[str] = "label"
@@ -176,6 +178,7 @@ class MultiLabel(ProblemType):
     labels = "several labels a row"
     metric = "micro_f1"
     output_activation = "sigmoid"
+    has_label_sets = True
 
     def targets(
         self, labels: Sequence[Sequence[int]], values: Sequence[float], classes: int

@@ -197,7 +197,7 @@ def assemble(
         LimitError: The head would be too large for this place.
     """
     order = resolve(recipe)
-    if order.head.single_label and problem.has_classes and not problem.is_exclusive:
+    if order.head.single_label and problem.has_label_sets:
         what = f"{order.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
     only_classes = order.head.solve or order.head.single_label

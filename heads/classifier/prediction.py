@@ -86,7 +86,7 @@ def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
 
 
 def _margin(head: TrainedHead, shares: Sequence[float]) -> float:
-    if head.problem.output_activation == "sigmoid":
+    if head.problem.has_label_sets:
         return min(abs(share - 0.5) for share in shares) * 2
     best = sorted(shares, reverse=True)
     return best[0] - best[1] if len(best) > 1 else 0.0

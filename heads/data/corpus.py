@@ -15,14 +15,13 @@ from heads.data.groups import Grouping, grouping
 from heads.data.numbers import PLAIN, notation_of
 from heads.data.text import is_blank
 from heads.errors import DataError
-from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
+from heads.problem import BANDS, MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
 
 if TYPE_CHECKING:  # tables are read before torch is imported
     from torch import Tensor
 
 SEPARATOR = "|"
-_BANDS = 10  # of numbers, in each of which the same share of rows is held out
 # Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -228,7 +227,7 @@ def strata(corpus: Corpus) -> Sequence[tuple[int, ...]]:
     if not corpus.numbers:
         return corpus.targets
     ranks = {value: at for at, value in enumerate(sorted(corpus.numbers))}
-    return [(ranks[value] * _BANDS // len(corpus),) for value in corpus.numbers]
+    return [(ranks[value] * BANDS // len(corpus),) for value in corpus.numbers]
 
 
 def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]]:

@@ -184,7 +184,7 @@ def tfidf_held(
     points of micro-F1 when 40,000 are fitted. So `rows` are all that there are.
     """
     logits = tfidf(corpus, rows, development_rows, C=C, features=features, balanced=balanced)
-    if corpus.problem.is_exclusive or not corpus.problem.has_classes:
+    if not corpus.problem.has_label_sets:
         return BaselinePredictions(logits=logits)
     return BaselinePredictions(
         logits=logits, thresholds=thresholds(logits, _targets(corpus, development_rows))

@@ -167,7 +167,7 @@ def _ranking(
 
 
 def _of_table(name: str) -> dict[ProblemType, Parts]:
-    """A score of the confusion table, by its name in `confusion`."""
+    """A score of the confusion table, by its name in `statistics`."""
 
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
         from heads.evaluation import statistics
@@ -179,7 +179,7 @@ def _of_table(name: str) -> dict[ProblemType, Parts]:
 
 
 def _of_rows(name: str) -> Parts:
-    """Each row's influence on a score, by its name in `influence`."""
+    """Each row's influence on a score, by its name in `statistics`."""
 
     def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
         from heads.evaluation import statistics
@@ -190,12 +190,12 @@ def _of_rows(name: str) -> Parts:
 
 
 def _of_classes(name: str) -> Evidence:
-    """The evidence of a score of classes that all count alike, by its name in `evidence`."""
+    """The evidence of a score of classes that all count alike, by its name in `statistics`."""
 
     def found(given: "Tensor", truth: "Tensor", classes: int, groups: "Tensor") -> "Tensor":
-        from heads.evaluation import statistics as those_of
+        from heads.evaluation import statistics
 
-        return getattr(those_of, name)(given, truth, classes, groups)
+        return getattr(statistics, name)(given, truth, classes, groups)
 
     return found
 

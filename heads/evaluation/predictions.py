@@ -21,7 +21,6 @@ from heads.problem import SINGLE_LABEL, ProblemType
 MAJORITY = "majority"
 TFIDF = "tfidf"
 BASELINES = (MAJORITY, TFIDF)
-STRATA = 10  # numbers are spread over parts by their tenths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,8 +116,7 @@ def check(outcome: CellPredictions, task: EvaluationTask) -> None:
         raise ValueError(f"{outcome.name}: {len(outcome.rows)} seeds, {len(outcome.logits)} logits")
     if outcome.repetition and len(outcome.repetition) != len(outcome.rows):
         raise ValueError(f"{outcome.name}: {len(outcome.repetition)} numbers of repetitions")
-    is_table = task.problem.has_classes and not task.problem.is_exclusive
-    if is_table and task.targets.shape[1:] != (len(task.classes),):
+    if task.problem.has_label_sets and task.targets.shape[1:] != (len(task.classes),):
         raise ValueError(f"{tuple(task.targets.shape)} targets for {len(task.classes)} labels")
     fits = (len(task.classes),), (len(outcome.rows), len(task.classes))
     if outcome.thresholds is not None and outcome.thresholds.shape not in fits:

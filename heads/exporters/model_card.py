@@ -142,11 +142,7 @@ def _scored(head: TrainedHead) -> list[str]:
     of = ""
     if scores.own is not None:
         of = f" That is the mean of several trainings of this recipe; this very head: {own}."
-    right = (
-        "all labels of a text right"
-        if head.problem.output_activation == "sigmoid"
-        else "texts answered right"
-    )
+    right = "all labels of a text right" if head.problem.has_label_sets else "texts answered right"
     says = right if name is None or scores.metric == "accuracy" else name.noun
     always = "the commonest answer" if head.problem.has_classes else "the same number"
     return [

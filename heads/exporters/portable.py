@@ -71,7 +71,7 @@ def answer_of(classifier: Classifier) -> str:
     """The method that turns logits into labels or numbers."""
     head = classifier.head
     logits = "self.logits(texts, pairs)"
-    if head.problem.output_activation == "sigmoid":
+    if head.problem.has_label_sets:
         threshold = "self.thresholds" if head.thresholds else "0"
         return portable_template.MANY.substitute(threshold=threshold)
     if not head.problem.has_classes:

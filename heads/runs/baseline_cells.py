@@ -16,7 +16,6 @@ from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_streng
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF, CellPredictions
 from heads.features.store import home_of
-from heads.problem import MULTI_LABEL
 from heads.recipe import Value
 from heads.runs.cells import Cell, keep, kept
 from heads.runs.folder import RunFolder
@@ -144,7 +143,7 @@ def _counted_words(
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
         C = tfidf_strength(asked.corpus, *rows, balanced=balanced, metric=asked.metric)
         strengths.append(C)
-        if training_data.task.problem is MULTI_LABEL:
+        if training_data.task.problem.has_label_sets:
             rows = splits.fitted(seed).tolist(), rows[1]
             bar = tfidf_held(asked.corpus, *rows, C=C, balanced=balanced).thresholds
             assert bar is not None

@@ -30,7 +30,7 @@ class Objective:
         outputs: c.
         loss: Of one class a row: softmax, ovr, ordinal or hinge. Elsewhere the labels decide.
         focal: γ of the focal loss; 0 for all rows alike.
-        smoothing: ε, how far goals of 0 and 1 are drawn together.
+        smoothing: ε, how far targets of 0 and 1 are drawn together.
         balance: (2, c), how much each no and each yes counts; None where all count alike.
         margin: By how much the logit of a row's own class is lowered while a head learns.
     """

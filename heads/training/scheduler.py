@@ -36,7 +36,7 @@ class TrialFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingData:
-    """What is played on: features, classes and splits, the same for every unit.
+    """What trials learn from: features, classes and splits, the same for all of them.
 
     Attributes:
         read: What the base model made of all rows.
@@ -83,7 +83,7 @@ class Job:
     Attributes:
         name: Of the cell.
         reading: Which one; none, where the states of all tokens are learned from.
-        work: Is given the lesson and a way to tell of its progress, and returns the result.
+        work: Is given the task and a way to tell of its progress, and returns the result.
         cost: How long it takes, by a yardstick of no unit.
     """
 
@@ -103,13 +103,13 @@ def run_trials(
     """
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
-    lessons = _Lessons(training_data, stop, workers)
+    tasks = _Tasks(training_data, stop, workers)
 
     def one(job: Job) -> None:
         torch.set_num_threads(1)  # of this thread alone: cores are shared out by jobs
         try:
             told.put(
-                (True, job.work(lessons.of(job.reading), lambda event: told.put((False, event))))
+                (True, job.work(tasks.of(job.reading), lambda event: told.put((False, event))))
             )
         except Interrupted:
             told.put((True, None))
@@ -145,8 +145,8 @@ def _sentence(name: str, error: Exception) -> str:
     return f"{name} could not be trained ({type(error).__name__}: {first})."
 
 
-class _Lessons:
-    """The lessons used last, as many as there are threads; one let go lives while a job has it."""
+class _Tasks:
+    """The tasks used last, as many as there are threads; one let go lives while a job has it."""
 
     def __init__(self, training_data: TrainingData, stop: threading.Event, most: int) -> None:
         self._board, self._stop, self._most = training_data, stop, most

@@ -28,7 +28,7 @@ from heads.training.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialOnTask:
-    """A unit with the lesson that suits it.
+    """A trial with the task that suits it.
 
     Attributes:
         trial: What is taught.
@@ -74,7 +74,7 @@ class TrialOnTask:
 def on_task(
     trial: Trial, training_task: TrainingTask, splits: Splits, config: ExperimentConfig
 ) -> TrialOnTask:
-    """Prepares a lesson for a unit."""
+    """Prepares a task for a trial."""
     objective = replace(
         training_task.objective,
         loss=trial.order.loss,
@@ -157,7 +157,7 @@ class TrialResult:
 
 
 def trial_job(trial: Trial, training_data: TrainingData) -> Job:
-    """The whole work on a unit: every seed searches its settings, then learns with them."""
+    """The whole work on a trial: every seed searches its settings, then fits with them."""
 
     def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
         taught = on_task(trial, training_task, training_data.splits, training_data.config)
@@ -167,7 +167,7 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
 
 
 def search_job(trial: Trial, training_data: TrainingData) -> Job:
-    """The first half of the work on a unit: `SearchFinished`."""
+    """The first half of the work on a trial: `SearchFinished`."""
 
     def work(training_task: TrainingTask, tell: Tell) -> SearchFinished:
         return _searched(

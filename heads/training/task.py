@@ -1,4 +1,4 @@
-"""What every unit of the grid learns from: vectors, labels and weights of the rows."""
+"""What every trial of the grid learns from: vectors, labels and weights of the rows."""
 
 import threading
 from dataclasses import dataclass, field

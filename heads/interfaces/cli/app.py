@@ -13,8 +13,6 @@ from typing import Any
 from heads import __version__
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.cli import commands, inspect, train
-from heads.interfaces.cli import commands as run
-from heads.interfaces.cli import train as grid
 from heads.interfaces.cli.commands import Parser, let_go_of_output, noted_interrupts, unforeseen
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
@@ -55,7 +53,7 @@ def _done(asked: Namespace, interrupted: Sequence[int]) -> int:
     try:
         if getattr(asked, "public", False) or getattr(asked, "host", LOCAL[0]) not in LOCAL:
             set_public()  # before anything else: it decides what may be opened
-        inherited = parts_file() if asked.run is grid.work else None
+        inherited = parts_file() if asked.run is train.work else None
         if path := asked.parts_file or inherited:
             _take(path)
             set_parts_file(path)  # for the processes that this one starts
@@ -102,12 +100,12 @@ def _parser() -> Parser:
         "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
     )
     commands.add_way(verb)
-    verb.set_defaults(run=run.compare)
+    verb.set_defaults(run=commands.compare)
 
     verb = verbs.add_parser("explain", parents=[asking], help="a recipe from tokens to logits")
     verb.add_argument("recipe", nargs="+", help="such as cls+roberta; two show what differs")
     verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
-    verb.set_defaults(run=run.explain)
+    verb.set_defaults(run=commands.explain)
 
     inspect.add(verbs, asking)
     _add_grid_verbs(verbs, common)
@@ -159,7 +157,7 @@ def _add_grid_verbs(verbs: Any, common: Parser) -> None:
         "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
     )
     commands.add_config(verb)
-    verb.set_defaults(run=grid.train)
+    verb.set_defaults(run=train.train)
 
     _add_run_verbs(verbs, common)
 
@@ -169,17 +167,17 @@ def _add_run_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument("names", nargs="*", metavar="RUN", help="show one, or compare some")
     verb.add_argument("--delete", action="store_true", help="delete the runs that are named")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=grid.runs)
+    verb.set_defaults(run=train.runs)
 
     verb = verbs.add_parser("reproduce", parents=[common], help="compute a published figure anew")
     verb.add_argument("name", help="banking77")
     verb.add_argument("--data", type=Path, required=True, metavar="DIR", help="train.csv, test.csv")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=grid.reproduce)
+    verb.set_defaults(run=train.reproduce)
 
     verb = verbs.add_parser("work", parents=[common], help="go on with a run, as JSON lines")
     verb.add_argument("folder", type=Path, help="the folder of the run")
-    verb.set_defaults(run=grid.work)
+    verb.set_defaults(run=train.work)
 
 
 def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
@@ -187,24 +185,24 @@ def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
     verb.add_argument("family", nargs="*", help="such as bert; all, if none is given")
     verb.add_argument("--check", action="store_true", help="build each small and compare logits")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.families)
+    verb.set_defaults(run=commands.families)
 
     verb = verbs.add_parser("diff", parents=[common], help="what sets two heads apart, in words")
     verb.add_argument("one", help="a recipe, a family such as bert, or a model")
     verb.add_argument("other", help="the same")
     verb.add_argument("--model", default=MODEL, metavar="ID", help="the base model of two recipes")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.diff)
+    verb.set_defaults(run=commands.diff)
 
     verb = verbs.add_parser("doctor", parents=[common], help="what padding does to a classifier")
     verb.add_argument("model", help="a Hub id, a folder, or a family such as gpt2")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.doctor)
+    verb.set_defaults(run=commands.doctor)
 
     verb = verbs.add_parser("twin", parents=[common], help="the bundled model as another family")
     verb.add_argument("family", nargs="?", default="", help="such as roberta; lists them if empty")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.twin)
+    verb.set_defaults(run=commands.twin)
 
 
 def _add_export(verbs: Any, common: Parser) -> None:
@@ -221,18 +219,18 @@ def _add_export(verbs: Any, common: Parser) -> None:
     verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")
     verb.add_argument("--calibrated", action="store_true", help="as sure as right; of a run's head")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.export)
+    verb.set_defaults(run=commands.export)
 
 
 def _add_other_verbs(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("parts", parents=[common], help="all poolings, layers and heads")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.parts)
+    verb.set_defaults(run=commands.parts)
 
     verb = verbs.add_parser("fetch", parents=[common], help="download a base model beforehand")
     verb.add_argument("model", metavar="ID", help="a Hub id, such as google-bert/bert-base-uncased")
     verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(run=run.fetch)
+    verb.set_defaults(run=commands.fetch)
 
     verb = verbs.add_parser("app", parents=[common], help="open the page in a browser")
     verb.add_argument("--port", type=int, help="7860 or the next free one, if not given")
@@ -240,7 +238,7 @@ def _add_other_verbs(verbs: Any, common: Parser) -> None:
         "--host", default="127.0.0.1", help="0.0.0.0 lets other machines in, and is public mode"
     )
     verb.add_argument("--public", action="store_true", help="small limits, no local folders")
-    verb.set_defaults(run=run.app)
+    verb.set_defaults(run=commands.app)
 
 
 def _take(path: Path) -> None:

@@ -29,7 +29,6 @@ from heads.interfaces.views.comparison import accuracy, count, counted, effect, 
 from heads.interfaces.views.format import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind, split_name
-from heads.problem import MULTI_LABEL
 from heads.runs.cells import Cell
 from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
@@ -392,7 +391,7 @@ def _counted(found: Data) -> None:
         _, quarter, middle, most, _ = (f"{value:.4g}" for value in found.spread)
         show(f"Half of them lie between {quarter} and {most}, the median is {middle}.")
         return
-    many = found.corpus.problem is MULTI_LABEL
+    many = found.corpus.problem.has_label_sets
     table = table_of(found.corpus.problem.group, "rows")
     for name, number in list(found.classes.items())[:CLASSES]:
         table.add_row(Text(name), f"{number:,}")

@@ -1,6 +1,6 @@
 """What it takes to learn a head of the grid, whatever its layers.
 
-A learner searches settings on the development rows and then learns with them on any rows: for
+A fitter searches settings on the development rows and then learns with them on any rows: for
 every seed, and again for the learning curve.
 Legend: n rows, w width, c classes.
 """
@@ -161,8 +161,8 @@ def answered(logits: Tensor, targets: Tensor, problem: ProblemType) -> Tensor:
 
     Labels are given above the thresholds that suit these rows.
     """
-    has_thresholds = problem.has_classes and not problem.is_exclusive
-    return problem.answers(logits, thresholds(logits, targets) if has_thresholds else None)
+    cuts = thresholds(logits, targets) if problem.has_label_sets else None
+    return problem.answers(logits, cuts)
 
 
 def best(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from heads.data.splits import Splits
 from heads.parts.registry import SearchSpace
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.problem import MULTI_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.training.fitters.base import (
@@ -101,7 +100,7 @@ class ClosedFormFitter:
         if not task.objective.problem.has_classes:
             target_matrix = (target_matrix + 1) / 2  # a solver's 0 and 1 are −1 and +1
         given = {name: value for name, value in options.items() if name in known}
-        many = task.objective.problem is MULTI_LABEL
+        many = task.objective.problem.has_label_sets
         solve(chain, task.of(rows), target_matrix, many=many, **given)
         logits = []
         for part in task.of(asked).split(AT_ONCE):

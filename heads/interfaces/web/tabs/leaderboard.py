@@ -17,7 +17,7 @@ from heads.interfaces.web.tabs import export_panel
 from heads.interfaces.web.tabs.compare import CONCURRENCY
 from heads.interfaces.web.tabs.train import TrainTab
 from heads.parts.resolved_recipe import OVR
-from heads.problem import MULTI_LABEL, SINGLE_LABEL
+from heads.problem import SINGLE_LABEL
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -400,7 +400,7 @@ def _drawn(run: RunFolder, board: "Leaderboard", mine: Any) -> list[Any]:
         _scores(board),
         gr.update(choices=heads, value=board.best),
         head_details.one(closeup(board, board.best)),
-        gr.update(visible=board.problem is MULTI_LABEL),
+        gr.update(visible=board.problem.has_label_sets),
         predictions.disagreements(disagreements(run, most=MOST_TEXTS), board.problem),
         head_details.estimates(board),
         run_access.same_data(run, mine),
