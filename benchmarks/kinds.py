@@ -113,7 +113,7 @@ def _peer(board: Leaderboard) -> Iterator[list[Cell]]:
     development rows; answers at one half, and at thresholds chosen on the development rows.
     """
     asked = question.load(board.folder)
-    splits, targets = asked.splits, asked.targets.numpy().astype(int)
+    splits, targets = asked.splits, asked.task.targets.numpy().astype(int)
     orders, texts = [resolve("mean+linear")], asked.corpus.texts
     *_, found = extract(orders, texts, (), load(asked.model, limits=limits()))
     assert isinstance(found, FeatureMatrices)

@@ -30,10 +30,10 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import OWN, own_head
 from heads.data.columns import guess
 from heads.data.corpus import Corpus, gate
-from heads.data.dataset import Data, data_of, name_of
+from heads.data.dataset import Data, corpus_of, data_of, name_of
 from heads.data.dataset import read as read_file
 from heads.data.files import open_table, place_of
-from heads.data.samples import SAMPLES, TEXT
+from heads.data.samples import SAMPLES, TEXT, sample_for
 from heads.data.table import ColumnHints, Columns, Table
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
@@ -44,10 +44,10 @@ from heads.recipe import Recipe
 from heads.runs.folder import find
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.runner import Event, begin, working
-from heads.runs.spec import RunRequest
+from heads.runs.spec import RunRequest, rows_of
+from heads.runs.trainer import trained
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
-from heads.training.sampled import corpus_of, sample_for, trained
 
 
 def read(
@@ -73,15 +73,21 @@ def read(
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    path = place_of(data)
     limits = limits or limits_here()
-    if group:
-        table = open_table(path, limits, header)
-        columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
-        found = data_of(table, limits, columns, name=name_of(path))
-    else:
-        found = read_file(path, limits, columns, header)
+    found = _opened(data, columns, header, group, limits)
     return with_token_findings(found, load(model, limits=limits))
+
+
+def _opened(
+    data: str | Path, columns: Columns | None, header: bool | None, group: str, limits: Limits
+) -> Data:
+    """The rows of a file, without what a tokenizer knows of them."""
+    path = place_of(data)
+    if not group:
+        return read_file(path, limits, columns, header)
+    table = open_table(path, limits, header)
+    columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
+    return data_of(table, limits, columns, name=name_of(path))
 
 
 def train_grid(
@@ -120,10 +126,9 @@ def train_grid(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits_here()
-    if isinstance(data, Data) and group and group != data.columns.group:
-        what = "The rows are read already, without a column of groups."
-        raise DataError(what, f"Write heads.read(…, group={group!r}).")
-    rows = data if isinstance(data, Data) else read(data, group=group, model=model)
+    rows = _data(data, group, limits)
+    if not isinstance(data, Data):
+        rows = with_token_findings(rows, load(model, limits=limits))
     request = RunRequest(
         data=rows,
         test=_scored(test, rows, limits),
@@ -184,26 +189,38 @@ def _leaderboard(events: Iterator[Event]) -> Leaderboard:
 
 def train(
     recipe: Recipe | str,
-    data: str | Path,
+    data: str | Path | Data,
     *,
+    test: str | Path | Data | None = None,
+    group: str = "",
     model: str = BUNDLED,
+    config: ExperimentConfig | None = None,
     limits: Limits | None = None,
 ) -> Classifier:
     """Trains a head on a frozen base model, or finds it where it was trained before.
 
+    It is the head that `train_grid` keeps of this recipe, to the last bit: its settings are
+    searched on development rows, and its temperature and thresholds found there. It is trained on
+    the first split only, so it is there sooner, and its scores are of fewer rows.
+
     Args:
         recipe: For example ``"cls+roberta"``.
-        data: A sample (sentiment, intents, pairs, aspects), or a CSV, TSV, JSONL or Parquet
-            file, or a folder saved by `datasets`, with a column of texts and one of labels.
+        data: A sample (sentiment, intents, pairs, aspects, similarity), or a CSV, TSV, JSONL or
+            Parquet file, or a folder saved by `datasets`, with a column of texts and one of
+            labels, or what `heads.read` gave.
+        test: Rows that are scored; without them the first of five folds is.
+        group: The column of what belongs together, see `heads.read`.
         model: The bundled base model, a Hub id, or a folder.
+        config: Seeds, splits and the like; see `heads.ExperimentConfig`.
 
     Returns:
-        A classifier, with its scores on a quarter of the rows that were held out.
+        A classifier, with its scores on rows that it has not learned from.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    for event in training(recipe, data, model=model, limits=limits):
+    asked = {"test": test, "group": group, "model": model, "config": config}
+    for event in training(recipe, data, **asked, limits=limits):
         if isinstance(event, Classifier):
             return event
     raise AssertionError("training ends in its result")
@@ -211,37 +228,58 @@ def train(
 
 def training(
     recipe: Recipe | str,
-    data: str | Path,
+    data: str | Path | Data,
     *,
+    test: str | Path | Data | None = None,
+    group: str = "",
     model: str = BUNDLED,
+    config: ExperimentConfig | None = None,
     limits: Limits | None = None,
 ) -> Iterator[Progress | Classifier]:
     """The same as `train`, as a stream; the recipe may be "own", which needs no data."""
     limits = limits or limits_here()
+    config = config or ExperimentConfig()
     own = isinstance(recipe, str) and recipe.strip().lower() == OWN
     order = None if own else resolve(recipe)
-    corpus = None if own else corpus_named(data, limits)
+    corpus = None if own else _corpus(data, test, group, config, limits)
     yield Progress(says=f"Loading {model}", share=0.0)
     if order is None or corpus is None:
         yield pretrained.load(model, limits=limits)
         return
     backbone = load(model, limits=limits)
-    head = (yield from trained([order.recipe], corpus, backbone, limits))[0]
+    head = (yield from trained([order.recipe], corpus, backbone, limits, config))[0]
     yield Classifier(backbone=backbone, head=head)
 
 
-def corpus_named(data: str | Path, limits: Limits) -> Corpus:
-    """The texts of a sample or of a file.
+def _corpus(
+    data: str | Path | Data,
+    test: str | Path | Data | None,
+    group: str,
+    config: ExperimentConfig,
+    limits: Limits,
+) -> Corpus:
+    """The rows of a sample or of a file, with those of its test.
 
     Raises:
-        DataError: There is neither, or the file cannot be used.
+        DataError: There is no such file, it cannot be used, or the two do not fit.
         LimitError: A file, where only samples are allowed.
     """
-    if str(data) in SAMPLES:
-        return corpus_of(SAMPLES[str(data)], limits)
+    if isinstance(data, str) and data in SAMPLES and test is None and not group:
+        return corpus_of(SAMPLES[data], limits)
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    return read_file(place_of(data), limits).corpus
+    rows = _data(data, group, limits)
+    return rows_of(rows, _scored(test, rows, limits), config.unseen)[0]
+
+
+def _data(data: str | Path | Data, group: str, limits: Limits) -> Data:
+    """The rows of a file, read now or before."""
+    if not isinstance(data, Data):
+        return _opened(data, None, None, group, limits)
+    if group and group != data.columns.group:
+        what = "The rows are read already, without a column of groups."
+        raise DataError(what, f"Write heads.read(…, group={group!r}).")
+    return data
 
 
 # --- Explaining, from the outside: what a recipe is, and what sets two apart, by name.

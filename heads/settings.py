@@ -33,21 +33,6 @@ METRICS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """How a head is trained: the same for every recipe, so that only the recipe differs.
-
-    (One thing is not: a learned reading takes its rows in batches of like length.)
-    """
-
-    seed: int = _setting(0, "Seed of the split, of new weights and of dropout.", low=0)
-    epochs: int = _setting(40, "Passes over the training rows.", low=1, high=500)
-    batch_size: int = _setting(32, "Rows in one step of the optimizer.", low=1, high=4096)
-    learning_rate: float = _setting(1e-3, "Step size of AdamW, decayed to 0.", low=0.0, high=1.0)
-    weight_decay: float = _setting(0.01, "Weight decay of AdamW.", low=0.0, high=1.0)
-    held_out: float = _setting(0.25, "Share of the rows kept for scoring.", low=0.05, high=0.9)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentConfig:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 

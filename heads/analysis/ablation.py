@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from heads.analysis.neighbors import vectors_of
 from heads.analysis.selection import HeadOutput, SelectedHeads, head_output
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import Corpus, groups_of, split
+from heads.data.corpus import Corpus
 from heads.errors import HeadsError, RecipeError, did_you_mean
 from heads.evaluation.details import measure
 from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
-from heads.events import Progress
+from heads.events import Progress, within
 from heads.parts.modules import (
     Cuts,
     Neighbours,
@@ -46,9 +46,10 @@ from heads.runs import spec
 from heads.runs.cells import answers_of_cell as answered
 from heads.runs.folder import RunFolder
 from heads.runs.preparation import board_of, featured, stated
-from heads.runs.trained_heads import trained_head
+from heads.runs.spec import task_of
+from heads.runs.trained_heads import majority_of, trained_head
+from heads.runs.trainer import first_split, trained
 from heads.settings import limits as limits_here
-from heads.training.sampled import trained
 from heads.training.scheduler import TrialFailed, run_trials
 from heads.training.search import TrialResult, trial_job
 from heads.training.trial import trials
@@ -159,7 +160,7 @@ def retraining(
     for place, (number, layer) in enumerate(wanted):
         try:
             known = Recipe.parse(heads.names[number]) if heads.run else None
-            recipes[place] = without(known or heads.classifiers[number].recipe, layer)
+            recipes[place] = without(known or heads.classifiers[number].head.asked, layer)
         except HeadsError as error:
             found[place] = Retrained(why_not=error.what)
             continue
@@ -181,11 +182,10 @@ def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
         return f"{classifier.recipe} came with its checkpoint, and its training is not known here."
     if heads.run:
         return ""
-    corpus, settings = heads.corpus, classifier.head.training
-    if corpus is None or settings is None or classifier.classes != corpus.classes:
+    corpus, config = heads.corpus, classifier.head.config
+    if corpus is None or config is None or classifier.head.fingerprint != corpus.fingerprint:
         return f"What {classifier.recipe} was trained on is not known here."
-    learned, held = split(corpus, settings.held_out, settings.seed)
-    if (tuple(learned), tuple(held)) != (heads.learned, heads.held):
+    if first_split(corpus, config) != (heads.learned, heads.held):
         return f"Which rows {classifier.recipe} learned from is not known here."
     return ""
 
@@ -193,18 +193,18 @@ def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
 def _of_sample(
     heads: SelectedHeads, recipes: Mapping[int, Recipe], whole: Mapping[int, int]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
-    """Heads of a sample: the same rows, settings and dice; one training each."""
+    """Heads of a sample: the same rows, search and seed; one training each."""
     corpus, found = heads.corpus, dict[int, Retrained]()
     assert corpus is not None
-    task, rows = _task(corpus), torch.tensor(heads.held)
+    task, rows = task_of(corpus), torch.tensor(heads.held)
     groups: dict[object, list[int]] = {}  # those that are trained alike share one reading
     for place, number in whole.items():
         one = heads.classifiers[number]
-        groups.setdefault((id(one.backbone), repr(one.head.training)), []).append(place)
+        groups.setdefault((id(one.backbone), one.head.config), []).append(place)
     for places in groups.values():
         first = heads.classifiers[whole[places[0]]]
         asked = [recipes[place] for place in places]
-        events = trained(asked, corpus, first.backbone, limits_here(), first.head.training)
+        events = trained(asked, corpus, first.backbone, limits_here(), first.head.config)
         for place, head in zip(places, (yield from events), strict=True):
             bare = replace(first, head=head)
             said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
@@ -225,18 +225,7 @@ def _outcome(
     else:
         vectors = yield from vectors_of(classifier, corpus, rows)
         logits = classifier.head.module.head(vectors)
-    return CellPredictions(name=str(classifier.recipe), rows=(rows,), logits=(logits,))
-
-
-def _task(corpus: Corpus) -> EvaluationTask:
-    targets = corpus.targets_of(range(len(corpus)))
-    return EvaluationTask(
-        targets=targets.float() if targets.is_floating_point() else targets,
-        classes=corpus.classes,
-        groups=groups_of(corpus).tensor,
-        problem=corpus.problem,
-        ordered=corpus.ordered,
-    )
+    return CellPredictions(name=classifier.head.name, rows=(rows,), logits=(logits,))
 
 
 _recent: "OrderedDict[tuple[str, float, str, str], Retrained]" = OrderedDict()
@@ -259,7 +248,7 @@ def _of_run(
         return found
     corpus, backbone = asked.corpus, one.backbone
     cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.problem)
-    read = yield from featured(run, asked, cells, backbone)
+    read = yield from within(featured(run, asked, cells, backbone), 0.0, 0.4)
     states = yield from stated(run, asked, cells, read, backbone, limits)
     board = board_of(run, asked, read, states)
     places = {str(recipe): place for place, recipe in missing.items()}
@@ -271,7 +260,7 @@ def _of_run(
         elif isinstance(event, TrialResult):
             place = places[event.trial.name]
             measures = measure(event.outcome, asked.task)
-            head = trained_head(run, event, asked, measures, backbone)
+            head = trained_head(event, asked, measures, backbone, majority_of(run, asked))
             whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
             worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
             bare = Classifier(backbone=backbone, head=head)

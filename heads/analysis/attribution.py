@@ -173,7 +173,7 @@ def _begun(
         for gradient, one in zip(pulled.gradients if pulled else (), ground.entries, strict=False)
     ]
     attribution = Attribution(
-        name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
+        name=head.name,
         label=classifier.classes[target],
         answer=() if head.problem.gives_number else tuple(compress(classifier.classes, chosen)),
         logit=float(logits[0, target]),

@@ -19,16 +19,17 @@ from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import Prediction, predict
 from heads.classifier.pretrained import OWN, own_head
 from heads.data.corpus import gate
-from heads.data.samples import RECIPES
+from heads.data.dataset import corpus_of
+from heads.data.samples import RECIPES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolved_recipe import JOINT
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.spec import entering
+from heads.runs.trainer import trained
 from heads.settings import Limits
 from heads.settings import limits as limits_here
-from heads.training.sampled import corpus_of, sample_for, trained
 
 # --- What one should know before believing a comparison, a sentence each.
 
@@ -53,7 +54,7 @@ def token_notes(encoded: Encoded) -> list[str]:
 def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
     """Of heads that cannot read two sentences each by itself."""
     return [
-        f"{head.recipe} reads the two sentences as one sequence: it learns from all their tokens."
+        f"{head.name} reads the two sentences as one sequence: it learns from all their tokens."
         for head in heads
         if head.module.reader.order.needs_states and not head.is_own
     ]
@@ -76,15 +77,15 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         head.module.reader.order.pooling.is_pooler for head in heads
     ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
-    lucky = [str(h.recipe) for h in heads if h.scores and h.scores.low <= h.scores.majority]
+    lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
         is_or_are = "is" if len(lucky) == 1 else "are"
         notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
     for one, other in combinations([head for head in heads if not head.is_own], 2):
-        reads_alike = one.recipe.pooling == other.recipe.pooling  # most do not: told at once
-        if reads_alike and same_in_training(one.recipe, other.recipe, backbone):
+        reads_alike = one.asked.pooling == other.asked.pooling  # most do not: told at once
+        if reads_alike and same_in_training(one.asked, other.asked, backbone):
             notes.append(
-                f"{one.recipe} and {other.recipe} are the same layers under other names: "
+                f"{one.asked} and {other.asked} are the same layers under other names: "
                 "any difference between them is chance."
             )
     return notes
@@ -240,6 +241,7 @@ class Comparison:
                     "output_activation": prediction.problem.output_activation,
                     "logits": list(prediction.logits),
                     "probabilities": list(prediction.probabilities),
+                    "thresholds": list(prediction.thresholds),
                 }
                 for prediction in self.predictions
             ],

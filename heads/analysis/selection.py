@@ -16,8 +16,9 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import OWN, own_head
-from heads.data.corpus import Corpus, split
-from heads.data.samples import RECIPES, SAMPLES
+from heads.data.corpus import Corpus
+from heads.data.dataset import corpus_of
+from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
@@ -27,8 +28,8 @@ from heads.runs import spec
 from heads.runs.folder import RunFolder, find
 from heads.runs.trained_heads import classifier as of_run
 from heads.runs.trained_heads import trained_names
-from heads.settings import Limits, TrainingConfig
-from heads.training.sampled import corpus_of, sample_for, trained
+from heads.runs.trainer import first_split, trained
+from heads.settings import ExperimentConfig, Limits
 
 FEW = 4  # heads of a run, where none is named
 Named = Recipe | str | Classifier
@@ -109,7 +110,7 @@ def _of_sample(
     recipes = list(dict.fromkeys(one for one in names if isinstance(one, Recipe)))
     heads = (yield from trained(recipes, corpus, backbone, limits)) if recipes else []
     found = dict(zip(recipes, heads, strict=True))
-    learned, held = _split(corpus, heads)
+    learned, held = first_split(corpus, ExperimentConfig())
     return SelectedHeads(
         classifiers=tuple(
             one
@@ -130,18 +131,11 @@ def _is_own(name: Recipe | str) -> bool:
     return isinstance(name, str) and name.strip().lower() == OWN
 
 
-def _split(corpus: Corpus, heads: Sequence[TrainedHead]) -> tuple[tuple[int, ...], ...]:
-    """The rows that heads of a sample learned from, and those held out."""
-    settings = next((head.training for head in heads if head.training), None) or TrainingConfig()
-    learned, held = split(corpus, settings.held_out, settings.seed)
-    return tuple(learned), tuple(held)
-
-
 def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
     """Classifiers as they are; where they were trained on a sample, its rows are known.
 
-    A file of the user's own may be called as a sample is, and a run splits otherwise: so the
-    classes and the number of rows must be those of the sample's quick training.
+    A file of the user's own may be called as a sample is: so the fingerprint of the data must be
+    the sample's, and the settings by which they were split must be the same for all.
     """
     names = {sample or one.head.trained_on for one in classifiers}
     name = names.pop() if len(names) == 1 else ""
@@ -149,13 +143,14 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Se
     if name not in SAMPLES:
         return nothing
     corpus = corpus_of(SAMPLES[name], limits)
-    learned, held = _split(corpus, [one.head for one in classifiers])
-    fits = all(
-        one.classes == corpus.classes and one.head.rows == len(learned) and not one.head.chosen
-        for one in classifiers
-    )
-    if not fits:
+    known = [one.head.config for one in classifiers if one.head.fingerprint == corpus.fingerprint]
+    configs = [config for config in known if config]
+    if len(configs) < len(classifiers):
         return nothing
+    splits = {first_split(corpus, config) for config in configs}
+    if len(splits) > 1:
+        return nothing
+    learned, held = splits.pop()
     return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
@@ -249,7 +244,7 @@ def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
     shares = head.problem.probabilities(logits[None])[0]
     chosen = head.problem.chosen(logits[None], head.thresholds)[0].tolist()
     return HeadOutput(
-        name=f"own ({head.recipe})" if head.is_own else str(head.recipe),
+        name=head.name,
         classes=head.classes,
         logits=tuple(logits.tolist()),
         probabilities=tuple(shares.tolist()),

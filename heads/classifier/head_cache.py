@@ -26,7 +26,7 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
-from heads.settings import Limits, TrainingConfig, cache_folder
+from heads.settings import ExperimentConfig, Limits, cache_folder
 
 # --- A trained head as one safetensors file, and back.
 
@@ -53,7 +53,9 @@ def save(head: TrainedHead, path: Path) -> None:
         "trained_on": head.trained_on,
         "rows": head.rows,
         "scores": dataclasses.asdict(head.scores),
-        "training": dataclasses.asdict(head.training),
+        "training": dict(head.training),
+        "fingerprint": head.fingerprint,
+        "trained_as": head.trained_as,
         "chosen": dict(head.chosen),
         "temperature": head.temperature,
         "thresholds": head.thresholds,
@@ -91,7 +93,9 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             trained_on=facts["trained_on"],
             rows=facts["rows"],
             scores=Scores(**facts["scores"]),
-            training=TrainingConfig(**facts["training"]),
+            training=dict(facts["training"]),
+            fingerprint=str(facts.get("fingerprint", "")),
+            trained_as=str(facts.get("trained_as", "")),
             chosen=dict(facts.get("chosen", {})),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
@@ -116,6 +120,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
     measured = [value for name, value in scores.items() if name not in absent]
     counted = all(isinstance(value, int | float) for value in (*measured, *bars, temperature))
     fits = len(bars) in (0, len(classes)) and isinstance(scores.get("metric", ""), str)
+    fits &= all(isinstance(value, int | float | str) for value in facts["training"].values())
     if not (named and counted and fits and temperature > 0 and isinstance(facts["recipe"], str)):
         raise ValueError("not the facts of a head")
 
@@ -127,7 +132,7 @@ _recent_lock = threading.Lock()
 
 
 def fingerprint(
-    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, settings: TrainingConfig
+    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, config: ExperimentConfig
 ) -> str:
     """The name under which a head is kept, 40 hexadecimal digits."""
     order = resolve(recipe)
@@ -136,7 +141,7 @@ def fingerprint(
         (backbone.id, backbone.revision, backbone.tokens),
         corpus.fingerprint,
         (str(order.recipe), _source(order)),
-        repr(settings),
+        repr(config),
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
 

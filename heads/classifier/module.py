@@ -4,7 +4,7 @@ Legend: n texts, w width of the pooled vector, c classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
-from heads.settings import Limits, TrainingConfig
+from heads.settings import ExperimentConfig, Limits
 
 
 class RecipeModule(nn.Module):
@@ -73,14 +73,14 @@ class TrainedHead:
     """A classifier with what it was trained on and how well it did.
 
     Attributes:
-        recipe: The recipe in its canonical form.
+        recipe: The recipe in its canonical form, with the options that its search chose.
         model: The id of the base model.
         classes: The names of the classes, in the order of the logits.
         problem: What it was trained for: by it logits become probabilities and answers.
         trained_on: The name of the data; of a checkpoint's own head, the checkpoint's.
         rows: How many rows it was trained on; 0 where nobody here knows.
         scores: Its scores on the rows held out, or None where nobody here knows.
-        training: The settings, or None.
+        training: The settings that it was trained under, or None where nobody here knows.
         module: The trained module, in evaluation mode.
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
         chosen: The settings that a grid chose for it; empty where none were searched.
@@ -89,6 +89,9 @@ class TrainedHead:
         thresholds: For each class the logit from which it is answered, where several may apply;
             0 where there are none.
         paired: Whether it learned from two texts a row, and so needs two.
+        fingerprint: Of the data; empty where nobody here knows.
+        trained_as: The recipe that was asked for, before its search chose options of the head;
+            empty where that is not known.
     """
 
     recipe: Recipe
@@ -98,13 +101,15 @@ class TrainedHead:
     trained_on: str
     rows: int
     scores: Scores | None
-    training: TrainingConfig | None
+    training: Mapping[str, Value] | None
     module: RecipeModule
     new: tuple[str, ...] = ()
     chosen: Mapping[str, Value] = field(default_factory=dict)
     temperature: float = 1.0
     thresholds: tuple[float, ...] = ()
     paired: bool = False
+    fingerprint: str = ""
+    trained_as: str = ""
 
     def __post_init__(self) -> None:
         answered = self.problem.learned_by(self.module.reader.order.loss)
@@ -119,6 +124,26 @@ class TrainedHead:
     def is_own(self) -> bool:
         """Whether it is the head that the checkpoint itself came with."""
         return self.training is None
+
+    @property
+    def asked(self) -> Recipe:
+        """The recipe that was asked for, before its search chose options of the head."""
+        return Recipe.parse(self.trained_as) if self.trained_as else self.recipe
+
+    @property
+    def name(self) -> str:
+        """What it is called beside others."""
+        return f"own ({self.recipe})" if self.is_own else str(self.asked)
+
+    @property
+    def config(self) -> ExperimentConfig | None:
+        """The settings that it was trained under; None where an earlier version trained it."""
+        names = {one.name for one in fields(ExperimentConfig)}
+        known = {name: value for name, value in (self.training or {}).items() if name in names}
+        try:
+            return ExperimentConfig(**known) if "folds" in known else None  # type: ignore[arg-type]
+        except (HeadsError, TypeError, ValueError):  # a file that somebody has changed
+            return None
 
     @property
     def parameters(self) -> int:

@@ -20,7 +20,7 @@ class Prediction:
     """What one head says of one text.
 
     Attributes:
-        recipe: Which head.
+        recipe: Which head, as it was asked for.
         name: What it is called beside others: the recipe, or that it came with the checkpoint.
         classes: The names of its classes, in the order of its logits.
         problem: What it was trained for: by it logits become probabilities and answers.
@@ -28,8 +28,9 @@ class Prediction:
         probabilities: One number a class, after it.
         answer: The classes it decides for; none or several only where several may apply, and
             none where it gives a number.
+        thresholds: The probability from which each class is given, where several may apply.
         margin: How far the answer's probability lies above the next (0 to 1); where several
-            classes may apply, how far the least certain one lies from one half (0 to 1).
+            classes may apply, how far the least certain one lies from its threshold (0 to 1).
         parameters: How many numbers the head has learned.
         trained_on: The name of the data, and on how many of its rows.
         rows: On how many rows.
@@ -44,6 +45,7 @@ class Prediction:
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]
     answer: tuple[str, ...]
+    thresholds: tuple[float, ...] = ()
     margin: float
     parameters: int
     trained_on: str
@@ -60,17 +62,18 @@ def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]
         logits = given.logits(head.module)  # (1, c)
         shares = head.problem.probabilities(logits)[0].tolist()
         chosen = head.problem.chosen(logits, head.thresholds)[0]
-        name = f"own ({head.recipe})" if head.is_own else str(head.recipe)
+        cuts = _cuts(head)
         found.append(
             Prediction(
-                recipe=head.recipe,
-                name=name,
+                recipe=head.asked,
+                name=head.name,
                 classes=head.classes,
                 problem=head.problem,
                 logits=tuple(logits[0].tolist()),
                 probabilities=tuple(shares),
                 answer=_named(head.classes, chosen.tolist()) if head.problem.has_classes else (),
-                margin=_margin(head, shares),
+                thresholds=cuts,
+                margin=_margin(cuts, shares),
                 parameters=head.parameters,
                 trained_on=head.trained_on,
                 rows=head.rows,
@@ -85,8 +88,19 @@ def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
     return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
 
 
-def _margin(head: TrainedHead, shares: Sequence[float]) -> float:
-    if head.problem.has_label_sets:
-        return min(abs(share - 0.5) for share in shares) * 2
+def _cuts(head: TrainedHead) -> tuple[float, ...]:
+    """The probability from which each class is given; nothing where one of them applies."""
+    if not head.problem.has_label_sets:
+        return ()
+    logits = torch.tensor(head.thresholds or [0.0] * len(head.classes))
+    return tuple(logits.sigmoid().tolist())
+
+
+def _margin(cuts: Sequence[float], shares: Sequence[float]) -> float:
+    if cuts:
+        return min(
+            (share - cut) / (1 - cut) if share > cut else (cut - share) / cut
+            for share, cut in zip(shares, cuts, strict=True)
+        )
     best = sorted(shares, reverse=True)
     return best[0] - best[1] if len(best) > 1 else 0.0

@@ -27,7 +27,7 @@ from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
-from heads.settings import Limits, TrainingConfig
+from heads.settings import Limits
 from heads.settings import limits as limits_here
 
 # --- Heads in files of their own, put onto a base model: a safetensors file, or a folder of ours.
@@ -108,7 +108,9 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             trained_on=str(facts["trained_on"]),
             rows=int(facts["rows"]),
             scores=Scores(**scores) if scores else None,
-            training=TrainingConfig(**training) if training else None,
+            training=dict(training) if training else None,
+            fingerprint=str(facts.get("fingerprint", "")),
+            trained_as=str(facts.get("trained_as", "")),
             module=module.eval().requires_grad_(False),
             chosen=dict(facts.get("chosen") or {}),
             temperature=float(facts.get("temperature", 1.0)),
@@ -132,9 +134,10 @@ def _facts(path: Path) -> dict[str, Any]:
     measured = [value for name, value in scores.items() if name != "metric"]
     temperature, thresholds = facts.get("temperature", 1.0), facts.get("thresholds", ())
     numbers = [*measured, temperature, *thresholds]
-    sizes = [*(facts["training"] or {}).values(), rows]
-    counted = all(isinstance(number, int | float) for number in numbers) and all(
-        isinstance(number, int | float) and number >= 0 for number in sizes
+    counted = all(isinstance(number, int | float) for number in (*numbers, rows)) and rows >= 0
+    settings = facts["training"] or {}
+    counted &= isinstance(settings, dict) and all(
+        isinstance(value, int | float | str) for value in settings.values()
     )
     if not (named and len(set(classes)) == len(classes) > 0 and counted):
         raise ValueError("not the facts of a head")

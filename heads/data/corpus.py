@@ -4,7 +4,6 @@ Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
 """
 
 import hashlib
-import random
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from heads.data.groups import Grouping, grouping
 from heads.data.numbers import PLAIN, notation_of
 from heads.data.text import is_blank
 from heads.errors import DataError
-from heads.problem import BANDS, MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
 
 if TYPE_CHECKING:  # tables are read before torch is imported
@@ -220,40 +219,3 @@ def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
 def groups_of(corpus: Corpus) -> Grouping:
     """Which rows belong together: those that share a text, or a group of the data."""
     return grouping(corpus.texts, corpus.pairs, corpus.groups, corpus.parts)
-
-
-def strata(corpus: Corpus) -> Sequence[tuple[int, ...]]:
-    """For each row, to which rows it is alike: by its classes, or by the size of its number."""
-    if not corpus.numbers:
-        return corpus.targets
-    ranks = {value: at for at, value in enumerate(sorted(corpus.numbers))}
-    return [(ranks[value] * BANDS // len(corpus),) for value in corpus.numbers]
-
-
-def split(corpus: Corpus, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Row numbers to train on and to hold out, every class (or size of number) in proportion.
-
-    Rows are shuffled, laid out class by class, and every so-manieth one is held out. Rows that
-    belong together stay together, so that no text is both trained on and scored.
-
-    Args:
-        share: The share that is held out, between 0 and 1.
-
-    Returns:
-        The rows to train on and the rows held out, each in ascending order.
-    """
-    together: dict[int, list[int]] = {}
-    for row, number in enumerate(grouping(corpus.texts, corpus.pairs, corpus.groups).numbers):
-        together.setdefault(number, []).append(row)
-    groups = {rows[0]: rows for rows in together.values()}
-    order = list(groups)
-    random.Random(seed).shuffle(order)
-    kinds = strata(corpus)
-    order.sort(key=lambda row: kinds[row])  # stable: shuffled within a class
-    rows, held, seen = [], [], 0
-    for first in order:
-        group = groups[first]
-        seen += len(group)
-        fits = len(held) + len(group) <= int(seen * share)
-        (held if fits else rows).extend(group)
-    return sorted(rows), sorted(held)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.data.files import open_table
 from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
+from heads.data.samples import Sample
 from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
 from heads.errors import DataError
 from heads.settings import Limits
@@ -113,6 +115,12 @@ def read(
         LimitError: It holds more than this place allows.
     """
     return data_of(open_table(path, limits, header), limits, columns, name=name_of(path))
+
+
+@cache
+def corpus_of(sample: Sample, limits: Limits) -> Corpus:
+    """The rows of a sample, read once."""
+    return read(sample.path, limits).corpus
 
 
 def name_of(path: Path) -> str:

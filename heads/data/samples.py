@@ -110,3 +110,20 @@ def sample(name: str) -> Sample:
     if name not in SAMPLES:
         raise DataError(f"There is no sample called '{name[:80]}'.", did_you_mean(name, SAMPLES))
     return SAMPLES[name]
+
+
+def sample_for(name: str, pair: str) -> Sample:
+    """The sample of that name, or the one that suits one or two sentences.
+
+    Raises:
+        DataError: There is none of that name, or it does not suit.
+    """
+    data = sample(name or ("pairs" if pair.strip() else "sentiment"))
+    if data.pair and not pair.strip():
+        what = f"The sample '{data.name}' compares two sentences; the second one is empty."
+        raise DataError(what, "Type a second sentence, or choose another sample.")
+    if pair.strip() and not data.pair:
+        what = f"The sample '{data.name}' is about one sentence, and there are two."
+        hint = "Empty the second sentence, or choose the sample pairs or similarity."
+        raise DataError(what, hint)
+    return data

@@ -42,6 +42,7 @@ class Splits:
         repetition: For each fold the number of its repetition; nothing where there are none.
         repeats: Other rows of `train` with a text of a development row: only the data make such.
         are_given: Whether the data say which rows are development rows.
+        whole: The splits of which these are a part, see `only`.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Splits:
     repetition: tuple[int, ...] = ()
     repeats: tuple[Tensor, ...] = ()
     are_given: bool = False
+    whole: "Splits | None" = None
 
     @property
     def is_fixed(self) -> bool:
@@ -65,7 +67,21 @@ class Splits:
         The weights of classes and the span of numbers are theirs, so that all seeds learn the same
         problem; of the first fold's rows alone, a class whose rows all are one group might be none.
         """
-        return torch.cat(self.train).unique()
+        return torch.cat((self.whole or self).train).unique()
+
+    def only(self, seed: int) -> "Splits":
+        """One of the splits by itself: what it learns is what it would have learned among all."""
+        here = slice(seed, seed + 1)
+        return replace(
+            self,
+            search=self.search[here],
+            development=self.development[here],
+            train=self.train[here],
+            test=self.test[here],
+            repetition=self.repetition[here],
+            repeats=self.repeats[here],
+            whole=self.whole or self,
+        )
 
     def __len__(self) -> int:
         """How many seeds, or folds of all repetitions, there are."""

@@ -405,6 +405,11 @@ def metrics_of(problem: ProblemType, *, ordered: bool = False) -> tuple[MetricNa
     return tuple(fits)
 
 
+def score_called(name: str) -> Metric | None:
+    """The metric that a file names; None where this version has none of that name."""
+    return next((score for known, score in SCORES.items() if known == name), None)
+
+
 def metric_of(asked: str, problem: ProblemType, *, ordered: bool = False) -> MetricName:
     """The metric that was asked for, or the problem type's own where none was.
 

@@ -7,14 +7,11 @@ then holds for the score.
 Legend: n rows, c classes or labels, m means.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from heads.problem import ProblemType
 
 # --- How well a head does: logits and labels to scores with an interval.
 
@@ -47,20 +44,6 @@ class Scores:
     own: float | None = None
 
 
-def score(logits: Tensor, targets: Tensor, problem: ProblemType) -> Scores:
-    """Compares answers with labels."""
-    right = int((problem.chosen(logits) == targets.bool()).all(dim=1).sum())
-    commonest = int(torch.unique(targets, dim=0, return_counts=True)[1].max())
-    low, high = wilson(right / len(targets), len(targets))
-    return Scores(
-        rows=len(targets),
-        accuracy=right / len(targets),
-        low=low,
-        high=high,
-        majority=commonest / len(targets),
-    )
-
-
 def wilson(share: float, rows: float, quantile: float = Z_95) -> tuple[float, float]:
     """The interval of a share (Wilson 1927), which stays between 0 and 1; that of 95 %.
 
@@ -73,24 +56,6 @@ def wilson(share: float, rows: float, quantile: float = Z_95) -> tuple[float, fl
     low, high = (centre - half) / (1 + spread), (centre + half) / (1 + spread)
     # At the ends rounding would leave a trace.
     return max(0.0, low) if share > 0 else 0.0, min(1.0, high) if share < 1 else 1.0
-
-
-def fit_of_numbers(given: Tensor, targets: Tensor) -> Scores:
-    """How well numbers (n,) are predicted: Spearman's correlation, 0 where nothing varies.
-
-    Source: the interval is Bonett and Wright's (2000), on Fisher's scale.
-    """
-    rho = spearman(given, targets)
-    spread = Z_95 * ((1 + rho**2 / 2) / max(len(targets) - 3, 1)) ** 0.5
-    centre = math.atanh(min(max(rho, -0.9999), 0.9999))
-    return Scores(
-        rows=len(targets),
-        accuracy=rho,
-        low=math.tanh(centre - spread),
-        high=math.tanh(centre + spread),
-        majority=0.0,
-        metric="spearman",
-    )
 
 
 def spearman(one: Tensor, other: Tensor) -> float:

@@ -16,7 +16,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
 from heads.classifier.module import TrainedHead
-from heads.evaluation.metrics import SCORES
+from heads.evaluation.metrics import score_called
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 from heads.problem import ONE_VERSUS_REST
@@ -134,7 +134,7 @@ def _scored(head: TrainedHead) -> list[str]:
     scores = head.scores
     if scores is None:
         return ["Nobody has scored it here."]
-    name = next((said for metric, said in SCORES.items() if metric == scores.metric), None)
+    name = score_called(scores.metric)
     low, high, mean, chance, own = (
         f"{value:.1%}" if name is None or name.is_share else name.told(value)
         for value in (scores.low, scores.high, scores.accuracy, scores.majority, scores.own or 0.0)
@@ -149,23 +149,23 @@ def _scored(head: TrainedHead) -> list[str]:
         f"{mean} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.{of}",
         f"Chance level, always giving {always}: {chance}.",
-        *_cautions(head, scores.among),
+        *_cautions(scores.own, scores.among),
     ]
 
 
-def _cautions(head: TrainedHead, among: int) -> Iterator[str]:
+def _cautions(own: float | None, among: int) -> Iterator[str]:
     """What a score and its interval do not tell."""
-    if not head.chosen:
+    if own is None:
         yield (
             "The interval is for new texts of the kind that was tested; the head was trained once, "
             "and luck in training is not in it."
         )
-        return
-    yield (
-        "The interval is for new texts of the kind that was tested and for training again on rows "
-        "of this very data: other rows to learn from would give another head, and where a test set "
-        "was given that luck is not in it."
-    )
+    else:
+        yield (
+            "The interval is for new texts of the kind that was tested and for training again on "
+            "rows of this very data: other rows to learn from would give another head, and where a "
+            "test set was given that luck is not in it."
+        )
     if among > 1:
         yield (
             f"{among:,} heads were scored on these rows. If this one was chosen because it scored "

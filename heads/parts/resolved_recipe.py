@@ -90,12 +90,6 @@ class ResolvedRecipe:
             return 0.0
         return float(self.head_options["margin"]) * float(self.head_options["scale"])
 
-    def target_matrix(self, targets: "Tensor") -> "Tensor":
-        """What its loss asks of the logits, from 1 at a row's classes and 0 elsewhere, (n, c)."""
-        from heads.parts.losses import near
-
-        return near(targets.argmax(dim=-1), targets.shape[-1]) if self.loss == ORDINAL else targets
-
     def widened(self, width: int) -> int:
         """How wide the head's input is where a pooled vector has that width."""
         import torch

@@ -224,7 +224,7 @@ def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
     asked = spec.load(board.folder)
     number = asked.names.index(name)
     told = once(answers_of_cell(board.folder, number, name), asked.splits)
-    true, given = asked.targets[told.rows], told.given
+    true, given = asked.task.targets[told.rows], told.given
     chosen = torch.linspace(0, len(true) - 1, min(len(true), MOST_POINTS)).long()
     return tuple(zip(true[chosen].tolist(), given[chosen].tolist(), strict=True))
 

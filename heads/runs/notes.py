@@ -30,7 +30,7 @@ def commonest(asked: RunSpec, rows: Tensor) -> str:
     """The class that most of some rows have; nothing, where it is not one class a row."""
     if not asked.corpus.problem.is_exclusive:
         return ""
-    return asked.corpus.classes[int(torch.bincount(asked.targets[rows]).argmax())]
+    return asked.corpus.classes[int(torch.bincount(asked.task.targets[rows]).argmax())]
 
 
 def protocol(splits: Splits, asked: RunSpec) -> str:
@@ -79,7 +79,7 @@ def lopsided(asked: RunSpec) -> list[str]:
     """A hint at another metric, where most rows are of one class and accuracy ranks."""
     if asked.metric != "accuracy":
         return []
-    counts = torch.bincount(asked.targets)
+    counts = torch.bincount(asked.task.targets)
     share = float(counts.max() / counts.sum())
     if share < LOPSIDED:
         return []

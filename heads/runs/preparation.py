@@ -49,25 +49,9 @@ def featured(
     Pairs are read as one sequence, or each text by itself, or both, as the cells ask. What is
     scored is read in 32 bits, so that a head's score is that of the head as it is exported.
     """
-    corpus = asked.corpus
-    siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
-    fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
-    sides = {order.side.reading: order.side for order in siamese.values()}
     known = (run.read("facts.json") or {}).get("reading", {})  # a resumed run reads as it did
-    joined, apart = (known.get(way, asked.config.precision) for way in ("joint", "alone"))
-    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
-    joint = alone = None
-    scored = scored_rows(asked)
-    if ways > bool(siamese):
-        orders = list(fixed.values())
-        reading = extract(orders, corpus.texts, corpus.pairs, backbone, joined, scored)
-        joint = yield from _read(reading, 0.0, 0.4 / ways)
-    if siamese:
-        texts = (*corpus.texts, *corpus.pairs)
-        both = [*scored, *(row + len(corpus) for row in scored)]
-        reading = extract(list(sides.values()), texts, (), backbone, apart, both)
-        alone = yield from _read(reading, 0.4 - 0.4 / ways, 0.4 / ways)
-    read = FeatureStore(joint=joint, alone=alone, siamese=siamese)
+    precisions = [known.get(way, asked.config.precision) for way in ("joint", "alone")]
+    read = yield from features(asked, cells, backbone, *precisions)
     facts = run.read("facts.json")
     if facts is None:  # a resumed run finds the texts read already
         run.write("facts.json", _facts(asked, read, cells, backbone))
@@ -76,6 +60,34 @@ def featured(
         own = {"engine": read.way["engine"], "says": told.strip()}
         run.write("facts.json", facts | {"reading": facts["reading"] | own})
     return read
+
+
+def features(
+    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, joined: str, apart: str
+) -> Generator[Progress, None, FeatureStore]:
+    """The same outside a run.
+
+    Args:
+        joined: The precision in which pairs are read as one sequence, and single texts.
+        apart: That in which each text of a pair is read by itself.
+    """
+    corpus = asked.corpus
+    siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
+    fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
+    sides = {order.side.reading: order.side for order in siamese.values()}
+    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
+    joint = alone = None
+    scored = scored_rows(asked)
+    if ways > bool(siamese):
+        orders = list(fixed.values())
+        reading = extract(orders, corpus.texts, corpus.pairs, backbone, joined, scored)
+        joint = yield from _read(reading, 0.0, 1 / ways)
+    if siamese:
+        texts = (*corpus.texts, *corpus.pairs)
+        both = [*scored, *(row + len(corpus) for row in scored)]
+        reading = extract(list(sides.values()), texts, (), backbone, apart, both)
+        alone = yield from _read(reading, 1 - 1 / ways, 1 / ways)
+    return FeatureStore(joint=joint, alone=alone, siamese=siamese)
 
 
 def _facts(
@@ -123,6 +135,29 @@ def stated(
     limits: Limits,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The states of all tokens of the different texts, where a cell is learned from them."""
+    facts = run.read("facts.json")
+    told = facts["reading"] = facts.get("reading", {})
+    precision = told.get("states", asked.config.precision)
+    states = yield from token_states(asked, cells, read, backbone, limits, precision)
+    if states and "states" not in told:
+        own = {"engine": states.engine, "precision": states.precision, "says": states.says}
+        for name, says in own.items():
+            before = told.get(name, "")
+            told[name] = before if says in before else f"{before} {says}".strip()
+        told["states"] = states.precision
+        run.write("facts.json", facts)
+    return states
+
+
+def token_states(
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    read: FeatureStore,
+    backbone: Backbone,
+    limits: Limits,
+    precision: str,
+) -> Generator[Progress, None, TokenStates | None]:
+    """The same outside a run, read in that precision."""
     orders = [cell.order for cell in cells if not cell.reading]
     if not orders:
         return None
@@ -132,20 +167,8 @@ def stated(
     rows = [first[text] for text in range(len(first))]
     texts = [asked.corpus.texts[row] for row in rows]
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
-    facts = run.read("facts.json")
-    told = facts["reading"] = facts.get("reading", {})
-    precision = told.get("states", asked.config.precision)
-    index = read.vectors("")[1]
-    scored = index[scored_rows(asked)].unique().tolist()
-    states = yield from keep_states(orders, texts, pairs, backbone, limits, precision, scored)
-    if "states" not in told:
-        own = {"engine": states.engine, "precision": states.precision, "says": states.says}
-        for name, says in own.items():
-            before = told.get(name, "")
-            told[name] = before if says in before else f"{before} {says}".strip()
-        told["states"] = states.precision
-        run.write("facts.json", facts)
-    return states
+    scored = read.vectors("")[1][scored_rows(asked)].unique().tolist()
+    return (yield from keep_states(orders, texts, pairs, backbone, limits, precision, scored))
 
 
 def board_of(

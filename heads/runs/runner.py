@@ -252,7 +252,7 @@ def _worked(
     cells = cells_of(asked, backbone, limits)
     # All texts are read twice where the states of their tokens are kept.
     once = 1.0 if all(cell.reading for cell in cells) else 0.5
-    read = yield from within(featured(run, asked, cells, backbone), 0.0, once)
+    read = yield from within(featured(run, asked, cells, backbone), 0.0, 0.4 * once)
     states = yield from within(
         stated(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
     )

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
@@ -95,31 +95,9 @@ class RunSpec:
         return (*self.recipes, *BASELINES)
 
     @cached_property
-    def targets(self) -> Tensor:
-        """(n,), the class of each row, or its number; (n, c) 1 at its labels, else 0."""
-        targets = self.corpus.targets_of(range(len(self.corpus)))
-        return targets.float() if targets.is_floating_point() else targets
-
-    @cached_property
     def task(self) -> EvaluationTask:
         """What the measures need to know."""
-        return EvaluationTask(
-            targets=self.targets,
-            classes=self.corpus.classes,
-            groups=groups_of(self.corpus).tensor,
-            problem=self.corpus.problem,
-            ordered=self.corpus.ordered,
-            metric=self.metric,
-            texts=self._texts,
-        )
-
-    @property
-    def _texts(self) -> Tensor:
-        """(n,), rows of the same text, or pair, share a number."""
-        pairs = self.corpus.pairs or [""] * len(self.corpus)
-        known: dict[tuple[str, str], int] = {}
-        both = zip(self.corpus.texts, pairs, strict=True)
-        return torch.tensor([known.setdefault(one, len(known)) for one in both])
+        return task_of(self.corpus, self.metric)
 
     @cached_property
     def metric(self) -> MetricName:
@@ -129,8 +107,43 @@ class RunSpec:
     @cached_property
     def splits(self) -> Splits:
         """Who learns from what."""
-        found = split(strata(self.task), self.task.groups, self.corpus.parts, self.config)
-        return set_aside(found, self.task) if self.account.get("aside") else found
+        aside = bool(self.account.get("aside"))
+        return splits_of(self.corpus, self.task, self.config, aside=aside)
+
+
+def task_of(corpus: Corpus, metric: MetricName | None = None) -> EvaluationTask:
+    """What the measures need to know of some rows.
+
+    Args:
+        metric: What heads are ranked by; that of the problem type, if None.
+    """
+    targets = corpus.targets_of(range(len(corpus)))
+    known: dict[tuple[str, str], int] = {}  # rows of the same text, or pair, share a number
+    both = zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True)
+    return EvaluationTask(
+        targets=targets.float() if targets.is_floating_point() else targets,
+        classes=corpus.classes,
+        groups=groups_of(corpus).tensor,
+        problem=corpus.problem,
+        ordered=corpus.ordered,
+        metric=metric,
+        texts=torch.tensor([known.setdefault(one, len(known)) for one in both]),
+    )
+
+
+def splits_of(
+    corpus: Corpus, task: EvaluationTask, config: ExperimentConfig, *, aside: bool
+) -> Splits:
+    """Who learns from what.
+
+    Args:
+        aside: Whether rows of a class that their fold never met are left out.
+
+    Raises:
+        DataError: There are too few rows to learn from and to score on.
+    """
+    found = split(strata(task), task.groups, corpus.parts, config)
+    return set_aside(found, task) if aside else found
 
 
 def specified(
@@ -146,31 +159,52 @@ def specified(
         DataError: The data cannot be compared heads on.
     """
     data, test = request.data, request.test
-    unseen = request.config.unseen
-    if test:
-        corpus, found = joined(data.corpus, test.corpus, unseen)
-    else:
-        corpus, found = met(data.corpus, unseen)
+    corpus, found = rows_of(data, test, request.config.unseen)
     between = [*notes, *found]
-    _check_settings(request.config, corpus)
-    check_groups(corpus, data.columns.group)
     account = data.as_json() | ({"test": test.as_json()} if test else {})
     account |= {"between": between} if test or between else {}
+    return spec_of(corpus, backbone, recipes, request.config, account)
+
+
+def rows_of(data: Data, test: Data | None, unseen: str) -> tuple[Corpus, list[str]]:
+    """Rows that know where they stand, and what one should know of that.
+
+    Raises:
+        DataError: Data and test do not fit, or there are too few groups to split.
+    """
+    corpus, notes = joined(data.corpus, test.corpus, unseen) if test else met(data.corpus, unseen)
+    check_groups(corpus, data.columns.group)
+    return corpus, notes
+
+
+def spec_of(
+    corpus: Corpus,
+    backbone: Backbone,
+    recipes: Sequence[str],
+    config: ExperimentConfig,
+    account: Mapping[str, Any] = MappingProxyType({}),
+) -> RunSpec:
+    """The question of a run on rows that know where they stand.
+
+    Raises:
+        DataError: The rows cannot be split so, or a setting means nothing for their labels.
+    """
+    _check_settings(config, corpus)
     asked = RunSpec(
         corpus=corpus,
         model=backbone.id,
         revision=backbone.revision,
         recipes=tuple(recipes),
-        config=request.config,
+        config=config,
         account=account,
         created=time.time(),
         versions={name: version(name) for name in PACKAGES},
     )
-    says = says_of_unmet(asked.splits, asked.task, corpus, unseen)
+    says = says_of_unmet(asked.splits, asked.task, corpus, config.unseen)
     if not says:
         return asked
-    own = {"between": [*between, says], "aside": unseen == "aside"}
-    return replace(asked, account=account | own)
+    own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
+    return replace(asked, account={**account, **own})
 
 
 def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:

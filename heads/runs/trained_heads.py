@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Mapping
-from math import ceil
+from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
 
@@ -16,6 +16,7 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import head_inputs
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, DataError
+from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, EvaluationTask, first, scores
 from heads.evaluation.statistics import Scores
@@ -26,7 +27,7 @@ from heads.runs import spec
 from heads.runs.cells import kept
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.settings import Limits, TrainingConfig
+from heads.settings import Limits
 from heads.training.fitters import adamw
 from heads.training.fitters.token_sgd import BATCH
 from heads.training.search import TrialResult
@@ -47,14 +48,18 @@ def keep_head(
     Raises:
         DataError: The disk does not take it.
     """
-    head = trained_head(run, result, asked, measures, backbone)
+    head = trained_head(result, asked, measures, backbone, majority_of(run, asked))
     run.put(f"heads/{number:03}.safetensors", lambda place: head_cache.save(head, place))
 
 
 def trained_head(
-    run: RunFolder, result: TrialResult, asked: RunSpec, measures: Measures, backbone: Backbone
+    result: TrialResult, asked: RunSpec, measures: Measures, backbone: Backbone, majority: float
 ) -> TrainedHead:
-    """The head of the first seed, with its scores and what was chosen."""
+    """The head of the first seed, with its scores and what was chosen.
+
+    Args:
+        majority: The score of the baseline that knows no text.
+    """
     recipe = _with_options(result.trial.order.recipe, result)
     with IsolatedRng().rolling():
         module = RecipeModule(resolve(recipe), backbone, len(asked.corpus.classes))
@@ -63,17 +68,16 @@ def trained_head(
     settings: Mapping[str, Any] = result.chosen[0]
     cuts = result.outcome.thresholds
     thresholds = None if cuts is None else cuts[0]
-    known = {name: settings[name] for name in ("learning_rate", "weight_decay") if name in settings}
+    training = asdict(asked.config)
     if "epochs" in settings:
-        batch = BATCH if whole else adamw.batch_of(result.rows)
-        known |= {"epochs": max(1, ceil(settings["epochs"])), "batch_size": batch}
+        training["batch_size"] = BATCH if whole else adamw.batch_of(result.rows)
     return TrainedHead(
         recipe=recipe,
         model=asked.model,
         classes=asked.corpus.classes,
         problem=asked.corpus.problem,
         paired=bool(asked.corpus.pairs),
-        temperature=measures.calibration.temperature if measures.calibration else 1.0,
+        temperature=_temperature(result, asked),
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
         rows=result.rows,
@@ -82,12 +86,14 @@ def trained_head(
             accuracy=measures.score,
             low=measures.low,
             high=measures.high,
-            majority=_majority(run, asked),
+            majority=majority,
             metric=measures.metric,
             among=len(asked.recipes),
             own=_own(result, asked.task),
         ),
-        training=TrainingConfig(seed=asked.config.seed, held_out=asked.config.held_out, **known),
+        training=training,
+        fingerprint=asked.corpus.fingerprint,
+        trained_as=result.trial.name,
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
     )
@@ -100,10 +106,21 @@ def _own(result: TrialResult, task: EvaluationTask) -> float | None:
     return fmean(scores(first(result.outcome, 1, task), task))
 
 
-def _majority(run: RunFolder, asked: RunSpec) -> float:
-    """The score of the baseline that knows no text."""
+def majority_of(run: RunFolder, asked: RunSpec) -> float:
+    """The score of a run's baseline that knows no text."""
     cell = kept(run, asked.names.index(MAJORITY))
     return cell.measures.score if cell else 0.0
+
+
+def _temperature(result: TrialResult, asked: RunSpec) -> float:
+    """The temperature of the head that is kept, found on its own development rows.
+
+    The leaderboard's is of all seeds together; this head's own thresholds stand beside it.
+    """
+    if result.outcome.held is None:
+        return 1.0
+    logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
+    return temperature(logits, asked.task.targets[rows], asked.task.problem)
 
 
 def _with_options(recipe: Recipe, result: TrialResult) -> Recipe:

@@ -6,7 +6,7 @@ Legend: c outputs; `logits` (…, c); `targets` (…) numbers of classes, or num
 0 or 1 where rows have any number of labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -195,9 +195,3 @@ def check_order(order: ResolvedRecipe, corpus: Corpus) -> None:
         raise DataError(
             what, f"Say it from low to high (--order low,middle,high), or choose another {other}."
         )
-
-
-def targets_of(corpus: Corpus, rows: Sequence[int]) -> Tensor:
-    """(n, c), 1 at the classes of some rows, 0 elsewhere; (n, 1) where labels are numbers."""
-    targets = corpus.targets_of(rows)
-    return corpus.problem.target_matrix(targets, len(corpus.classes)).float()

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -32,6 +32,7 @@ class TrialFailed:
 
     name: str
     says: str
+    error: Exception = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +115,9 @@ def run_trials(
         except Interrupted:
             told.put((True, None))
         except Exception as error:
-            told.put((True, TrialFailed(name=job.name, says=_sentence(job.name, error))))
+            told.put(
+                (True, TrialFailed(name=job.name, says=_sentence(job.name, error), error=error))
+            )
         except BaseException as error:
             told.put((True, error))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from quick_heads import classifiers
 from tiny_models import LIMITS
 
 from heads.analysis.attribution import attributions
@@ -17,11 +18,8 @@ from heads.analysis.integrated_gradients import (
     integrated,
 )
 from heads.backbone import loading
-from heads.classifier.classifier import Classifier
 from heads.errors import DataError, ModelError
 from heads.problem import MULTI_LABEL
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
 
 TEXT = "I expected more, but the ending won me over."
 RECIPES = (
@@ -32,13 +30,7 @@ RECIPES = (
 
 def small_heads(backbone, rows, recipes):
     """Heads that are hardly trained."""
-    training = TrainingConfig(epochs=3, learning_rate=0.02)
-    events = train(recipes, rows, backbone, training=training, limits=LIMITS)
-    return [
-        Classifier(backbone=backbone, head=event.head)
-        for event in events
-        if isinstance(event, Trained)
-    ]
+    return classifiers(recipes, rows, backbone)
 
 
 @pytest.fixture(scope="module")

@@ -128,8 +128,9 @@ def test_probabilities_of_several_labels_are_sigmoids(answers: Callable[[str], C
     for one in found.predictions:
         expected = torch.tensor(one.logits).sigmoid().tolist()
         assert list(one.probabilities) == pytest.approx(expected, abs=1e-5)
-        said = [n for n, logit in zip(found.classes, one.logits, strict=True) if logit > 0]
-        assert list(one.answer) == said
+        cuts = zip(found.classes, one.probabilities, one.thresholds, strict=True)
+        assert list(one.answer) == [name for name, share, cut in cuts if share > cut]
+        assert 0 <= one.margin <= 1
 
 
 def test_a_review_of_a_late_parcel_is_about_delivery(answers: Callable[[str], Comparison]) -> None:
@@ -152,12 +153,15 @@ def test_a_linear_head_on_the_average_answers_most_unseen_rows_right(
     scores = answers(sample).predictions[0].scores
     assert scores.accuracy > 0.75
     assert scores.low > scores.majority
-    assert scores.rows >= 100
+    assert scores.rows >= 80
 
 
 def test_what_heads_say_is_sensible(answers: Callable[[str], Comparison]) -> None:
     assert answers("sentiment").predictions[0].answer == ("negative",)
-    assert answers("pairs").predictions[0].answer == ("paraphrase",)
+    two = "The bridge was closed by the storm.", "Because of the storm the bridge is shut."
+    assert compare(*two, recipes=["mean+linear?pair=uv_diff"]).predictions[0].answer == (
+        "paraphrase",
+    )
 
 
 def test_parameters_are_counted(answers: Callable[[str], Comparison]) -> None:

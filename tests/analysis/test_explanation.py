@@ -413,7 +413,7 @@ def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: 
 def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
     asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining")), "limits": LIMITS}
     events = list(api.explaining("attention+linear", TEXT, **asked))
-    assert any(isinstance(e, Progress) and e.says == "Training attention+linear" for e in events)
+    assert any(isinstance(e, Progress) and e.says == "Trained attention+linear" for e in events)
     found = events[-1]
     assert isinstance(found, Explanation)
     assert not [note for note in found.notes if "before training" in note]

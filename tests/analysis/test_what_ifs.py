@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from quick_heads import QUICK, classifiers
 from tiny_models import LIMITS
 from torch.nn.functional import normalize
 
@@ -21,34 +22,25 @@ from heads.analysis.selection import (
     tempered,
 )
 from heads.api import ablating, searching
-from heads.classifier.classifier import Classifier
-from heads.data.corpus import build, split
+from heads.data.corpus import build
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
+from heads.runs.trainer import first_split
 
 RECIPES = ("cls+roberta", "attention+linear", "mean+mlp", "cls+bert", "mean+modernbert")
 PAIRED = ("mean+linear", "mean+linear?pair=uv_diff")
 
 
 def trained(backbone, rows, recipes):
-    training = TrainingConfig(epochs=3, learning_rate=0.02)
-    events = train(recipes, rows, backbone, training=training, limits=LIMITS)
-    return tuple(
-        Classifier(backbone=backbone, head=event.head)
-        for event in events
-        if isinstance(event, Trained)
-    )
+    return tuple(classifiers(recipes, rows, backbone))
 
 
 @pytest.fixture(scope="module")
 def asked(small, rows):
     found = trained(small, rows, RECIPES)
-    settings = found[0].head.training
-    learned, held = split(rows, settings.held_out, settings.seed)
-    return SelectedHeads(classifiers=found, corpus=rows, learned=tuple(learned), held=tuple(held))
+    learned, held = first_split(rows, QUICK)
+    return SelectedHeads(classifiers=found, corpus=rows, learned=learned, held=held)
 
 
 def result(events):
@@ -310,14 +302,8 @@ def test_a_head_is_trained_anew_without_the_layer(asked, small):
     assert found["mean+mlp", "hidden"].after is None
     for (name, layer), one in found.items():
         whole = next(c for c in asked.classifiers if str(c.recipe) == name)
-        settings = whole.head.training
         recipe = f"{name}?without={layer}"
-        (event,) = [
-            event
-            for event in train([recipe], asked.corpus, small, training=settings, limits=LIMITS)
-            if isinstance(event, Trained)
-        ]
-        bare = Classifier(backbone=small, head=event.head)
+        (bare,) = trained(small, asked.corpus, [recipe])
         assert one.retrained.name == recipe
         expected = bare.logits(["the cat sat"])[0].tolist()
         assert one.retrained.logits == pytest.approx(expected, abs=1e-5)

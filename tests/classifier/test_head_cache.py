@@ -4,7 +4,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick_heads import QUICK, trained
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
@@ -30,10 +31,8 @@ from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
-from heads.settings import Limits, TrainingConfig
-from heads.training.trainer import Trained, train
+from heads.settings import ExperimentConfig, Limits
 
-FEW = TrainingConfig(epochs=1)
 EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]
 EVERY_POOLING = [f"{name}+linear" for name in poolings_shelf]
 EVERY_LAYERS = [f"mean@{name}+linear" for name in (*layers_shelf, "0", "1") if name != "decoder"]
@@ -50,11 +49,6 @@ WITH_OPTIONS = [
 ]
 RECIPES = list(dict.fromkeys((*EVERY_HEAD, *EVERY_POOLING, *EVERY_LAYERS, *WITH_OPTIONS)))
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice")
-
-
-def trained(recipes: Sequence[str], corpus: Corpus, backbone: Backbone) -> list[TrainedHead]:
-    events = train(recipes, corpus, backbone, training=FEW, limits=LIMITS)
-    return [event.head for event in events if isinstance(event, Trained)]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +233,7 @@ def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> N
         {"classes": ["x", "y", "z", "more"]},
         {"scores": {"rows": 1}},
         {"scores": []},
-        {"training": {"unknown": 1}},
+        {"training": {"seed": [1]}},
         {"recipe": "mean+nothing"},
         {"recipe": "mean+linear?queries=1"},
         {"recipe": 5},
@@ -442,20 +436,20 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
     small: Backbone, rows: Corpus
 ) -> None:
     other_rows = build("made up", rows.texts, ["y", "x", "z"] * 20)
-    asked: list[tuple[Any, Corpus, Backbone, TrainingConfig]] = [
-        ("mean+linear", rows, small, FEW),
-        ("cls+linear", rows, small, FEW),
-        ("mean+bert", rows, small, FEW),
-        ("mean@1+linear", rows, small, FEW),
-        ("mean@mix+linear", rows, small, FEW),
-        ("mean+linear?dropout=0.2", rows, small, FEW),
-        ("mean+linear", other_rows, small, FEW),
-        ("mean+linear", rows, replace(small, revision="another"), FEW),
-        ("mean+linear", rows, replace(small, id="another"), FEW),
-        ("mean+linear", rows, replace(small, tokens=12), FEW),
-        ("mean+linear", rows, small, replace(FEW, seed=1)),
-        ("mean+linear", rows, small, replace(FEW, epochs=2)),
-        ("mean+linear", rows, small, replace(FEW, held_out=0.3)),
+    asked: list[tuple[Any, Corpus, Backbone, ExperimentConfig]] = [
+        ("mean+linear", rows, small, QUICK),
+        ("cls+linear", rows, small, QUICK),
+        ("mean+bert", rows, small, QUICK),
+        ("mean@1+linear", rows, small, QUICK),
+        ("mean@mix+linear", rows, small, QUICK),
+        ("mean+linear?dropout=0.2", rows, small, QUICK),
+        ("mean+linear", other_rows, small, QUICK),
+        ("mean+linear", rows, replace(small, revision="another"), QUICK),
+        ("mean+linear", rows, replace(small, id="another"), QUICK),
+        ("mean+linear", rows, replace(small, tokens=12), QUICK),
+        ("mean+linear", rows, small, replace(QUICK, seed=1)),
+        ("mean+linear", rows, small, replace(QUICK, folds=4)),
+        ("mean+linear", rows, small, replace(QUICK, development=0.3)),
     ]
     found = [head_cache.fingerprint(*given) for given in asked]
     assert len(set(found)) == len(found)
@@ -466,8 +460,8 @@ def test_a_fingerprint_is_the_same_for_the_same_recipe_otherwise_written(
     small: Backbone, rows: Corpus
 ) -> None:
     written = ["mean+linear", " Mean + Linear ", "mean+linear?dropout=0.1"]
-    names = {head_cache.fingerprint(recipe, rows, small, FEW) for recipe in written}
-    names.add(head_cache.fingerprint(resolve("mean+linear").recipe, rows, small, FEW))
+    names = {head_cache.fingerprint(recipe, rows, small, QUICK) for recipe in written}
+    names.add(head_cache.fingerprint(resolve("mean+linear").recipe, rows, small, QUICK))
     assert len(names) == 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from quick_heads import trained
 from safetensors.torch import save_file
 from tiny_models import LIMITS, rewrite
 from torch import Tensor
@@ -16,8 +17,7 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.settings import PUBLIC, TrainingConfig
-from heads.training.trainer import Trained, train
+from heads.settings import PUBLIC
 
 LABELS = {"labels": json.dumps(["neg", "pos"])}
 # What each of the hostile files must get, as its list of expectations says.
@@ -139,8 +139,7 @@ def test_the_base_model_that_it_names_is_only_compared(tmp_path: Path) -> None:
 def test_an_export_whose_facts_are_no_facts_is_refused(
     tmp_path: Path, small: Backbone, rows: Corpus, change: dict[str, Any]
 ) -> None:
-    events = train(["mean+linear"], rows, small, training=TrainingConfig(epochs=1), limits=LIMITS)
-    [head] = [event.head for event in events if isinstance(event, Trained)]
+    [head] = trained(["mean+linear"], rows, small)
     folder = tmp_path / "out"
     heads.export(heads.Classifier(backbone=small, head=head), folder)
     rewrite(folder / "head.json", thresholds=[0.5, 0.0, -1.5], temperature=2)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from quick_heads import trained
 from safetensors.torch import load_file, save_file
 from tiny_models import (
     FORMS,
@@ -36,8 +37,7 @@ from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
+from heads.settings import ExperimentConfig
 
 Tensors = dict[str, Tensor]
 Change = Callable[[Tensors], Any]
@@ -631,16 +631,14 @@ def test_training_begins_with_what_the_checkpoint_has(tiny: Folders, rows: Corpu
     backbone = load_backbone(str(folder), limits=LIMITS)
     begun = RecipeModule(resolve("cls+modernbert"), backbone, 3)
     assert set(begun.pretrained) == {"head.dense.weight", "head.norm.weight"}
-    still = TrainingConfig(epochs=1, learning_rate=1e-12)
-    *_, event = train(["cls+modernbert"], rows, backbone, training=still, limits=LIMITS)
-    assert isinstance(event, Trained)
-    learned = event.head.module.head.state_dict()
+    still = ExperimentConfig(steps=1, learning_rate=1e-12, standardise="no")
+    [head] = trained(["cls+modernbert"], rows, backbone, still)
+    learned = head.module.head.state_dict()
     for name in begun.pretrained:
         assert torch.equal(begun.head.state_dict()[name], stored[name])
         torch.testing.assert_close(learned[name], stored[name], rtol=0, atol=1e-6)
-    *_, event = train(["cls+modernbert"], rows, backbone, training=TrainingConfig(), limits=LIMITS)
-    assert isinstance(event, Trained)
-    moved = event.head.module.head.state_dict()["head.dense.weight"]
+    [head] = trained(["cls+modernbert"], rows, backbone)
+    moved = head.module.head.state_dict()["head.dense.weight"]
     assert (moved - stored["head.dense.weight"]).abs().max() > 1e-3
 
 
@@ -649,9 +647,7 @@ def test_training_leaves_the_checkpoints_own_head_as_it_was(tiny: Folders, rows:
     folder = str(tiny("modernbert", "ForSequenceClassification"))
     before = load(folder, limits=LIMITS).logits(TEXTS)
     backbone = load_backbone(folder, limits=LIMITS)
-    list(
-        train(["cls+modernbert"], rows, backbone, training=TrainingConfig(epochs=3), limits=LIMITS)
-    )
+    trained(["cls+modernbert"], rows, backbone)
     assert torch.equal(load(folder, limits=LIMITS).logits(TEXTS), before)
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
-from heads.data.corpus import Corpus, build, gate, groups_of, in_order, numbered, split
+from heads.data.corpus import Corpus, build, gate, groups_of, in_order, numbered
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError
@@ -269,74 +269,13 @@ def test_aspects_come_alone_together_and_not_at_all(samples: dict[str, Corpus]) 
     assert sizes[2] + sizes[3] > 100
 
 
-# The split
+# Rows that belong together
 
 
-def corpus_with(labels: list[str]) -> Corpus:
-    return build("made up", [f"text {row}" for row in range(len(labels))], labels)
-
-
-LABELS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=200).filter(
-    lambda labels: len(set(labels)) > 1
-)
-SHARES = st.floats(min_value=0.05, max_value=0.9)
-
-
-@given(labels=LABELS, share=SHARES, seed=st.integers(min_value=0, max_value=2**31))
-def test_a_split_is_whole_disjoint_stratified_and_repeatable(
-    labels: list[str], share: float, seed: int
-) -> None:
-    corpus = corpus_with(labels)
-    rows, held = split(corpus, share, seed)
-    assert sorted(rows + held) == list(range(len(labels)))
-    assert rows == sorted(rows)
-    assert held == sorted(held)
-    assert abs(len(held) - share * len(labels)) < 1 + 1e-6
-    for label, count in Counter(labels).items():
-        taken = sum(labels[row] == label for row in held)
-        assert abs(taken - share * count) < 1 + 1e-6
-    assert split(corpus, share, seed) == (rows, held)
-
-
-@given(numbers=st.lists(st.floats(-5, 5), min_size=40, max_size=120), seed=st.integers(0, 99))
-def test_small_and_large_numbers_are_held_out_alike(numbers: list[float], seed: int) -> None:
-    corpus = numbered("n", [f"text {row}" for row in range(len(numbers))], numbers)
-    rows, held = split(corpus, 0.25, seed)
-    assert sorted(rows + held) == list(range(len(numbers)))
-    assert len(held) == int(0.25 * len(numbers))
-    middle = sorted(numbers)[len(numbers) // 2]
-    for side in ({row for row in range(len(numbers)) if numbers[row] < middle},):
-        assert abs(len(side & set(held)) - 0.25 * len(side)) <= len(numbers) / 10
-
-
-def test_another_seed_holds_out_other_rows() -> None:
-    numbers = numbered("n", [f"text {row}" for row in range(100)], list(range(100)))
-    assert split(numbers, 0.25, 0) != split(numbers, 0.25, 1)
-    corpus = corpus_with(["x", "y"] * 50)
-    assert split(corpus, 0.25, 0) != split(corpus, 0.25, 1)
-
-
-def test_rows_of_several_labels_are_split_by_their_sets(samples: dict[str, Corpus]) -> None:
-    corpus = samples["aspects"]
-    rows, held = split(corpus, 0.25, 0)
-    assert len(held) == 100
-    for number in range(len(corpus.classes)):
-        shares = [
-            sum(number in corpus.targets[row] for row in part) / len(part) for part in (rows, held)
-        ]
-        assert abs(shares[0] - shares[1]) < 0.1
-
-
-def test_rows_that_repeat_each_other_stay_together() -> None:
+def test_rows_that_repeat_each_other_belong_together() -> None:
     texts = [f"{'Text' if row % 2 else 'text'}  {row % 10}" for row in range(200)]
     corpus = build("repeated", texts, ["xy"[row % 2] for row in range(200)])
     assert list(groups_of(corpus).numbers) == [row % 10 for row in range(200)]
-    for seed in range(5):
-        rows, held = split(corpus, 0.25, seed)
-        assert sorted(rows + held) == list(range(200))
-        assert not {row % 10 for row in rows} & {row % 10 for row in held}
-        assert {corpus.targets[row] for row in held} == {(0,), (1,)}
-        assert len(held) == 40  # whole groups of twenty, never more than a quarter
 
 
 def test_pairs_belong_together_that_share_either_text() -> None:

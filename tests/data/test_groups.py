@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heads.data.columns import guess
-from heads.data.corpus import build, groups_of, split
+from heads.data.corpus import build, groups_of
 from heads.data.dataset import data_of, read
 from heads.data.files import open_table
 from heads.data.groups import FOLDS, LARGEST, grouping, shared
@@ -173,9 +173,6 @@ def test_groups_stand_on_one_side_of_every_split() -> None:
     corpus = build("made", texts, labels, groups=groups)
     assert groups_of(corpus).count == 23
     assert build("made", texts, labels).fingerprint != corpus.fingerprint
-    train, held = split(corpus, 0.25, 0)
-    assert held
-    assert not {groups[row] for row in train} & {groups[row] for row in held}
     targets = torch.tensor([target[0] for target in corpus.targets])
     found = splits_of(targets, groups_of(corpus).tensor, (), ExperimentConfig(folds=3))
     for learned, scored in zip(found.train, found.test, strict=True):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from heads.data.corpus import groups_of, split
+from heads.data.corpus import groups_of
 from heads.data.dataset import Data, read
 from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
-from heads.settings import PUBLIC, Limits
+from heads.runs.trainer import first_split
+from heads.settings import PUBLIC, ExperimentConfig, Limits
 
 LOCAL = Limits()
 # Files that must be read: rows used, classes, and the warnings that must be among those given.
@@ -218,7 +219,7 @@ def test_duplicates_stay_on_one_side(hostile: Callable[..., Data]) -> None:
     corpus = hostile("t03").corpus
     first = groups_of(corpus).numbers
     for seed in range(5):
-        rows, held = split(corpus, 0.25, seed)
+        rows, held = first_split(corpus, ExperimentConfig(seed=seed))
         assert held
         assert not {first[row] for row in rows} & {first[row] for row in held}
 

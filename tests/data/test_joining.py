@@ -195,8 +195,8 @@ def test_folds_settle_rows_of_a_class_that_stands_in_one_group(
         assert cell.measures.rows == rows
         assert cell.measures.score <= 60 / rows + 1e-9
     for learned, scored in zip(asked.splits.train, asked.splits.test, strict=True):
-        met = set(asked.targets[learned].tolist())
-        assert unseen == "wrong" or met.issuperset(asked.targets[scored].tolist())
+        met = set(asked.task.targets[learned].tolist())
+        assert unseen == "wrong" or met.issuperset(asked.task.targets[scored].tolist())
 
 
 def test_a_fold_of_nothing_but_rows_never_met_is_none_and_too_many_are_refused(tmp_path) -> None:

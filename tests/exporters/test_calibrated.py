@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_heads import classifiers
 from tiny_models import LIMITS, WORDS
 
 import heads
@@ -16,8 +17,6 @@ from heads.evaluation.calibration import temperature
 from heads.exporters.calibrated import calibrated
 from heads.parts.resolve import head as heads_shelf
 from heads.problem import SINGLE_LABEL
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
 # Whose logits come from a linear layer that can be divided.
@@ -27,9 +26,8 @@ LAST = [name for name in heads_shelf if name not in NOT_DIVIDED]
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone, warmth: float = 2.5) -> Classifier:
     """A head, trained little, with a temperature as if a run had found it."""
-    events = train([recipe], corpus, backbone, training=TrainingConfig(epochs=2), limits=LIMITS)
-    [own] = [event.head for event in events if isinstance(event, Trained)]
-    return Classifier(backbone=backbone, head=replace(own, temperature=warmth))
+    [own] = classifiers([recipe], corpus, backbone)
+    return replace(own, head=replace(own.head, temperature=warmth))
 
 
 @pytest.mark.parametrize("recipe", [*(f"mean+{name}" for name in LAST), "mean+linear?late=true"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from quick_heads import classifiers
 from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
 
 import heads
@@ -26,8 +27,6 @@ from heads.exporters.export import export
 from heads.exporters.matching import equivalent
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
 
 TEXTS = (
     "the cat sat on a mat",
@@ -35,26 +34,24 @@ TEXTS = (
     "late flight cancelled twice",
     "it was late and late",
 )
+MANY = [f"{text} {more}".strip() for more in ("", "cat", "mat", "ran home") for text in TEXTS]
 BUNDLED_NATIVE = {
     "cls+bert": "",
     "cls+roberta": "cls+roberta is the same function as cls+bert",
     "cls+xlnet": "cls+xlnet is the same function as cls+bert",
     "pooler+linear": "pooler+linear is the same function as cls+bert",
-    "pooler+logistic": "pooler+logistic is the same function as cls+bert",
+    "pooler+logistic": " is the same function as cls+bert",
 }
 
 
 @pytest.fixture(scope="module")
 def toy() -> Corpus:
     labels = ("animal", "animal", "travel", "travel")
-    return build("toy", TEXTS * 4, labels * 4)
+    return build("toy", MANY, labels * 4)
 
 
 def trained(recipe: str, backbone: Backbone, corpus: Corpus) -> Classifier:
-    settings = TrainingConfig(epochs=3)
-    events = train([recipe], corpus, backbone, training=settings, limits=LIMITS)
-    head = next(event.head for event in events if isinstance(event, Trained))
-    return Classifier(backbone=backbone, head=head)
+    return classifiers([recipe], corpus, backbone)[0]
 
 
 def loaded(folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -141,7 +138,7 @@ def test_options_of_a_head_go_into_the_config(tmp_path: Path, toy: Corpus) -> No
 
 
 def test_several_labels_a_text_stay_several(tmp_path: Path, backbone: Backbone) -> None:
-    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    many = build("many", MANY, ("a|b", "a", "", "b") * 4)
     ours = trained("cls+bert", backbone, many)
     export(ours, tmp_path / "out")
     model, _ = loaded(tmp_path / "out")
@@ -187,7 +184,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
 
 
 def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> None:
-    ours = trained("cls+bert", small, numbered("made up", TEXTS * 4, [0.5, 4.0, 2.5, 3.0] * 4))
+    ours = trained("cls+bert", small, numbered("made up", MANY, [0.5, 4.0, 2.5, 3.0] * 4))
     found = export(ours, tmp_path / "out")
     assert any("applies no function" in note for note in found.notes)
     config = loaded(tmp_path / "out")[0].config
@@ -209,9 +206,9 @@ def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> N
 
 @pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
 def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> None:
-    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    many = build("many", MANY, ("a|b", "a", "", "b") * 4)
     ours = trained(recipe, small, many)
-    middle = ours.logits(TEXTS).mean(dim=0).tolist()
+    middle = ours.logits(TEXTS).topk(2, dim=0).values.mean(dim=0).tolist()  # below one text's
     tuned = replace(ours.head, thresholds=tuple(middle), temperature=1.75)
     ours = Classifier(backbone=small, head=tuned)
     found = export(ours, tmp_path / "out")
@@ -235,12 +232,13 @@ def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> No
 
 
 def test_older_marks_of_a_base_model_do_not_go_along(tmp_path: Path, small: Backbone) -> None:
-    many = build("many", TEXTS * 4, ("a|b", "a", "", "b") * 4)
+    many = build("many", MANY, ("a|b", "a", "", "b") * 4)
     ours = trained("cls+bert", small, many)
     tuned = replace(ours.head, thresholds=(0.5, -0.5), temperature=1.75)
     export(Classifier(backbone=small, head=tuned), tmp_path / "first")
     base = load(str(tmp_path / "first"), limits=LIMITS)
-    export(trained("cls+bert", base, many), tmp_path / "second")
+    plain = replace(trained("cls+bert", base, many).head, thresholds=(), temperature=1.0)
+    export(Classifier(backbone=base, head=plain), tmp_path / "second")
     config = json.loads((tmp_path / "second" / "config.json").read_text("utf-8"))
     assert not {"thresholds", "head_to_head"} & set(config)
     first = json.loads((tmp_path / "first" / "config.json").read_text("utf-8"))
@@ -249,7 +247,7 @@ def test_older_marks_of_a_base_model_do_not_go_along(tmp_path: Path, small: Back
 
 def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> None:
     labels = ("same", "other") * 8
-    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    pairs = build("pairs", MANY, labels, MANY[1:] + MANY[:1])
     ours = trained("cls+bert?pair=uv_diff", small, pairs)
     found = export(ours, tmp_path / "out")
     assert not found.native
@@ -289,7 +287,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
     tmp_path: Path, small: Backbone, recipe: str
 ) -> None:
     labels = ("same", "other") * 8
-    pairs = build("pairs", TEXTS * 4, labels, (TEXTS[1:] + TEXTS[:1]) * 4)
+    pairs = build("pairs", MANY, labels, MANY[1:] + MANY[:1])
     ours = trained(recipe, small, pairs)
     found = export(ours, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -390,7 +388,7 @@ def test_a_folder_with_a_loader_comes_back_as_well(
 ) -> None:
     ours = trained(recipe, backbone, toy)
     found = export(ours, tmp_path / "out")
-    assert (found.native, str(found.recipe)) == (False, recipe)
+    assert (found.native, found.recipe) == (False, ours.recipe)
     assert "load.py" in found.files
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert (back.recipe, back.classes) == (ours.recipe, ours.classes)

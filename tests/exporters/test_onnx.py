@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from quick_heads import classifiers
 from tiny_models import LIMITS, WORDS
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build
+from heads.data.dataset import corpus_of
 from heads.data.samples import sample
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError
 from heads.exporters import onnx, verification
 from heads.exporters.onnx import OnnxReport, TokensToLogits, inputs, write_onnx
-from heads.settings import TrainingConfig
-from heads.training.sampled import corpus_of
-from heads.training.trainer import Trained, train
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 4, 9)]
 SECOND = TEXTS[4:] + TEXTS[:4]
@@ -35,9 +34,7 @@ def _packages() -> None:
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
-    events = train([recipe], corpus, backbone, training=TrainingConfig(epochs=2), limits=LIMITS)
-    [own] = [event.head for event in events if isinstance(event, Trained)]
-    return Classifier(backbone=backbone, head=own)
+    return classifiers([recipe], corpus, backbone)[0]
 
 
 def check(classifier: Classifier, path: Path) -> OnnxReport:
@@ -88,7 +85,8 @@ def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_pat
 
 @pytest.mark.parametrize("recipe", ["mean+linear?pair=uv_diff", "mean_content+mlp?pair=prod"])
 def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
-    pairs = build("pairs", TEXTS * 4, [("x", "y")[row % 2] for row in range(36)], SECOND * 4)
+    longer = [("x", "y")[len(a) > len(b)] for a, b in zip(TEXTS, SECOND, strict=True)]
+    pairs = build("pairs", TEXTS * 4, longer * 4, SECOND * 4)
     classifier = trained(recipe, pairs, small)
     report = check(classifier, tmp_path / "mine.onnx")
     names = {"input_ids", "attention_mask", "token_type_ids"}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from quick_heads import classifiers
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, WORDS, save_tiny, small_tokenizer
 
@@ -31,21 +32,16 @@ from heads.exporters.model_card import model_card, plain
 from heads.exporters.portable import FILES, write_portable
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.problem import MULTI_LABEL
-from heads.settings import TrainingConfig
-from heads.training.trainer import Trained, train
 
 WHY = "No class of Transformers reads a text like that."
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 3, 8)]
 SECOND = TEXTS[5:] + TEXTS[:5]
-FEW = TrainingConfig(epochs=2)
 
 
 def trained(recipe: str, corpus: Corpus, backbone: Backbone) -> Classifier:
     if resolve(recipe).head.ordered:
         corpus = in_order(corpus, corpus.classes)
-    events = train([recipe], corpus, backbone, training=FEW, limits=LIMITS)
-    [own] = [event.head for event in events if isinstance(event, Trained)]
-    return Classifier(backbone=backbone, head=own)
+    return classifiers([recipe], corpus, backbone)[0]
 
 
 def loaded(folder: Path) -> Any:
@@ -587,7 +583,7 @@ def test_head_json_says_what_it_is(fine, tmp_path):
     )
     assert facts["layers"] == {"dropout": "dropout (0.1)", "classifier": "linear layer"}
     assert facts["formula"][-1] == "logits = W drop(h) + b"
-    assert facts["scores"]["rows"] == 15
+    assert facts["scores"]["rows"] == 12
     assert facts["versions"]["torch"] == version("torch")
 
 
@@ -622,7 +618,7 @@ def test_the_card_says_how_well_it_does_and_on_what(fine, small, backbone):
     assert f"{scores.accuracy:.1%}" in card
     assert f"95 % interval {scores.low:.1%} to {scores.high:.1%}" in card
     assert f"the commonest answer: {scores.majority:.1%}" in card
-    assert "made up, 45 rows" in card
+    assert "made up, 48 rows" in card
     assert "3 classes, one of which applies: x, y, z." in card
     assert "logits = W drop(h) + b" in card
     assert f"The first {small.tokens} tokens of a text are read" in card

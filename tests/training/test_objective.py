@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 from torch.testing import assert_close
 
-from heads.data.corpus import build, numbered
 from heads.errors import LimitError
 from heads.parts.losses import near
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.training.objective import Objective, TargetScaler, balance_of, targets_of
+from heads.training.objective import Objective, TargetScaler, balance_of
 
 CLASSES = 4
 ROWS = 6
@@ -261,13 +260,3 @@ def test_a_layer_put_back_answers_with_the_numbers_themselves(bias: bool) -> Non
         layer.load_state_dict({name.removeprefix("out."): t for name, t in found.items()
                                if name.startswith("out.")})  # fmt: skip
         assert_close(layer(vectors), wanted)
-
-
-def test_goals_of_a_corpus_are_its_labels() -> None:
-    one = build("one", list("abcd"), ["x", "y", "z", "y"])
-    assert targets_of(one, [3, 0]).tolist() == [[0, 1, 0], [1, 0, 0]]
-    many = build("many", list("abc"), ["x|z", "", "y"])
-    assert targets_of(many, [0, 1, 2]).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    number = numbered("number", list("abc"), [0.5, -2.0, 7.0], column="grade")
-    assert targets_of(number, [2, 0]).tolist() == [[7.0], [0.5]]
-    assert targets_of(many, []).shape == (0, 3)

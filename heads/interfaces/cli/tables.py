@@ -18,7 +18,7 @@ from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
-from heads.evaluation.metrics import SCORES, MetricName
+from heads.evaluation.metrics import SCORES, MetricName, score_called
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.exporters.export import Exported
@@ -51,6 +51,8 @@ def comparison(found: Comparison) -> None:
             f"{lines[-1][:-1]}; trained on {trained.rows} rows of the sample {found.sample}, "
             f"scored on {trained.scores.rows} others."
         )
+    if any(p.thresholds and p.scores for p in found.predictions):
+        lines.append("Each label is given above a threshold of its own (--json shows them).")
     show(found.verdict, *tables, *lines)
 
 
@@ -71,10 +73,8 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
         table.add_row("", *("this head is random" if p.new else "" for p in predictions))
     if any(p.scores for p in predictions):
         held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
-        is_number = not all(p.problem.has_classes for p in predictions)
-        table.add_row(
-            "Spearman" if is_number else "held-out accuracy", *(share for share, _ in held_out)
-        )
+        score = score_called(next(p.scores.metric for p in predictions if p.scores))
+        table.add_row(f"held-out {score.noun if score else 'score'}", *(one for one, _ in held_out))
         table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
     table.add_row("parameters", *(count(p.parameters) for p in predictions))
     return table
@@ -155,8 +155,8 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     kind = "a number" if head.problem.gives_number else counted(len(classifier.classes), "class")
     scores = ""
     if head.scores:
-        noun = next((one.noun for key, one in SCORES.items() if key == head.scores.metric), "")
-        scores = f", {noun} {accuracy(head.scores)} on held-out rows"
+        score = score_called(head.scores.metric)
+        scores = f", {score.noun if score else 'score'} {accuracy(head.scores)} on held-out rows"
     divided = head.chosen.get(CALIBRATED)
     show(
         f"{what} ({kind}{scores}) is now {_what(found)}",

@@ -304,9 +304,13 @@ def _card(prediction: "Prediction", colour: str) -> Markup:
 
 
 def _vote(prediction: "Prediction") -> Markup:
-    """That a head is random; what the questions of one-versus-rest say, each by itself."""
+    """That a head is random; from where labels are given; what one-versus-rest is asked."""
     if prediction.new:
         return Markup('<p class="random">This head is random.</p>')
+    if prediction.thresholds and prediction.scores:  # of heads trained here
+        pairs = zip(prediction.classes, prediction.thresholds, strict=True)
+        told = ", ".join(f"{name} above {cut:.0%}".replace("%", " %") for name, cut in pairs)
+        return Markup('<p title="{}">each label above its own threshold</p>').format(told)
     if prediction.problem is not ONE_VERSUS_REST:
         return Markup("")
     yes = [n for n, logit in zip(prediction.classes, prediction.logits, strict=True) if logit > 0]
@@ -323,10 +327,12 @@ def _scored(prediction: "Prediction") -> Markup:
     scores = prediction.scores
     held_out = '<p title="On {} held-out rows, with the 95 % interval">{} {}</p>'
     if scores.metric != "accuracy":
-        from heads.evaluation.metrics import SCORES
+        from heads.evaluation.metrics import score_called
 
-        title = next((one.title for name, one in SCORES.items() if name == scores.metric), "score")
-        return Markup(held_out).format(scores.rows, title, accuracy(scores))
+        score = score_called(scores.metric)
+        return Markup(held_out).format(
+            scores.rows, score.title if score else "score", accuracy(scores)
+        )
     return Markup(held_out + "<p>always the commonest answer: {}</p>").format(
         scores.rows,
         "held-out accuracy" if prediction.problem.is_exclusive else "all labels right",

@@ -90,8 +90,8 @@ def has_pairs(trained_on: str) -> bool:
 
 def classes_of(trained_on: str) -> tuple[str, ...]:
     """The names of the classes; there are none where numbers are predicted."""
+    from heads.data.dataset import corpus_of
     from heads.runs.spec import load
-    from heads.training.sampled import corpus_of
 
     kind, _, name = (trained_on or "").partition(":")
     if kind == "run":

@@ -1,0 +1,139 @@
+"""One head, or a few, trained without a run: each is to the last bit what a run would keep of it.
+
+A run trains a recipe on every split, scores all of them, and keeps the head of the first. What
+that one learns does not depend on the others, so here it is trained alone, at a share of the cost;
+its scores and its temperature are those of its own split.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import torch
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.precision import products
+from heads.classifier import head_cache
+from heads.classifier.inputs import check_pairs
+from heads.classifier.module import TrainedHead
+from heads.data.corpus import Corpus
+from heads.data.joining import met
+from heads.evaluation.details import measure
+from heads.events import Progress, within
+from heads.features.token_states import check_states
+from heads.parts.resolve import resolve
+from heads.recipe import Recipe
+from heads.runs.baseline_cells import commonest
+from heads.runs.preparation import features, scored_rows, token_states
+from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
+from heads.runs.trained_heads import trained_head
+from heads.settings import ExperimentConfig, Limits
+from heads.training.objective import check_order
+from heads.training.scheduler import TrainingData, TrialFailed, run_trials
+from heads.training.search import TrialResult, trial_job
+from heads.training.trial import Trial, trials
+
+
+def train(
+    recipes: Sequence[Recipe | str],
+    corpus: Corpus,
+    backbone: Backbone,
+    *,
+    config: ExperimentConfig | None = None,
+    limits: Limits,
+) -> Generator[Progress, None, list[TrainedHead]]:
+    """Trains every recipe on the first split of the corpus; all of them on one forward pass.
+
+    Returns:
+        The heads, in the order of the recipes.
+
+    Raises:
+        RecipeError: A recipe does not fit the base model or the labels.
+        LimitError: A head would be too large.
+        DataError: There are too few rows to learn from, to choose on and to score, one text a row
+            where a recipe compares two, or classes without an order where a head needs one.
+    """
+    config = config or ExperimentConfig()
+    corpus, _ = met(corpus, config.unseen)
+    cells = trials(recipes, backbone, len(corpus.classes), limits, corpus.problem)
+    for cell in cells:
+        check_pairs(cell.order, corpus.pairs)
+        check_order(cell.order, corpus)
+    asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
+    learned = [cell.order for cell in cells if not cell.reading]
+    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
+    once = 0.4 if learned else 0.5  # texts are read twice where the states of tokens are kept
+    ways = config.precision, config.precision
+    read = yield from within(features(asked, cells, backbone, *ways), 0.0, once)
+    states = yield from within(
+        token_states(asked, cells, read, backbone, limits, config.precision), once, 0.5 - once
+    )
+    training_data = TrainingData(
+        read=read,
+        task=asked.task,
+        splits=asked.splits.only(0),
+        config=config,
+        states=states,
+        products=products(config.precision),
+    )
+    found = yield from _fitted(asked, cells, training_data, backbone)
+    return [found[str(resolve(recipe).recipe)] for recipe in recipes]
+
+
+def _fitted(
+    asked: RunSpec, cells: Sequence[Trial], training_data: TrainingData, backbone: Backbone
+) -> Generator[Progress, None, dict[str, TrainedHead]]:
+    """The head of every cell by its name, on all cores."""
+    majority = measure(commonest(asked, training_data).outcome, training_data.task).score
+    jobs = [trial_job(cell, training_data) for cell in cells]
+    found = dict[str, TrainedHead]()
+    with closing(run_trials(jobs, training_data, max(1, torch.get_num_threads()))) as events:
+        for event in events:
+            if isinstance(event, TrialFailed):
+                raise event.error
+            if isinstance(event, TrialResult):
+                measures = measure(event.outcome, training_data.task)
+                head = trained_head(event, asked, measures, backbone, majority)
+                # Whoever was trained beside it says nothing of it.
+                scores = head.scores and replace(head.scores, among=1)
+                found[event.trial.name] = replace(head, scores=scores)
+                yield Progress(
+                    says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(cells) / 2
+                )
+    return found
+
+
+def first_split(
+    corpus: Corpus, config: ExperimentConfig
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The numbers of the rows from which such a head learns, and of those on which it is scored."""
+    splits = splits_of(corpus, task_of(corpus), config, aside=config.unseen == "aside")
+    return tuple(splits.train[0].tolist()), tuple(splits.test[0].tolist())
+
+
+def trained(
+    recipes: Sequence[Recipe],
+    corpus: Corpus,
+    backbone: Backbone,
+    limits: Limits,
+    config: ExperimentConfig | None = None,
+) -> Generator[Progress, None, list[TrainedHead]]:
+    """Finds heads that were trained on these texts before, and trains those that were not.
+
+    Returns:
+        The heads, in the order of the recipes.
+
+    Raises:
+        HeadsError: As of `train`.
+    """
+    config = config or ExperimentConfig()
+    keys = {recipe: head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes}
+    recalled = {recipe: head_cache.recall(key, backbone, limits) for recipe, key in keys.items()}
+    found = {recipe: head for recipe, head in recalled.items() if head}
+    missing = [recipe for recipe in recipes if recipe not in found]
+    if missing:
+        heads = yield from train(missing, corpus, backbone, config=config, limits=limits)
+        for recipe, head in zip(missing, heads, strict=True):
+            found[recipe] = head
+            head_cache.keep(keys[recipe], head)
+    return [found[recipe] for recipe in recipes]

@@ -1,0 +1,44 @@
+"""Heads trained for tests: by the one trainer, with a few steps where steps are taken."""
+
+from collections.abc import Sequence
+
+from tiny_models import LIMITS
+
+from heads.backbone.backbone import Backbone
+from heads.classifier.classifier import Classifier
+from heads.classifier.module import TrainedHead
+from heads.data.corpus import Corpus
+from heads.recipe import Recipe
+from heads.runs.trainer import train
+from heads.settings import ExperimentConfig, Limits
+
+QUICK = ExperimentConfig(learning_rate=0.02, steps=12, standardise="no")
+
+
+def trained(
+    recipes: Sequence[Recipe | str],
+    corpus: Corpus,
+    backbone: Backbone,
+    config: ExperimentConfig = QUICK,
+    limits: Limits = LIMITS,
+) -> list[TrainedHead]:
+    """The heads of these recipes, in their order."""
+    events = train(recipes, corpus, backbone, config=config, limits=limits)
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            return end.value
+
+
+def classifiers(
+    recipes: Sequence[Recipe | str],
+    corpus: Corpus,
+    backbone: Backbone,
+    config: ExperimentConfig = QUICK,
+) -> list[Classifier]:
+    """The same on their base model."""
+    return [
+        Classifier(backbone=backbone, head=head)
+        for head in trained(recipes, corpus, backbone, config)
+    ]
