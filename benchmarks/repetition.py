@@ -107,8 +107,8 @@ def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
     number = {name: place for place, name in enumerate(learned.classes)}
     targets = [one for (one,) in learned.targets]
     targets += [number[scored.classes[one]] for (one,) in scored.targets]
-    orders = list({order.reading: order for order in map(resolve, recipes)}.values())
-    events = extract(orders, (*learned.texts, *scored.texts), (), backbone, "auto")
+    recipes = list({resolved.reading: resolved for resolved in map(resolve, recipes)}.values())
+    events = extract(recipes, (*learned.texts, *scored.texts), (), backbone, "auto")
     features = next(event for event in events if isinstance(event, FeatureMatrices))
     return Data(
         name=folder.name,

@@ -202,10 +202,10 @@ def asked_of(folder: Path, seeds: int) -> RunSpec:
 def features(asked: RunSpec, backbone: Backbone, precision: str) -> FeatureMatrices:
     """All readings of the grid in one pass over all rows, none of them known from before."""
     recipes = [resolve(name) for name in recipes_of("full", backbone)]
-    orders = list({order.reading: order for order in recipes}.values())
+    recipes = list({resolved.reading: resolved for resolved in recipes}.values())
     corpus = asked.corpus
     with fresh_cache():
-        *_, found = extract(orders, corpus.texts, corpus.pairs, backbone, precision)
+        *_, found = extract(recipes, corpus.texts, corpus.pairs, backbone, precision)
         assert isinstance(found, FeatureMatrices)
         kept = {name: ({"vectors": found.matrix(name)},) for name in found.parts}
     return replace(found, parts=kept)

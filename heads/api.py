@@ -240,14 +240,14 @@ def training(
     limits = limits or limits_here()
     config = config or ExperimentConfig()
     own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    order = None if own else resolve(recipe)
+    resolved = None if own else resolve(recipe)
     corpus = None if own else _corpus(data, test, group, config, limits)
     yield Progress(says=f"Loading {model}", share=0.0)
-    if order is None or corpus is None:
+    if resolved is None or corpus is None:
         yield pretrained.load(model, limits=limits)
         return
     backbone = load(model, limits=limits)
-    head = (yield from trained([order.recipe], corpus, backbone, limits, config))[0]
+    head = (yield from trained([resolved.recipe], corpus, backbone, limits, config))[0]
     yield Classifier(backbone=backbone, head=head)
 
 
@@ -329,19 +329,19 @@ def explaining(
     limits = limits or limits_here()
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     is_own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    order = None if is_own else resolve(recipe)
+    resolved = None if is_own else resolve(recipe)
     data = sample_for(sample, pair)
     text = gate(text, limits)
     pair = gate(pair, limits, "second sentence") if data.pair else ""
     yield Progress(says=f"Loading {model}", share=0.0)
     backbone = load(model, limits=limits)
     head = None
-    if order is None:
+    if resolved is None:
         head = own_head(backbone)
-    elif order.learns_to_read:
-        head = (yield from trained([order.recipe], corpus_of(data, limits), backbone, limits))[0]
+    elif resolved.learns_to_read:
+        head = (yield from trained([resolved.recipe], corpus_of(data, limits), backbone, limits))[0]
     yield explanation.explain(
-        head.recipe if order is None and head else recipe,
+        head.recipe if resolved is None and head else recipe,
         backbone,
         classes=len(head.classes if head else corpus_of(data, limits).classes),
         text=text,
@@ -546,9 +546,9 @@ def _taken_out(
     with torch.no_grad():
         logits = classifier.head.module(*own)
     found = [compared(classifier, name, logits, own) for name in names]
-    order, corpus = classifier.head.module.reader.order, heads.corpus
+    resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
     rows = torch.tensor(heads.held[:HELD])
-    if corpus is None or corpus.numbers or order.late or not len(rows) or not names:
+    if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:
         return found
     if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
         return found

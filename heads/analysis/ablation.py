@@ -218,7 +218,7 @@ def _outcome(
     classifier: Classifier, corpus: Corpus, rows: Tensor
 ) -> Generator[Progress, None, CellPredictions]:
     """What a head says of some rows."""
-    if classifier.head.module.reader.order.late:
+    if classifier.head.module.reader.resolved.late:
         texts = [corpus.texts[row] for row in rows.tolist()]
         pairs = [corpus.pairs[row] for row in rows.tolist()] if corpus.pairs else []
         logits = classifier.logits(texts, pairs)

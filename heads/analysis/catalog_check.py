@@ -103,7 +103,7 @@ def rebuilt(model: Any, form: Form) -> tuple[Backbone, RecipeModule]:
             resolve(in_their_order(recipe, form)), backbone, model.config.num_labels
         )
     theirs = model.state_dict()
-    named = names_of(form, module.reader.order, module.head, model)
+    named = names_of(form, module.reader.resolved, module.head, model)
     module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})
     return backbone, module.eval()
 

@@ -56,7 +56,7 @@ def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
     return [
         f"{head.name} reads the two sentences as one sequence: it learns from all their tokens."
         for head in heads
-        if head.module.reader.order.needs_states and not head.is_own
+        if head.module.reader.resolved.needs_states and not head.is_own
     ]
 
 
@@ -74,7 +74,7 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         if head.problem.gives_number and head.is_own
     ]
     if backbone.pooler == "new" and any(
-        head.module.reader.order.pooling.is_pooler for head in heads
+        head.module.reader.resolved.pooling.is_pooler for head in heads
     ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
     lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]

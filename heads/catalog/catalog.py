@@ -148,7 +148,7 @@ def _entry(model_type: str, called: str) -> CatalogEntry:
             model_type=model_type, called=called, form="", says="", recipe=None, reason=reason
         )
     try:
-        order = resolve(form.recipe_for(default_config(model_type)))
+        resolved = resolve(form.recipe_for(default_config(model_type)))
     except HeadsError as error:
         return CatalogEntry(
             model_type=model_type,
@@ -158,14 +158,14 @@ def _entry(model_type: str, called: str) -> CatalogEntry:
             recipe=None,
             reason=str(error).removeprefix(f"{form.says} "),
         )
-    chain = order.sketch(WIDTH, CLASSES)
-    names = [form.name_of(name, order.head.prefix, _base(called)) for name in chain.state_dict()]
+    chain = resolved.sketch(WIDTH, CLASSES)
+    names = [form.name_of(name, resolved.head.prefix, _base(called)) for name in chain.state_dict()]
     return CatalogEntry(
         model_type=model_type,
         called=called,
         form=form.name,
         says=form.says,
-        recipe=str(order.recipe),
+        recipe=str(resolved.recipe),
         reason=None,
         tensors=tuple(names),
         formula=formula(chain),

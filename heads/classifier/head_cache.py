@@ -86,7 +86,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             raise ValueError("a weight is no number")
         module.load_state_dict(tensors)
         return TrainedHead(
-            recipe=module.reader.order.recipe,
+            recipe=module.reader.resolved.recipe,
             model=backbone.id,
             classes=classes,
             problem=problem_of(facts),
@@ -135,21 +135,21 @@ def fingerprint(
     recipe: Recipe | str, corpus: Corpus, backbone: Backbone, config: ExperimentConfig
 ) -> str:
     """The name under which a head is kept, 40 hexadecimal digits."""
-    order = resolve(recipe)
+    resolved = resolve(recipe)
     facts = (
         VERSION,
         (backbone.id, backbone.revision, backbone.tokens),
         corpus.fingerprint,
-        (str(order.recipe), _source(order)),
+        (str(resolved.recipe), _source(resolved)),
         repr(config),
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
 
 
-def _source(order: ResolvedRecipe) -> str:
+def _source(resolved: ResolvedRecipe) -> str:
     """The code that makes a head: what has been rewritten is another head."""
-    parts = [order.pooling.make, order.head.make, order.head.solve]
-    parts += [order.layers.make] if order.layers else []
+    parts = [resolved.pooling.make, resolved.head.make, resolved.head.solve]
+    parts += [resolved.layers.make] if resolved.layers else []
     return own_code() + "".join(foreign_code(part) for part in parts if part)
 
 

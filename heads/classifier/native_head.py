@@ -119,9 +119,9 @@ def _loaded(backbone: Backbone) -> NativeHead:
     except (RuntimeError, ValueError, TypeError, LookupError, ImportError, OSError) as error:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error
-    order = resolve(recipe)
-    chain = order.sketch(Featurizer(order, backbone).width, model.config.num_labels)
-    named = names_of(form, order, chain, model)
+    resolved = resolve(recipe)
+    chain = resolved.sketch(Featurizer(resolved, backbone).width, model.config.num_labels)
+    named = names_of(form, resolved, chain, model)
     theirs = model.state_dict()
     tensors = {ours: theirs[name].clone() for ours, name in named.items()}
     odd = {name for name, *_ in report["mismatched_keys"]}
@@ -142,7 +142,9 @@ def _loaded(backbone: Backbone) -> NativeHead:
     )
 
 
-def names_of(form: Form, order: ResolvedRecipe, chain: nn.Sequential, model: Any) -> dict[str, str]:
+def names_of(
+    form: Form, resolved: ResolvedRecipe, chain: nn.Sequential, model: Any
+) -> dict[str, str]:
     """Our names of a head's tensors, and what the model of Transformers calls them.
 
     Args:
@@ -156,7 +158,7 @@ def names_of(form: Form, order: ResolvedRecipe, chain: nn.Sequential, model: Any
     base = model.base_model_prefix
     named = {}
     for ours, tensor in chain.state_dict().items():
-        name = named[ours] = form.name_of(ours, order.head.prefix, base)
+        name = named[ours] = form.name_of(ours, resolved.head.prefix, base)
         if name not in theirs:
             raise CheckpointError(f"The head lacks its tensor {name}.", CHOOSE)
         if theirs[name].shape != tensor.shape:

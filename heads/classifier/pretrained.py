@@ -64,7 +64,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
             raise CheckpointError(f"{path.name}: its weights ({name}) hold NaN or Inf.", ANOTHER)
     module.head.load_state_dict({ours: tensors[name] for ours, name in named.items()})
     return TrainedHead(
-        recipe=module.reader.order.recipe,
+        recipe=module.reader.resolved.recipe,
         model=backbone.id,
         classes=labels,
         problem=SINGLE_LABEL,
@@ -101,7 +101,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         module.load_state_dict(tensors)
         scores, training = facts["scores"], facts["training"]
         return TrainedHead(
-            recipe=module.reader.order.recipe,
+            recipe=module.reader.resolved.recipe,
             model=backbone.id,
             classes=tuple(facts["classes"]),
             problem=problem_of(facts),
@@ -197,11 +197,11 @@ def _fitting(
     header: Mapping[str, Any], module: RecipeModule, path: Path, labels: int
 ) -> dict[str, str]:
     """Our names of the head's tensors, and theirs in the file, which must be these and no more."""
-    order, own = module.reader.order, module.head.state_dict()
-    named = {name: name if name in header else order.head.prefix + name for name in own}
+    resolved, own = module.reader.resolved, module.head.state_dict()
+    named = {name: name if name in header else resolved.head.prefix + name for name in own}
     for ours, name in named.items():
         if name not in header:
-            what = f"{path.name} lacks the tensor {name} of {order.recipe}."
+            what = f"{path.name} lacks the tensor {name} of {resolved.recipe}."
             raise CheckpointError(what, "Name the recipe that it was trained as.")
         facts = header[name] if isinstance(header[name], Mapping) else {}
         if facts.get("dtype") != "F32":

@@ -194,7 +194,7 @@ def closeup(board: Leaderboard, name: str) -> Closeup:
 
 def mix_weights(module: RecipeModule) -> tuple[float, ...]:
     """The shares of the layers in a learned mix, embeddings first; none, if it has no mix."""
-    layers = module.reader.order.layers
+    layers = module.reader.resolved.layers
     if layers is None or not layers.learned:
         return ()
     scores = module.reader.layers.get_parameter("scores")
@@ -263,10 +263,10 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
     """
     groups: dict[str, dict[int, Cell]] = {}
     for cell in board.cells:
-        if cell.is_baseline or (order := resolve(cell.name)).layers:
+        if cell.is_baseline or (resolved := resolve(cell.name)).layers:
             continue
-        shared = str(replace(order.recipe, layers=""))
-        groups.setdefault(shared, {})[order.layer if order.layer >= 0 else TOP] = cell
+        shared = str(replace(resolved.recipe, layers=""))
+        groups.setdefault(shared, {})[resolved.layer if resolved.layer >= 0 else TOP] = cell
     return tuple(
         _course(board, name, dict(sorted(found.items())))
         for name, found in groups.items()

@@ -218,8 +218,8 @@ def _agreements(
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
         if not cell.is_baseline:
-            order = resolve(name)
-            heads.setdefault(order.reading, {})[_top(order)] = cell
+            resolved = resolve(name)
+            heads.setdefault(resolved.reading, {})[_top(resolved)] = cell
     # Readings are compared under the same heads only.
     common = set.intersection(*map(set, heads.values())) if heads else set()
     leaders = {
@@ -240,11 +240,11 @@ def _agreements(
     return agreement(told, scores, worse, metric)
 
 
-def _top(order: ResolvedRecipe) -> str:
+def _top(resolved: ResolvedRecipe) -> str:
     """A recipe less its reading: what is the same head behind another one."""
-    own = {*order.pooling.options, PAIR}
-    kept = tuple(option for option in order.recipe.options if option[0] not in own)
-    return str(replace(order.recipe, pooling="", layers="", options=kept))
+    own = {*resolved.pooling.options, PAIR}
+    kept = tuple(option for option in resolved.recipe.options if option[0] not in own)
+    return str(replace(resolved.recipe, pooling="", layers="", options=kept))
 
 
 def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName) -> str:

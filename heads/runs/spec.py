@@ -320,9 +320,9 @@ def chosen_recipes(
         recipe = resolve(text).recipe
         own = list(_each(recipe, ways, losses))
         found += own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
-    for order in map(resolve, found):
-        check_pairs(order, corpus.pairs)
-        check_order(order, corpus)
+    for resolved in map(resolve, found):
+        check_pairs(resolved, corpus.pairs)
+        check_order(resolved, corpus)
     return list(dict.fromkeys(map(str, found))), notes
 
 
@@ -350,12 +350,12 @@ def entering(recipe: Recipe | str, way: str) -> Recipe:
     Raises:
         RecipeError: There is no such way in.
     """
-    order, name = resolve(recipe), pairing.usual if way == SIAMESE else way
+    resolved, name = resolve(recipe), pairing.usual if way == SIAMESE else way
     if name != JOINT and name not in pairing:
         raise _unknown(name, [JOINT, SIAMESE, *pairing])
-    if PAIR in dict(order.recipe.options) or order.needs_states:
-        return order.recipe
-    return _with(order.recipe, name, order.loss)
+    if PAIR in dict(resolved.recipe.options) or resolved.needs_states:
+        return resolved.recipe
+    return _with(resolved.recipe, name, resolved.loss)
 
 
 def _ways(pairs: Sequence[str]) -> list[str]:

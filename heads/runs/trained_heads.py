@@ -60,7 +60,7 @@ def trained_head(
     Args:
         majority: The score of the baseline that knows no text.
     """
-    recipe = _with_options(result.trial.order.recipe, result)
+    recipe = _with_options(result.trial.resolved.recipe, result)
     with IsolatedRng().rolling():
         module = RecipeModule(resolve(recipe), backbone, len(asked.corpus.classes))
     whole = not result.trial.reading  # its reading is learned as well
@@ -125,7 +125,7 @@ def _temperature(result: TrialResult, asked: RunSpec) -> float:
 
 def _with_options(recipe: Recipe, result: TrialResult) -> Recipe:
     """The recipe with those of the chosen settings that are options of its head."""
-    own = result.trial.order.head.options
+    own = result.trial.resolved.head.options
     options = dict(recipe.options) | {n: v for n, v in result.chosen[0].items() if n in own}
     whole = Recipe(
         pooling=recipe.pooling,

@@ -57,10 +57,10 @@ def train(
     corpus, _ = met(corpus, config.unseen)
     cells = trials(recipes, backbone, len(corpus.classes), limits, corpus.problem)
     for cell in cells:
-        check_pairs(cell.order, corpus.pairs)
-        check_order(cell.order, corpus)
+        check_pairs(cell.resolved, corpus.pairs)
+        check_order(cell.resolved, corpus)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
-    learned = [cell.order for cell in cells if not cell.reading]
+    learned = [cell.resolved for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     once = 0.4 if learned else 0.5  # texts are read twice where the states of tokens are kept
     ways = config.precision, config.precision

@@ -468,9 +468,9 @@ def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> No
         for side in (corpus.texts, corpus.pairs)
     )
     for name in pairing:
-        order = resolve(f"mean+linear?pair={name}")
-        vectors, index = found.vectors(order.reading)
-        module = RecipeModule(order, backbone, 2)
+        resolved = resolve(f"mean+linear?pair={name}")
+        vectors, index = found.vectors(resolved.reading)
+        module = RecipeModule(resolved, backbone, 2)
         assert vectors.shape[1] == module.width
         assert len(index) == len(corpus)
         with torch.no_grad():

@@ -425,8 +425,8 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
     (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
-        options = {n: v for n, v in chosen.items() if n in one.trial.order.head.options}
-        chain = one.trial.order.head.make(WIDTH, CLASSES, **options).eval()
+        options = {n: v for n, v in chosen.items() if n in one.trial.resolved.head.options}
+        chain = one.trial.resolved.head.make(WIDTH, CLASSES, **options).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             logits = chain(vectors[rows])
@@ -455,7 +455,7 @@ def test_a_change_of_the_input_is_folded_into_the_head(
         begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
         found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     for learned, rows in zip(found, splits.test, strict=True):
-        chain = trial.order.head.make(WIDTH, CLASSES).eval()
+        chain = trial.resolved.head.make(WIDTH, CLASSES).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
@@ -704,7 +704,7 @@ def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
 
 def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
     found = trials(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
-    assert [trial.order.reading for trial in found] == ["mean", "mean", "cls", "cls"]
+    assert [trial.resolved.reading for trial in found] == ["mean", "mean", "cls", "cls"]
     assert found[0].parameters == WIDTH * 3 + 3
 
 

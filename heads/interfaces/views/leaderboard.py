@@ -115,10 +115,10 @@ def split_name(recipe: str) -> tuple[str, str]:
     >>> split_name("mean+linear?loss=ovr&pair=uv_diff")
     ('mean?pair=uv_diff', 'linear?loss=ovr')
     """
-    order = resolve(recipe)
-    read = {*order.pooling.options, PAIR}
-    own = tuple(option for option in order.recipe.options if option[0] not in read)
-    return order.reading, str(replace(order.recipe, options=own)).partition("+")[2]
+    resolved = resolve(recipe)
+    read = {*resolved.pooling.options, PAIR}
+    own = tuple(option for option in resolved.recipe.options if option[0] not in read)
+    return resolved.reading, str(replace(resolved.recipe, options=own)).partition("+")[2]
 
 
 def broken(name: str) -> Markup:
@@ -242,11 +242,11 @@ def in_order(recipes: Iterable[str]) -> list[str]:
     poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
 
     def place(name: str) -> tuple[int, int, str, int, str, int, str]:
-        order = resolve(name)
-        reader, layers = poolings.index(order.pooling.name), order.recipe.layers
+        resolved = resolve(name)
+        reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
         named = "" if layers.isdecimal() else layers
-        reading = reader, order.layer, named, pairs.index(order.pair), order.reading
-        return *reading, heads.index(order.head.name), name
+        reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
+        return *reading, heads.index(resolved.head.name), name
 
     return sorted(recipes, key=place)
 
