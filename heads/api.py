@@ -247,7 +247,7 @@ def training(
         yield pretrained.load(model, limits=limits)
         return
     backbone = load(model, limits=limits)
-    head = (yield from trained([resolved.recipe], corpus, backbone, limits, config))[0]
+    head = (yield from trained([resolved], corpus, backbone, limits, config))[0]
     yield Classifier(backbone=backbone, head=head)
 
 
@@ -338,10 +338,11 @@ def explaining(
     head = None
     if resolved is None:
         head = own_head(backbone)
+        resolved = head.asked
     elif resolved.learns_to_read:
-        head = (yield from trained([resolved.recipe], corpus_of(data, limits), backbone, limits))[0]
+        head = (yield from trained([resolved], corpus_of(data, limits), backbone, limits))[0]
     yield explanation.explain(
-        head.recipe if resolved is None and head else recipe,
+        resolved,
         backbone,
         classes=len(head.classes if head else corpus_of(data, limits).classes),
         text=text,
@@ -367,8 +368,7 @@ def difference(
     one, other = (_own_recipe(name, model, limits) for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
         return differences.difference_by_name(str(one), str(other), limits)
-    first, second = resolve(one).recipe, resolve(other).recipe
-    return differences.difference(first, second, load(model, limits=limits))
+    return differences.difference(resolve(one), resolve(other), load(model, limits=limits))
 
 
 def _own_recipe(name: Recipe | str, model: str, limits: Limits) -> Recipe | str:

@@ -15,13 +15,12 @@ from heads.backbone.safety import Checkpoint, admit, is_folder
 from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import begun_with
-from heads.errors import HeadsError, ModelError, RecipeError, did_you_mean
+from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.registry import head as heads_registry
 from heads.parts.registry import loss, pairing
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
+from heads.parts.resolve import other_heads, resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
@@ -39,13 +38,12 @@ class LayerDescription:
     in_use: bool
 
 
-def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> str:
+def difference(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> str:
     """What sets the second recipe apart from the first, in a sentence or two.
 
     Raises:
-        RecipeError: One of them does not exist or does not fit the base model.
+        RecipeError: One of them does not fit the base model.
     """
-    first, second = resolve(one), resolve(other)
     if first.recipe == second.recipe:
         return "They are the same recipe."
     told = [_layers(resolved, backbone) for resolved in (first, second)]
@@ -81,9 +79,8 @@ def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
         yield f"{resolved.recipe} learns from {seen}."
 
 
-def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
+def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether two recipes differ in nothing but the names of their layers."""
-    first, second = resolve(one), resolve(other)
     return (
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
@@ -98,26 +95,9 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
 
 def equivalent_heads(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     """The other heads that, behind the same reading, are the same layers under other names."""
-    for name, part in heads_registry.items():
-        if name == resolved.head.name or (resolved.learns_to_read and part.solve):
-            continue
-        kept = {*resolved.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}
-        options = [(n, v) for n, v in resolved.recipe.options if n in kept]
-        other = Recipe(
-            pooling=resolved.pooling.name,
-            layers=resolved.recipe.layers,
-            head=name,
-            options=tuple(options),
-        )
-        if _fits(other) and same_in_training(resolved.recipe, other, backbone):
-            yield name
-
-
-def _fits(recipe: Recipe) -> bool:
-    try:
-        return bool(resolve(recipe))
-    except RecipeError:
-        return False  # a head that is solved at once has no loss to choose
+    for other in other_heads(resolved):
+        if same_in_training(resolved, other, backbone):
+            yield other.head.name
 
 
 _told: WeakKeyDictionary[Any, dict[Any, list[LayerDescription]]] = WeakKeyDictionary()
@@ -291,7 +271,7 @@ def named_head(name: str, limits: Limits) -> NamedHead:
     if model_type not in FAMILIES or FAMILIES[model_type].reason:
         raise ModelError(f"{name} has no recipe here. {found.reason}", "Name another family.")
     recipe = FAMILIES[model_type].recipe_for(config)
-    return NamedHead(name=name, called=found.called, says=found.says, resolved=resolve(recipe))
+    return NamedHead(name=name, called=found.called, says=found.says, resolved=recipe)
 
 
 def _family(name: str, limits: Limits) -> tuple[str, object]:

@@ -20,7 +20,7 @@ from heads.classifier.module import TrainedHead, begun_with, is_familys, native_
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
-from heads.parts.resolve import loss, pairing, resolve
+from heads.parts.resolve import loss, pairing
 from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
@@ -222,7 +222,7 @@ class Explanation:
 
 
 def explain(
-    recipe: Recipe | str,
+    resolved: ResolvedRecipe,
     backbone: Backbone,
     *,
     classes: int,
@@ -238,7 +238,6 @@ def explain(
         pair: Its second text.
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
-    resolved = resolve(recipe)
     with IsolatedRng().rolling():
         reader = head.module.reader if head else Featurizer(resolved, backbone)
     chain = resolved.sketch(resolved.widened(reader.width), classes)

@@ -16,7 +16,6 @@ from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
@@ -91,7 +90,7 @@ class TrainedHead:
         paired: Whether it learned from two texts a row, and so needs two.
         fingerprint: Of the data; empty where nobody here knows.
         trained_as: The recipe that was asked for, before its search chose options of the head;
-            empty where that is not known.
+            None where that is not known.
     """
 
     recipe: Recipe
@@ -109,7 +108,7 @@ class TrainedHead:
     thresholds: tuple[float, ...] = ()
     paired: bool = False
     fingerprint: str = ""
-    trained_as: str = ""
+    trained_as: ResolvedRecipe | None = None
 
     def __post_init__(self) -> None:
         answered = self.problem.learned_by(self.module.reader.resolved.loss)
@@ -126,9 +125,9 @@ class TrainedHead:
         return self.training is None
 
     @property
-    def asked(self) -> Recipe:
+    def asked(self) -> ResolvedRecipe:
         """The recipe that was asked for, before its search chose options of the head."""
-        return Recipe.parse(self.trained_as) if self.trained_as else self.recipe
+        return self.trained_as or self.module.reader.resolved
 
     @property
     def name(self) -> str:
@@ -209,11 +208,16 @@ def is_familys(resolved: ResolvedRecipe, backbone: Backbone) -> bool:
         recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
     except HeadsError:
         return False
-    return recipe.head == resolved.head.name
+    return recipe.head.name == resolved.head.name
 
 
 def assemble(
-    recipe: Recipe | str, backbone: Backbone, classes: int, *, problem: ProblemType, limits: Limits
+    resolved: ResolvedRecipe,
+    backbone: Backbone,
+    classes: int,
+    *,
+    problem: ProblemType,
+    limits: Limits,
 ) -> RecipeModule:
     """Builds a recipe, untrained, after counting it without memory.
 
@@ -221,7 +225,6 @@ def assemble(
         RecipeError: The recipe does not fit the base model or the labels.
         LimitError: The head would be too large for this place.
     """
-    resolved = resolve(recipe)
     if resolved.head.single_label and problem.has_label_sets:
         what = f"{resolved.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")

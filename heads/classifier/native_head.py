@@ -22,10 +22,8 @@ from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
 from heads.errors import CheckpointError, HeadsError
 from heads.features.featurizer import Featurizer
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 
 CHOOSE = "Choose another model, or train a head of your own on it."
@@ -50,7 +48,7 @@ class NativeHead:
     """
 
     called: str
-    recipe: Recipe
+    recipe: ResolvedRecipe
     classes: tuple[str, ...]
     problem: ProblemType
     marks: ConfigExtras
@@ -119,9 +117,8 @@ def _loaded(backbone: Backbone) -> NativeHead:
     except (RuntimeError, ValueError, TypeError, LookupError, ImportError, OSError) as error:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error
-    resolved = resolve(recipe)
-    chain = resolved.sketch(Featurizer(resolved, backbone).width, model.config.num_labels)
-    named = names_of(form, resolved, chain, model)
+    chain = recipe.sketch(Featurizer(recipe, backbone).width, model.config.num_labels)
+    named = names_of(form, recipe, chain, model)
     theirs = model.state_dict()
     tensors = {ours: theirs[name].clone() for ours, name in named.items()}
     odd = {name for name, *_ in report["mismatched_keys"]}

@@ -20,7 +20,6 @@ from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import LATE, PAIR, ResolvedRecipe
 from heads.recipe import Recipe
 
@@ -42,7 +41,7 @@ class Equivalent:
 
     form: Form
     config: Any
-    recipe: Recipe
+    recipe: ResolvedRecipe
     tensors: Mapping[str, Tensor]
     differs: str
 
@@ -66,15 +65,15 @@ def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equiva
     known: list[Recipe] = []
     for config in _configs(form, backbone.model.config, resolved):
         recipe = form.recipe_for(config)
-        known.append(recipe)
-        tensors = _matched(resolve(recipe), module, backbone, classes)
+        known.append(recipe.recipe)
+        tensors = _matched(recipe, module, backbone, classes)
         if tensors is not None:
             return Equivalent(
                 form=form,
                 config=config,
                 recipe=voting(recipe) if resolved.loss == "ovr" else recipe,
                 tensors=tensors,
-                differs=_training_difference(resolve(recipe), resolved),
+                differs=_training_difference(recipe, resolved),
             )
     raise _nothing(resolved.recipe, list(dict.fromkeys(known)), backbone)
 

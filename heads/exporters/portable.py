@@ -534,7 +534,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "scores": asdict(head.scores) if head.scores else None,
         "training": dict(head.training) if head.training else None,
         "fingerprint": head.fingerprint,
-        "trained_as": head.trained_as,
+        "trained_as": str(head.asked),
         "chosen": dict(head.chosen),
         "temperature": head.temperature,
         "thresholds": head.thresholds,

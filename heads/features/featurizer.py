@@ -100,7 +100,9 @@ class Featurizer(nn.Module):
         except HeadsError:
             raise
         except Exception as error:
-            what = f"The pooling '{self.resolved.pooling.name}' fails: {str(error).splitlines()[0]}."
+            what = (
+                f"The pooling '{self.resolved.pooling.name}' fails: {str(error).splitlines()[0]}."
+            )
             raise RecipeError(what, "It must answer with weights (n, t) or (n, k, t).") from error
 
     def chosen(self, states: States) -> Tensor:

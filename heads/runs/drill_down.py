@@ -15,7 +15,6 @@ from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.transferability import MEASURES, Estimate
-from heads.parts.resolve import resolve
 from heads.problem import ProblemType
 from heads.runs import spec
 from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
@@ -204,7 +203,7 @@ def mix_weights(module: RecipeModule) -> tuple[float, ...]:
 def mix_of(board: Leaderboard, name: str) -> tuple[float, ...]:
     """The same of a head of a run; none, where its base model is not there any more."""
     with contextlib.suppress(HeadsError):
-        layers = None if board.cell(name).is_baseline else resolve(name).layers
+        layers = None if board.cell(name).is_baseline else board.recipes[name].layers
         if layers is not None and layers.learned:
             return mix_weights(board.classifier(name).head.module)
     return ()
@@ -263,7 +262,7 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
     """
     groups: dict[str, dict[int, Cell]] = {}
     for cell in board.cells:
-        if cell.is_baseline or (resolved := resolve(cell.name)).layers:
+        if cell.is_baseline or (resolved := board.recipes[cell.name]).layers:
             continue
         shared = str(replace(resolved.recipe, layers=""))
         groups.setdefault(shared, {})[resolved.layer if resolved.layer >= 0 else TOP] = cell
@@ -277,7 +276,7 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
 def _course(board: Leaderboard, recipe: str, found: dict[int, Cell]) -> LayerCurve:
     told, cells = {one.name: one for one in board.estimates}, tuple(found.values())
     layers = tuple(LAST if number == TOP else str(number) for number in found)
-    estimates = tuple(told.get(resolve(cell.name).reading) for cell in cells)
+    estimates = tuple(told.get(board.recipes[cell.name].reading) for cell in cells)
     best = max(range(len(cells)), key=lambda place: cells[place].measures.score)
     sentences = [_best(board, layers, cells, best), _foretold(layers, estimates)]
     return LayerCurve(

@@ -163,7 +163,7 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
 def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
-    return trials(asked.recipes, backbone, len(corpus.classes), limits, corpus.problem)
+    return trials(asked.resolved, backbone, len(corpus.classes), limits, corpus.problem)
 
 
 def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:

@@ -1,7 +1,7 @@
-"""The cells of a grid: which recipes there are, and how the head of each is learned."""
+"""The cells of a grid: how the head of each recipe is learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
@@ -10,11 +10,8 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, new_head
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear, leaves
-from heads.parts.registry import head, pooling
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
 from heads.training.fitters.base import Fitter, first_of
@@ -23,15 +20,6 @@ from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.fitters.token_sgd import TokenSGDFitter
-
-LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
-GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
-    "full": (
-        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "mean@mean4"),
-        ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,42 +60,8 @@ class Trial:
         return self.parameters * rows * seeds * self.fitter.pace
 
 
-def recipes_of(grid: str, backbone: Backbone) -> list[str]:
-    """The recipes of a grid by name, some of which may not suit the labels at hand.
-
-    Args:
-        grid: small; full; `layers`, each layer under a linear layer (`layers:cls` of another
-            pooling than the mean); `heads`, each head on the mean (`heads:mean@cat4` on another
-            reading); `poolings`, each pooling that is not learned under a linear layer
-            (`poolings:mlp` under another head).
-
-    Raises:
-        RecipeError: There is no such grid.
-    """
-    name, _, part = grid.partition(":")
-    if name == LAYERS:
-        reader = resolve(f"{part or 'mean'}+linear").pooling.name
-        return [f"{reader}@{layer}+linear" for layer in range(backbone.layers)] + [
-            f"{reader}+linear"
-        ]
-    if name == HEADS:
-        reading = resolve(f"{part or 'mean'}+linear").recipe
-        return [str(replace(reading, head=top)) for top in head]
-    if name == POOLINGS:
-        top = resolve(f"mean+{part or 'linear'}").recipe
-        found = [str(replace(top, pooling=reader)) for reader in pooling]
-        return [recipe for recipe in found if not resolve(recipe).needs_states]
-    if grid not in GRIDS:
-        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS))
-        raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
-    readings, tops = GRIDS[grid]
-    middle = max(1, backbone.layers // 2)
-    readings = tuple(reading.format(middle=middle) for reading in readings)
-    return [f"{reading}+{top}" for reading in readings for top in tops]
-
-
 def trials(
-    recipes: Sequence[Recipe | str],
+    recipes: Sequence[ResolvedRecipe],
     backbone: Backbone,
     classes: int,
     limits: Limits,
@@ -123,15 +77,16 @@ def trials(
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
         LimitError: A head would be too large.
     """
-    recipes = {resolved.recipe: resolved for resolved in map(resolve, recipes)}
-    if not recipes:
+    different = {resolved.recipe: resolved for resolved in recipes}
+    if not different:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
-    if len(recipes) > limits.cells:
-        what = (
-            f"{len(recipes)} recipes are chosen; this place trains at most {limits.cells} at once."
-        )
+    if len(different) > limits.cells:
+        count = len(different)
+        what = f"{count} recipes are chosen; this place trains at most {limits.cells} at once."
         raise LimitError(what, "Take some away.")
-    found = [_trial(resolved, backbone, classes, limits, problem) for resolved in recipes.values()]
+    found = [
+        _trial(resolved, backbone, classes, limits, problem) for resolved in different.values()
+    ]
     readings = list(dict.fromkeys(trial.resolved.reading for trial in found))
     return sorted(found, key=lambda trial: readings.index(trial.resolved.reading))
 
@@ -140,7 +95,7 @@ def _trial(
     resolved: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
-        module = assemble(resolved.recipe, backbone, classes, problem=problem, limits=limits)
+        module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
     fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
         resolved=resolved,

@@ -20,10 +20,13 @@ from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts import modules
 from heads.parts.registry import head
+from heads.parts.resolve import resolve
 from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
+from heads.runs import spec
 from heads.settings import ExperimentConfig, Limits
+from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, surest
@@ -33,7 +36,6 @@ from heads.training.fitters.sgd import SGDFitter
 from heads.training.objective import Objective
 from heads.training.search import TrialResult, on_task
 from heads.training.task import class_weights
-from heads.training.trial import recipes_of, trials
 from heads.training.whitening import basis
 
 CLASSES = 3
@@ -683,6 +685,14 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
 
 
 # Which cells there are
+
+
+def trials(recipes, *more):
+    return cells_of_a_grid.trials(list(map(resolve, recipes)), *more)
+
+
+def recipes_of(grid, backbone):
+    return list(map(str, spec.recipes_of(grid, backbone)))
 
 
 def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:

@@ -146,9 +146,8 @@ def of_tools(run: RunFolder, board: "Leaderboard") -> list[Any]:
 def calibrates(board: "Leaderboard", name: str) -> bool:
     """Whether a temperature was found for a head, and its last layer can be divided by it."""
     from heads.exporters.calibrated import divides
-    from heads.parts.resolve import resolve
 
-    found, resolved = board.cell(name).measures.calibration, resolve(name)
+    found, resolved = board.cell(name).measures.calibration, board.recipes[name]
     if (
         found is None
         or found.temperature == 1
