@@ -92,7 +92,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         facts = _facts(folder / FACTS)
         with IsolatedRng().rolling():
             module = assemble(
-                facts["recipe"],
+                resolve(facts["recipe"]),
                 backbone,
                 len(facts["classes"]),
                 problem=problem_of(facts),
