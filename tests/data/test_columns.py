@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heads.api import corpus_named
+from heads import api
 from heads.data.columns import guess
 from heads.data.dataset import Data, read
 from heads.data.files import open_table
@@ -372,7 +372,7 @@ def test_a_saved_folder_is_read(tmp_path: Path) -> None:
     data = read(tmp_path / "both", LIMITS)
     assert data.corpus.parts == ("train", "train", "test", "test")
     assert says(data, "split_overlap").startswith("1 text for validation or testing")
-    assert corpus_named(tmp_path / "both", LIMITS).texts == ("a", "b", "c", "A")
+    assert data.corpus.texts == ("a", "b", "c", "A")
 
 
 def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"cannot be read|empty"):
             read(path, LIMITS)
     with pytest.raises(DataError, match="no sample and no file"):
-        corpus_named("nowhere.csv", LIMITS)
+        api.read("nowhere.csv")
 
 
 # Warnings
