@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from elsewhere import DEVICE, elsewhere
 from tiny_models import LIMITS, write_classifier
@@ -142,7 +143,10 @@ def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None
 # What is read there
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "electra", "albert"])
+@pytest.mark.parametrize(
+    "family",
+    slow.but(["bert", "roberta", "distilbert", "mpnet", "electra", "albert"], "bert", "albert"),
+)
 def test_the_block_computes_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +164,11 @@ def test_the_block_computes_on_a_device(
 
 
 @pytest.mark.parametrize(
-    "family", ["gpt2", "t5", "bart", "xlnet", "deberta-v2", "modernbert", "fnet", "longformer"]
+    "family",
+    slow.but(
+        ["gpt2", "t5", "bart", "xlnet", "deberta-v2", "modernbert", "fnet", "longformer"],
+        *("gpt2", "bart"),
+    ),
 )
 def test_transformers_reads_other_families_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path
@@ -247,6 +255,7 @@ def test_a_whole_run_reads_on_the_device_and_says_so(
     assert on in told["says"]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_elsewhere_says_so(
     run: RunFolder, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -350,6 +359,7 @@ def test_what_fails_in_the_midst_is_read_on_the_processor(
     assert features(model, "cls").engine == found.engine  # it is not tried again
 
 
+@pytest.mark.slow
 def test_a_whole_run_on_a_device_that_fails_in_the_midst(
     run: RunFolder, narrow: None, on: str
 ) -> None:

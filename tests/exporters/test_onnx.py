@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from tiny_models import LIMITS, WORDS
@@ -70,7 +71,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("family", "recipe"), CASES)
+@pytest.mark.parametrize(
+    ("family", "recipe"), slow.but(CASES, ("bert", "flatten+knn?k=3"), ("gpt2", "last+bert"))
+)
 def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_path):
     backbone = load(str(tiny(family)), limits=LIMITS)
     if family == "gpt2":  # and a word that its class would take for padding
@@ -159,6 +162,7 @@ print(json.dumps([facts, logits.tolist()]))
 """
 
 
+@pytest.mark.slow
 def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     """As its usage says, without us and without torch; on texts of the samples it agrees."""
     import onnxruntime

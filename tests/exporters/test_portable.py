@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from safetensors.torch import load_file, save_file
@@ -80,7 +81,7 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", slow.but(RECIPES, *RECIPES[::3], *RECIPES[-9:]))
 def test_every_pooling_and_every_head_is_the_same_function(recipe, rows, small, tmp_path):
     page = check(trained(recipe, rows, small), tmp_path / "mine")
     compile(page, "load.py", "exec")
@@ -101,7 +102,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow.but(FAMILIES, "gpt2", "bart"))
 def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
     backbone = load(str(tiny(family)), limits=LIMITS)
     for number, recipe in enumerate(FAMILIES[family]):
@@ -117,7 +118,7 @@ QUIRKS = {
 }
 
 
-@pytest.mark.parametrize("family", QUIRKS)
+@pytest.mark.parametrize("family", slow.but(QUIRKS, "longformer", "fnet"))
 def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
     recipe, line = QUIRKS[family]
     with tiny_models.quiet(), torch.random.fork_rng(devices=[]):
@@ -305,6 +306,7 @@ assert not any(name.split(".")[0] == "heads" for name in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     texts = [
         "Not bad at all.",

@@ -46,6 +46,7 @@ def test_two_sentences_take_the_sample_of_pairs(capsys):
     assert json.loads(out)["sample"] == "pairs"
 
 
+@pytest.mark.slow
 def test_two_sentences_are_read_together_or_each_by_itself(capsys):
     asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
     asked += ["-r", "mean+linear", "--json"]
@@ -58,6 +59,7 @@ def test_two_sentences_are_read_together_or_each_by_itself(capsys):
     assert one["logits"] != other["logits"]
 
 
+@pytest.mark.slow
 def test_the_recipes_shown_first_can_be_read_apart_as_well(capsys):
     asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
     code, out, _ = run(capsys, *asked, "--pairs", "diff_prod", "--json")

@@ -1,6 +1,7 @@
 """The tab "Look inside" as a visitor meets it, in Chromium."""
 
 import pytest
+import slow
 from pages import turn_to
 
 DONE = "#look-status .verdict:not(.busy)"
@@ -13,7 +14,9 @@ def opened(tab, query="", width=1280):
     return page
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+@pytest.mark.parametrize(
+    ("theme", "width"), slow.but([("light", 1280), ("dark", 1280), ("light", 390)], ("light", 390))
+)
 def test_looks_at_what_was_compared(tab, look, theme, width):
     page = opened(tab, f"?__theme={theme}", width=width)
     cards = page.locator("#tokens .card")
@@ -57,6 +60,7 @@ def test_a_temperature_typed_out_of_range_gets_a_sentence_and_is_mended(tab):
     expect(box).to_have_value("1")
 
 
+@pytest.mark.slow
 def test_numbers_say_nothing_of_classes(tab, look):
     page = opened(tab, "?sample=similarity&text=A+man+sings.&pair=Someone+sings.")
     assert "What moves the number" in page.locator("#tokens").inner_text()

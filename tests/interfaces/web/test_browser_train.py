@@ -6,6 +6,7 @@ import time
 import zipfile
 
 import pytest
+import slow
 from pages import choose, fits, own_choice, start, turn_to
 
 from heads.data.dataset import read
@@ -127,7 +128,9 @@ def _takes_away(page, look):
     look(page, "taken-away")
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+@pytest.mark.parametrize(
+    ("theme", "width"), slow.but([("light", 390), ("dark", 390), ("dark", 1280)], ("light", 390))
+)
 def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme, width):
     page = tab(f"?__theme={theme}", width=width)
     turn_to(page, "Train")
@@ -162,6 +165,7 @@ def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
     all_runs()[0].delete()
 
 
+@pytest.mark.slow
 def test_a_closed_page_ends_its_training(tab):
     page = tab()
     turn_to(page, "Train")
@@ -188,6 +192,7 @@ def _busy(page):
     raise AssertionError("no training began")
 
 
+@pytest.mark.slow
 def test_in_public_mode_a_run_is_its_visitors_alone_and_survives_a_reload(tab, file, monkeypatch):
     page = tab()
     monkeypatch.setenv("HEADS_PUBLIC", "1")
