@@ -26,7 +26,7 @@ from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, surest
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, judged, surest
 from heads.training.fitters.batched import BatchedDropout, BatchedHeads, can_stack
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
@@ -569,8 +569,23 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
     assert best([luck, sure, bad, none], task) is luck
     assert surest([none, luck, sure, bad], task) is sure
     assert surest([luck], task) is luck
+    equal = point(slice(6, 10), 0.3)  # as many right as of `luck`, at a lower loss
+    assert best([luck, equal], task) is best([equal, luck], task) is equal
     numbers = replace(task, objective=Objective(problem=REGRESSION, outputs=1))
     assert best([none, luck, bad], numbers) is bad
+
+
+def test_rows_count_in_the_loss_by_which_settings_are_judged() -> None:
+    task = lesson_of(*blobs(30), 3)
+    rows = torch.arange(4)
+    logits = torch.zeros(4, 3)
+    logits[0, int(task.targets[0])] = 5.0  # one row is sure and right, the others are not
+    even = task.objective.rows(logits, task.targets[rows])
+    counts = torch.ones(30)
+    counts[0] = 9.0
+    found = judged({}, 0, logits, replace(task, counts=counts), rows)
+    assert found.loss == pytest.approx(float((even * counts[rows]).sum() / 12))
+    assert found.loss < judged({}, 0, logits, task, rows).loss
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
