@@ -413,6 +413,8 @@ def test_every_head_learns_under_focal_loss_and_smoothing(
     # It moves what is learned by its loss; heads with a solver of their own have none.
     for name in ("mean+linear", "mean+roberta"):
         assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
+    solved = [one["mean+centroid"].outcome.logits[0] for one in (found, without_any)]
+    torch.testing.assert_close(*solved, rtol=0, atol=0)
 
 
 def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
