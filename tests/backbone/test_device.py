@@ -342,7 +342,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InferenceEngine, "passes", narrowly)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", slow.but_each(2, [True, False]))
 def test_what_fails_in_the_midst_is_read_on_the_processor(
     packed: bool, backbone: Backbone, narrow: None, on: str
 ) -> None:

@@ -95,7 +95,7 @@ def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family:
     assert (alone(back) - true).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize(("recipe", "note"), BUNDLED_NATIVE.items())
+@pytest.mark.parametrize(("recipe", "note"), slow.but_each(3, BUNDLED_NATIVE.items()))
 def test_the_same_function_under_another_name_is_the_class(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str, note: str
 ) -> None:
@@ -309,6 +309,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
             heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_a_fresh_process_without_us_answers_the_same(
     tmp_path: Path, backbone: Backbone, toy: Corpus
 ) -> None:
@@ -384,7 +385,10 @@ def test_a_folder_that_answers_otherwise_is_not_kept(
 
 @pytest.mark.parametrize(
     "recipe",
-    ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
+    slow.but(
+        ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
+        *("attention+roberta", "mean+knn"),
+    ),
 )
 def test_a_folder_with_a_loader_comes_back_as_well(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str

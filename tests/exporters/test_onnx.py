@@ -86,7 +86,9 @@ def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
 
 
-@pytest.mark.parametrize("recipe", ["mean+linear?pair=uv_diff", "mean_content+mlp?pair=prod"])
+@pytest.mark.parametrize(
+    "recipe", slow.but_each(2, ["mean_content+mlp?pair=prod", "mean+linear?pair=uv_diff"])
+)
 def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
     longer = [("x", "y")[len(a) > len(b)] for a, b in zip(TEXTS, SECOND, strict=True)]
     pairs = build("pairs", TEXTS * 4, longer * 4, SECOND * 4)

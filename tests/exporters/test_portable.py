@@ -200,11 +200,15 @@ PAIRED = build("pairs", TEXTS * 2, [("x", "y")[row % 2] for row in range(36)], S
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        *(f"mean+linear?pair={name}" for name in pairing),
-        *("mean_max@cat4+mlp?pair=uv_diff", "cls+bert?pair=diff", "std+linear?pair=uv"),
-        *("mean_content@mean4+ridge?pair=prod", "max+knn?pair=diff_prod", "pooler+linear?pair=uv"),
-    ],
+    slow.but_each(
+        3,
+        [
+            *(f"mean+linear?pair={name}" for name in pairing),
+            *("mean_max@cat4+mlp?pair=uv_diff", "cls+bert?pair=diff", "std+linear?pair=uv"),
+            *("mean_content@mean4+ridge?pair=prod", "max+knn?pair=diff_prod"),
+            "pooler+linear?pair=uv",
+        ],
+    ),
 )
 def test_two_texts_are_read_apart_as_we_read_them(recipe, small, tmp_path):
     ours = trained(recipe, PAIRED, small)

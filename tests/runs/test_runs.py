@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import slow
 import torch
 from same_runs import bare, tensors
 from small_boards import blobs, board_of
@@ -297,6 +298,7 @@ def moments(events: Sequence[runner.Event]) -> list[int]:
     return sorted({1, *ends, *(n + 1 for n in ends), len(kinds) - 1} - {0, len(kinds)})
 
 
+@pytest.mark.slow
 def test_a_run_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
     unbroken = start()
     events = list(working(unbroken, LIMITS))
@@ -469,7 +471,7 @@ def test_a_baseline_that_fails_does_not_stop_the_heads(
     assert {cell.name for cell in finished(run).cells} == {*FEW, *BASELINES}
 
 
-@pytest.mark.parametrize("is_fixed", [True, False])
+@pytest.mark.parametrize("is_fixed", slow.but_each(2, [True, False]))
 def test_words_are_counted_once_for_the_same_rows(
     start, data: Data, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_fixed: bool
 ) -> None:
@@ -954,6 +956,7 @@ def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
 # What the numbers mean
 
 
+@pytest.mark.slow
 def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     backbone: Backbone, tmp_path: Path
 ) -> None:
@@ -1012,7 +1015,7 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
 BROKEN = ("", "{", "[]", "{}", "null", "3", '"x"')
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
 def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) -> None:
     names = [str(path.relative_to(whole[0].path)) for path in whole[0].path.rglob("*.json")]
     assert len(names) >= 15
@@ -1032,7 +1035,7 @@ def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) 
         shutil.rmtree(run.path)
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
 def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
     start, tmp_path: Path, text: str
 ) -> None:

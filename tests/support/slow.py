@@ -18,6 +18,13 @@ def but(rows: Iterable[Any], *often: Any) -> list[Any]:
     return [one if one in often else _slow(one) for one in rows]
 
 
+def but_each(nth: int, rows: Iterable[Any]) -> list[Any]:
+    """Rows of which the first, and each so many further on, are not marked slow."""
+    return [_slow(one) if number % nth else one for number, one in enumerate(rows)]
+
+
 def _slow(row: Any) -> Any:
-    values = row if isinstance(row, tuple) else (row,)
-    return pytest.param(*values, marks=pytest.mark.slow)
+    marks = [pytest.mark.slow]
+    if hasattr(row, "marks"):  # a row of pytest.param
+        return pytest.param(*row.values, marks=[*row.marks, *marks], id=row.id)
+    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=marks)

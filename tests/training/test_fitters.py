@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import slow
 import torch
 from sklearn.linear_model import LogisticRegression
 from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, result
@@ -112,7 +113,9 @@ def without_dropout(name: str) -> dict[str, float]:
     return {option: 0.0 for option in head[name].options if "dropout" in option}
 
 
-@pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
+@pytest.mark.parametrize(
+    "name", slow.but_each(3, [name for name in STACKED if head[name].solve is None])
+)
 @pytest.mark.parametrize("parts", [adamw.PARTS, 1])
 def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
     """Each with its own rows, order, step size and decay; in double precision, without dropout."""
@@ -646,6 +649,7 @@ def same(one: TrialResult, other: TrialResult) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=11)
     board = board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls"))

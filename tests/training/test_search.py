@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import pytest
+import slow
 import torch
 from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, result
 from torch import Tensor
@@ -67,7 +68,7 @@ def labels_of(rows: int) -> tuple[Tensor, Tensor]:
 # Numbers
 
 
-@pytest.mark.parametrize("recipe", OF_NUMBERS)
+@pytest.mark.parametrize("recipe", slow.but_each(2, OF_NUMBERS))
 @pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-0.003, 1e-3)])
 def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float

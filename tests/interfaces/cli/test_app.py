@@ -40,6 +40,7 @@ def test_compare_reads_standard_input(monkeypatch, capsys):
     assert json.loads(out)["text"] == "A text from a pipe."
 
 
+@pytest.mark.slow
 def test_two_sentences_take_the_sample_of_pairs(capsys):
     code, out, _ = run(capsys, "compare", "a", "--pair", "b", "-r", "mean+linear", "--json")
     assert code == 0
@@ -133,6 +134,7 @@ def test_diff_says_what_sets_two_families_apart(capsys):
     assert set(json.loads(out)) == {"one", "other", "difference"}
 
 
+@pytest.mark.slow
 def test_doctor_examines_a_family_and_the_bundled_model(capsys):
     code, out, _ = run(capsys, "doctor", "gpt2")
     assert code == 0
@@ -174,6 +176,7 @@ def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
     assert "There is something in" in err
 
 
+@pytest.mark.slow
 def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
     code, out, _ = run(capsys, "export", "mean+linear", str(tmp_path / "mine"))
     assert code == 0
@@ -182,6 +185,7 @@ def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
     assert "The nearest that is one: cls+bert." in told
 
 
+@pytest.mark.slow
 def test_a_head_is_exported_as_one_onnx_file(tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     file = tmp_path / "mine.onnx"
@@ -247,6 +251,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
     assert out == ""
 
 
+@pytest.mark.slow
 def test_parts_of_ones_own_come_from_a_file(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(

@@ -30,6 +30,7 @@ def test_looks_at_what_was_compared(tab, look, theme, width):
     look(page, f"look-{theme}-{width}")
 
 
+@pytest.mark.slow
 def test_edits_temperature_and_another_sentence(tab):
     page = opened(tab)
     page.get_by_label("Edited sentences").fill("Bad at all.\nNot bad at all.")
@@ -48,6 +49,7 @@ def test_edits_temperature_and_another_sentence(tab):
     page.locator("#tokens", has_text="wonderful").wait_for(timeout=60_000)
 
 
+@pytest.mark.slow
 def test_a_temperature_typed_out_of_range_gets_a_sentence_and_is_mended(tab):
     from playwright.sync_api import expect
 
@@ -70,6 +72,7 @@ def test_numbers_say_nothing_of_classes(tab, look):
     look(page, "look-numbers")
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_a_sentence_in_place(tab):
     page = opened(tab)
     box = page.get_by_label("Sentence to look at", exact=True)
@@ -83,6 +86,7 @@ def test_what_does_not_fit_is_a_sentence_in_place(tab):
     assert page.evaluate("window.xss") is None
 
 
+@pytest.mark.slow
 def test_pairs_bring_their_own_example(tab):
     page = opened(tab)
     box = page.get_by_role("combobox", name="Heads trained on").locator("visible=true").first

@@ -6,7 +6,6 @@ import time
 import zipfile
 
 import pytest
-import slow
 from pages import choose, fits, own_choice, start, turn_to
 
 from heads.data.dataset import read
@@ -128,9 +127,8 @@ def _takes_away(page, look):
     look(page, "taken-away")
 
 
-@pytest.mark.parametrize(
-    ("theme", "width"), slow.but([("light", 390), ("dark", 390), ("dark", 1280)], ("light", 390))
-)
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+@pytest.mark.slow
 def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme, width):
     page = tab(f"?__theme={theme}", width=width)
     turn_to(page, "Train")
@@ -145,6 +143,7 @@ def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme,
     look(page, f"leaderboard-{theme}-{width}")
 
 
+@pytest.mark.slow
 def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
     page = tab()
     turn_to(page, "Train")
@@ -213,6 +212,7 @@ def test_in_public_mode_a_run_is_its_visitors_alone_and_survives_a_reload(tab, f
     all_runs()[0].delete()
 
 
+@pytest.mark.slow
 def test_a_run_is_deleted_only_once_one_is_sure(tab, a_run):
     page = tab()
     count = len(all_runs())
@@ -238,6 +238,7 @@ def test_a_run_is_deleted_only_once_one_is_sure(tab, a_run):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_bad_file_gets_one_sentence_in_its_place(tab, tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
     page = tab()
