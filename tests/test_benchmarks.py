@@ -329,6 +329,7 @@ def test_what_is_stored_is_drawn_with_commit_date_and_data(tmp_path):
 
 
 @pytest.mark.parametrize("module", slow.but_each(3, ["kinds", "grid", "race"]))
+@pytest.mark.slow
 def test_figures_of_few_rows_are_not_for_the_docs(module):
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", "nowhere", "--quick", "--write"],

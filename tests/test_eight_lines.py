@@ -73,6 +73,7 @@ def test_it_is_in_the_shell(copy):
     assert found["recipes"][0]["recipe"] == "second+linear"
 
 
+@pytest.mark.slow
 def test_it_is_in_the_readme(copy):
     run(copy, "docs/tables.py")
     assert "| `second` | The second real token" in (copy / "README.md").read_text("utf-8")

@@ -188,6 +188,7 @@ def unknown() -> list[str]:
     return [item.model_type for item in catalog.catalogue() if not item.form]
 
 
+@pytest.mark.slow
 def test_every_family_of_the_installed_version_is_known() -> None:
     assert unknown() == []
     assert [item.model_type for item in catalog.catalogue()] == list(LIVE)
@@ -459,6 +460,7 @@ def test_a_config_that_no_recipe_expresses_is_refused_with_the_reason(
     assert refused.value.hint.endswith((".", "?"))
 
 
+@pytest.mark.slow
 def test_a_dropout_that_is_not_set_is_the_usual_one() -> None:
     """As where `classifier_dropout` is None, and `hidden_dropout_prob` counts."""
     unset = [name for name in EXPRESSED if distinct(name) != distinct(name, unset=True)]

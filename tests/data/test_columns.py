@@ -482,6 +482,7 @@ def test_all_of_it_can_be_told_as_json(write: Callable[..., Path]) -> None:
     assert {"no_text", "conflict"} <= {warning["kind"] for warning in told["warnings"]}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_take_seconds(
     write: Callable[..., Path], seconds: Callable[[], float]
 ) -> None:

@@ -329,6 +329,7 @@ def test_a_fresh_process_without_us_answers_the_same(
         assert told == pytest.approx(dict(zip(ours.classes, row.tolist(), strict=True)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_where_we_cut_it(
     tmp_path: Path, backbone: Backbone, toy: Corpus
 ) -> None:
@@ -387,7 +388,7 @@ def test_a_folder_that_answers_otherwise_is_not_kept(
     "recipe",
     slow.but(
         ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
-        *("attention+roberta", "mean+knn"),
+        "attention+roberta",
     ),
 )
 def test_a_folder_with_a_loader_comes_back_as_well(

@@ -167,6 +167,7 @@ def test_every_number_is_in_one_bar(numbers):
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
 @pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
 @pytest.mark.parametrize("width", slow.but_each(2, [390, 1280]))
+@pytest.mark.slow
 def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     page = tab(width=width)
     turn_to(page, "Train")

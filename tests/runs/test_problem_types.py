@@ -205,7 +205,7 @@ def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
 @pytest.mark.parametrize(
     ("sample", "metric"),
     slow.but_each(
-        2,
+        4,
         [
             ("pairs", "balanced_accuracy"),
             ("pairs", "mcc"),

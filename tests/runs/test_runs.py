@@ -325,6 +325,7 @@ def done_of(run: RunFolder) -> list[str]:
     return [str(path.relative_to(run.path)) for path in sorted(run.path.glob("cells/*.json"))]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
     wanted, run = bare(finished(start()).as_json()), start()
     rng, seconds, resumed = random.Random(1), 0.0, 0
@@ -471,7 +472,8 @@ def test_a_baseline_that_fails_does_not_stop_the_heads(
     assert {cell.name for cell in finished(run).cells} == {*FEW, *BASELINES}
 
 
-@pytest.mark.parametrize("is_fixed", slow.but_each(2, [True, False]))
+@pytest.mark.parametrize("is_fixed", [True, False])
+@pytest.mark.slow
 def test_words_are_counted_once_for_the_same_rows(
     start, data: Data, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_fixed: bool
 ) -> None:
@@ -981,6 +983,7 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     assert any(known.match(one) for one in found.verdict[1:])
 
 
+@pytest.mark.slow
 def test_two_names_of_the_same_layers_are_never_called_different(
     start, tiny: Callable[..., Path]
 ) -> None:

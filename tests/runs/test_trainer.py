@@ -441,6 +441,7 @@ def test_siamese_heads_see_that_two_texts_are_the_same(
         assert head.scores.accuracy == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_a_siamese_head_learns_the_same_whatever_stands_beside_it(
     small: Backbone, pairs: Corpus
 ) -> None:

@@ -604,14 +604,17 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ("mean+bert", "mean+xlnet"),
-        ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
-        ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
-        ("mean+xlnet?activation=gelu", "mean+deberta"),
-        ("mean+eurobert", "mean+deberta?dropout=0.0"),
-        ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
-    ],
+    slow.but_each(
+        3,
+        [
+            ("mean+bert", "mean+xlnet"),
+            ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
+            ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
+            ("mean+xlnet?activation=gelu", "mean+deberta"),
+            ("mean+eurobert", "mean+deberta?dropout=0.0"),
+            ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
+        ],
+    ),
 )
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
@@ -743,6 +746,7 @@ def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))

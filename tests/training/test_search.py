@@ -68,7 +68,7 @@ def labels_of(rows: int) -> tuple[Tensor, Tensor]:
 # Numbers
 
 
-@pytest.mark.parametrize("recipe", slow.but_each(2, OF_NUMBERS))
+@pytest.mark.parametrize("recipe", slow.but_each(3, OF_NUMBERS))
 @pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-0.003, 1e-3)])
 def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
@@ -395,7 +395,9 @@ def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL])
 @pytest.mark.parametrize(
-    "settings", [{"focal": 2.0}, {"smoothing": 0.1}, {"focal": 1.0, "smoothing": 0.05}], ids=str
+    "settings",
+    slow.but_each(3, [{"smoothing": 0.1}, {"focal": 2.0}, {"focal": 1.0, "smoothing": 0.05}]),
+    ids=str,
 )
 def test_every_head_learns_under_focal_loss_and_smoothing(
     small: Backbone, problem: ProblemType, settings: dict[str, float]

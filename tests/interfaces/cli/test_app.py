@@ -158,6 +158,7 @@ def test_a_twin_is_made_and_used_like_any_base_model(capsys):
     assert "This head is random" in out.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
     folder = str(tmp_path / "mine")
     code, out, _ = run(capsys, "export", "cls+bert", folder, "--json")

@@ -211,6 +211,7 @@ def test_explains_a_recipe_and_what_sets_two_apart(tab, look):
     look(page, "explained-attention")
 
 
+@pytest.mark.slow
 def test_works_with_the_keyboard_alone(tab):
     page = tab()
     page.get_by_label("Sentence", exact=True).focus()

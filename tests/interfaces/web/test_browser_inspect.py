@@ -17,6 +17,7 @@ def opened(tab, query="", width=1280):
 @pytest.mark.parametrize(
     ("theme", "width"), slow.but([("light", 1280), ("dark", 1280), ("light", 390)], ("light", 390))
 )
+@pytest.mark.slow
 def test_looks_at_what_was_compared(tab, look, theme, width):
     page = opened(tab, f"?__theme={theme}", width=width)
     cards = page.locator("#tokens .card")
