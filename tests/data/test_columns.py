@@ -181,6 +181,35 @@ def test_columns_are_guessed(
     assert guess(table) == Columns(text=names[text], label=names[label])
 
 
+def test_a_split_says_nothing_but_the_names_of_parts(write: Callable[..., Path]) -> None:
+    def split(row: int) -> str:
+        return "train" if row else "by hand"
+
+    content = rows(40, sentence, label_of, split, header="text,label,split")
+    assert guess(open_table(write(content), LIMITS)).split == ""
+
+
+def test_a_file_that_is_sorted_by_class_is_looked_at_as_a_whole(write: Callable[..., Path]) -> None:
+    def sorted_by_class(row: int) -> str:
+        return "low" if row < 2_500 else "high"
+
+    def place(row: int) -> str:
+        return f"shelf {row % 60}"
+
+    content = rows(5_000, sentence, place, sorted_by_class, header="a,b,c")
+    assert guess(open_table(write(content), LIMITS)) == Columns(text="a", label="c")
+
+
+def test_a_title_above_names_that_are_said_to_be_there_is_left_out(
+    write: Callable[..., Path],
+) -> None:
+    path = write("Answers of May,,\nnumber,text,label\n1,one two,x\n2,two three,y\n3,four,x\n")
+    for header in (None, True):
+        table = open_table(path, LIMITS, header)
+        assert table.columns == ("number", "text", "label")
+        assert len(table.rows) == 3
+
+
 def test_a_date_is_no_text_and_a_split_no_label(write: Callable[..., Path]) -> None:
     def split(row: int) -> str:
         return ("train", "Train", "dev", "TEST")[row % 4]

@@ -125,6 +125,13 @@ def test_what_no_class_computes_says_why_and_what_is_nearest(
     assert refused.value.hint == "The nearest that is one: cls+bert."
 
 
+def test_a_norm_of_another_epsilon_is_another_function(tmp_path: Path, toy: Corpus) -> None:
+    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
+    module = trained("cls+modernbert?eps=0.1", backbone, toy).head.module
+    with pytest.raises(RecipeError, match="other layers"):
+        equivalent(module, backbone, 2)
+
+
 def test_options_of_a_head_go_into_the_config(tmp_path: Path, toy: Corpus) -> None:
     backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
     recipe = "mean+modernbert?activation=relu&bias=true&dropout=0.3"

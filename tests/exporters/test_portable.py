@@ -433,6 +433,15 @@ def test_parts_of_ones_own_are_written_out(recipe, takes, rows, small, tmp_path)
     assert "heads." not in page
 
 
+def test_a_docstring_that_is_no_plain_text_stays_one(takes, rows, small, tmp_path):
+    takes(
+        "import heads\n\n\n@heads.pooling\ndef slanted(mask, states):\n"
+        "    r'''Even, as in \\N, of \"\"\"all\"\"\" tokens.'''\n"
+        "    return mask / mask.sum(dim=1, keepdim=True)\n"
+    )
+    check(trained("slanted+linear", rows, small), tmp_path / "mine")
+
+
 REFUSED = {
     "load": ("load+linear", "load.py needs the name 'load' for itself"),
     "hidden": ("hidden+linear", "load.py needs the name 'hidden' for itself"),
