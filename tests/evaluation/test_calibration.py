@@ -11,13 +11,7 @@ from sklearn import metrics
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from heads.evaluation.calibration import (
-    BINS,
-    common_threshold,
-    reliability,
-    temperature,
-    thresholds,
-)
+from heads.evaluation.calibration import common_threshold, temperature, thresholds
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
@@ -220,9 +214,3 @@ def test_without_held_rows_nothing_is_known_of_a_temperature(boastful):
     outcome, task = boastful
     bare = CellPredictions(name="x", rows=outcome.rows, logits=outcome.logits)
     assert measure(bare, task).calibration is None
-
-
-def test_bins_hold_as_many_answers_each() -> None:
-    rng = torch.Generator().manual_seed(0)
-    found = reliability(torch.rand(20 * BINS, generator=rng), torch.ones(20 * BINS))
-    assert [one.rows for one in found] == [20] * BINS
