@@ -1,5 +1,7 @@
 # make app     set everything up and serve the page
-# make test    set everything up, Chromium too where that is possible, and run all tests
+# make test    set everything up, Chromium too where that is possible, and run the tests but
+#              those marked slow (TESTS=tests/parts for some)
+# make test-all  the same with the slow ones: what CI runs
 # make check   format, lint and types
 # make docs    write the tables of README.md anew, and those of docs that were measured
 # make bench   measure against floors and peers, whose environments it installs once
@@ -7,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test check docs bench clean
+.PHONY: app test test-all check docs bench clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -15,6 +17,11 @@ app: .venv/ready
 test: .venv/ready-dev
 	@sh tests/install_chromium.sh
 	$(BIN)/python -m pytest $(TESTS)
+
+# The marker of pyproject.toml leaves slow tests out; an empty one leaves nothing out.
+test-all: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m pytest -m "" $(TESTS)
 
 check: .venv/ready-dev
 	$(BIN)/ruff format --check .

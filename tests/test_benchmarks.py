@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import slow
 
 from benchmarks import __main__ as bench
 from benchmarks import against, figure, growth, memory, reading, reports, rounds, stored, venvs
@@ -327,7 +328,8 @@ def test_what_is_stored_is_drawn_with_commit_date_and_data(tmp_path):
     assert stored.fingerprint(data)[:8] not in found
 
 
-@pytest.mark.parametrize("module", ["kinds", "grid", "race"])
+@pytest.mark.parametrize("module", slow.but_each(3, ["kinds", "grid", "race"]))
+@pytest.mark.slow
 def test_figures_of_few_rows_are_not_for_the_docs(module):
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", "nowhere", "--quick", "--write"],

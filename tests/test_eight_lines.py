@@ -46,6 +46,7 @@ def test_it_is_eight_lines():
     assert len(POOLING.strip().splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
     code = (
         "import heads, json\n"
@@ -62,6 +63,7 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
     assert json.loads(run(copy, "-c", code).splitlines()[-1]) == [True, True, True]
 
 
+@pytest.mark.slow
 def test_it_is_in_the_shell(copy):
     listed = json.loads(run(copy, "-m", "heads", "parts", "--json"))
     assert listed["poolings"][-1]["says"] == "The second real token, which is the first word."
@@ -71,11 +73,13 @@ def test_it_is_in_the_shell(copy):
     assert found["recipes"][0]["recipe"] == "second+linear"
 
 
+@pytest.mark.slow
 def test_it_is_in_the_readme(copy):
     run(copy, "docs/tables.py")
     assert "| `second` | The second real token" in (copy / "README.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_it_is_under_the_contract_tests(copy):
     out = run(copy, "-m", "pytest", "tests/parts/test_poolings.py", "-k", "second")
     passed = re.search(r"(\d+) passed", out)

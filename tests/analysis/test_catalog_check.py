@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import slow
 import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
@@ -187,6 +188,7 @@ def unknown() -> list[str]:
     return [item.model_type for item in catalog.catalogue() if not item.form]
 
 
+@pytest.mark.slow
 def test_every_family_of_the_installed_version_is_known() -> None:
     assert unknown() == []
     assert [item.model_type for item in catalog.catalogue()] == list(LIVE)
@@ -229,7 +231,7 @@ def test_what_no_recipe_expresses_is_named_with_the_reason(model_type: str, why:
 # The walk
 
 
-@pytest.fixture(scope="module", params=EXPRESSED)
+@pytest.fixture(scope="module", params=slow.but_each(16, EXPRESSED))
 def pair(request: pytest.FixtureRequest) -> Pair:
     """A family with another probability at each key of its config that holds one."""
     return paired(request.param, **distinct(request.param))
@@ -290,6 +292,7 @@ def test_every_tensor_of_the_head_is_ours_and_changes_the_logits(pair: Pair) -> 
         assert (after - pair.theirs(LENGTHS[:1], side)).abs().max() <= 2 * ROUNDING
 
 
+@pytest.mark.slow
 def test_the_whole_walk_finds_every_family_equal(record: Record) -> None:
     """As `heads families --check` does it, in one go."""
     begun = time.perf_counter()
@@ -420,7 +423,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("chosen", VARIANTS)
+@pytest.mark.parametrize("chosen", slow.but_each(4, VARIANTS))
 def test_a_config_chooses_the_recipe(chosen: Variant, record: Record) -> None:
     pair = paired(chosen.model_type, **chosen.settings)
     assert str(pair.form.recipe_for(pair.model.config)) == chosen.recipe
@@ -457,6 +460,7 @@ def test_a_config_that_no_recipe_expresses_is_refused_with_the_reason(
     assert refused.value.hint.endswith((".", "?"))
 
 
+@pytest.mark.slow
 def test_a_dropout_that_is_not_set_is_the_usual_one() -> None:
     """As where `classifier_dropout` is None, and `hidden_dropout_prob` counts."""
     unset = [name for name in EXPRESSED if distinct(name) != distinct(name, unset=True)]

@@ -354,6 +354,7 @@ def test_heads_are_given_or_found_by_name(asked):
         list(choosing(Selection(recipes=["mean+robert"]), "", LIMITS))
 
 
+@pytest.mark.slow
 def test_from_the_outside():
     recipes = ["mean+linear", "cls+roberta"]
     inside = public.Inspector(recipes=recipes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -80,7 +81,7 @@ def bundled() -> Any:
     return loaded(bundled_folder())[0]
 
 
-@pytest.mark.parametrize("family", TWINS)
+@pytest.mark.parametrize("family", slow.but(TWINS, "roberta", "electra"))
 def test_a_twin_has_the_states_of_the_bundled_model(
     family: str, bundled: Any, tokenizer: Any
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_twin_has_the_states_of_the_bundled_model(
                 assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("family", TWINS)
+@pytest.mark.parametrize("family", slow.but(TWINS, "roberta", "electra"))
 def test_a_twin_s_tokenizer_gives_the_same_numbers(family: str, tokenizer: Any) -> None:
     own = tokenizer_of(converted_folder(family))
     for given in ((TEXTS[0],), (TEXTS[1],), ("",), ("two\u200b\n\nlines " * 300,), PAIR):
@@ -116,7 +117,9 @@ def test_a_twin_s_tokenizer_gives_the_same_numbers(family: str, tokenizer: Any) 
     assert config.get("eos_token_id") in (None, own.sep_token_id)
 
 
-@pytest.mark.parametrize("family", ["roberta", "mpnet"])  # their positions begin later
+@pytest.mark.parametrize(
+    "family", slow.but(["roberta", "mpnet"], "roberta")
+)  # their positions begin later
 def test_a_twin_reads_as_many_tokens_as_the_bundled_model(
     family: str, bundled: Any, tokenizer: Any
 ) -> None:

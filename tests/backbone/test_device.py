@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from elsewhere import DEVICE, elsewhere
 from tiny_models import LIMITS, write_classifier
@@ -142,7 +143,10 @@ def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None
 # What is read there
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "electra", "albert"])
+@pytest.mark.parametrize(
+    "family",
+    slow.but(["bert", "roberta", "distilbert", "mpnet", "electra", "albert"], "bert"),
+)
 def test_the_block_computes_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +164,11 @@ def test_the_block_computes_on_a_device(
 
 
 @pytest.mark.parametrize(
-    "family", ["gpt2", "t5", "bart", "xlnet", "deberta-v2", "modernbert", "fnet", "longformer"]
+    "family",
+    slow.but(
+        ["gpt2", "t5", "bart", "xlnet", "deberta-v2", "modernbert", "fnet", "longformer"],
+        "gpt2",
+    ),
 )
 def test_transformers_reads_other_families_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path
@@ -174,6 +182,7 @@ def test_transformers_reads_other_families_on_a_device(
     assert agreement(found, backbone.encode(TEXTS)).difference < 1e-5
 
 
+@pytest.mark.slow
 def test_every_reading_is_that_of_the_processor(backbone: Backbone, gpu: torch.device) -> None:
     there = features(backbone, *READINGS)
     with on_the_processor():
@@ -186,6 +195,7 @@ def test_every_reading_is_that_of_the_processor(backbone: Backbone, gpu: torch.d
     assert (again.fresh, again.engine, again.says) == (0, there.engine, there.says)
 
 
+@pytest.mark.slow
 def test_a_pooling_of_ones_own_need_not_know_of_a_gpu(
     backbone: Backbone, gpu: torch.device, tmp_path: Path
 ) -> None:
@@ -206,6 +216,7 @@ def test_a_pooling_of_ones_own_need_not_know_of_a_gpu(
     assert torch.allclose(row, alone[0, 1], atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_states_of_tokens_come_back_from_the_device(backbone: Backbone, gpu: torch.device) -> None:
     there = states(backbone)
     with on_the_processor():
@@ -247,6 +258,7 @@ def test_a_whole_run_reads_on_the_device_and_says_so(
     assert on in told["says"]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_elsewhere_says_so(
     run: RunFolder, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -308,6 +320,7 @@ def test_a_device_that_is_not_as_exact_is_left_for_the_processor(
     assert features(backbone, "mean").fresh == 0
 
 
+@pytest.mark.slow
 def test_sixteen_bits_that_turn_states_too_far_leave_the_device_in_thirty_two(
     backbone: Backbone, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +346,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InferenceEngine, "passes", narrowly)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", slow.but_each(2, [True, False]))
+@pytest.mark.slow
 def test_what_fails_in_the_midst_is_read_on_the_processor(
     packed: bool, backbone: Backbone, narrow: None, on: str
 ) -> None:
@@ -350,6 +364,7 @@ def test_what_fails_in_the_midst_is_read_on_the_processor(
     assert features(model, "cls").engine == found.engine  # it is not tried again
 
 
+@pytest.mark.slow
 def test_a_whole_run_on_a_device_that_fails_in_the_midst(
     run: RunFolder, narrow: None, on: str
 ) -> None:

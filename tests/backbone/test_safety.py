@@ -479,6 +479,7 @@ def test_a_config_that_asks_for_too_much_is_refused_at_once(
     refusal(copied(**values), within=1.0)
 
 
+@pytest.mark.slow
 def test_a_config_of_three_million_labels_is_refused_at_once(copied: Callable[..., Path]) -> None:
     folder = copied()
     labels = ",".join(f'"{number}":""' for number in range(3_000_000))
@@ -676,6 +677,7 @@ def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(
     assert Path(answer["owner/tiny"]).name == COMMIT
 
 
+@pytest.mark.slow
 def test_what_was_fetched_is_opened_offline(
     fake: Hub,
     online: Callable[..., Any],

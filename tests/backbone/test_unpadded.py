@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ def differs(model: Any, block: BertEncoder, given: list[Encoded], most: int = 20
     return worst
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow.but_each(3, FAMILIES))
 def test_every_family_reads_as_in_transformers(family: str) -> None:
     model = small(family)
     block = block_of(model, torch.float32)
@@ -71,7 +72,7 @@ def test_every_family_reads_as_in_transformers(family: str) -> None:
     assert differs(model, block, texts(9, 4, 6, 2, 4, 9, 9, 1, 30)) < ROUNDING
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow.but_each(3, FAMILIES))
 def test_sixteen_bits_point_the_same_way(family: str) -> None:
     model = small(family)
     exact, fast = block_of(model, torch.float32), block_of(model, torch.bfloat16)
@@ -85,7 +86,9 @@ def test_sixteen_bits_point_the_same_way(family: str) -> None:
             assert alike.min() > 0.999
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name].sides])
+@pytest.mark.parametrize(
+    "family", slow.but_each(3, [name for name in FAMILIES if FAMILIES[name].sides])
+)
 def test_second_texts_are_told_apart(family: str) -> None:
     model = small(family)
     block = block_of(model, torch.float32)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import transformers
 from tiny_models import LIMITS, rewrite, save_tiny
 from transformers.models.auto import modeling_auto
@@ -205,7 +206,18 @@ def test_the_file_is_the_one_that_python_loads() -> None:
 # Which class a recipe equals
 
 
-@pytest.mark.parametrize("model_type", [name for name in LIVE if name not in INEXPRESSIBLE])
+@pytest.mark.parametrize(
+    "model_type",
+    slow.but(
+        [name for name in LIVE if name not in INEXPRESSIBLE],
+        "bert",
+        "roberta",
+        "gpt2",
+        "bart",
+        "modernbert",
+        "t5",
+    ),
+)
 def test_a_familys_recipe_equals_its_class(model_type: str) -> None:
     recipe = entry(model_type).recipe
     assert recipe is not None
@@ -241,6 +253,7 @@ def test_a_recipe_that_no_class_has_equals_none(recipe: str) -> None:
     assert equals(resolve(recipe).recipe, "bert") == ""
 
 
+@pytest.mark.slow
 def test_every_head_of_a_class_is_on_the_menu_of_what_equals_it() -> None:
     """The recipes of the menu that equal a class are the ones that the catalogue names."""
     named = {str(resolve(item.recipe).recipe) for item in catalogue() if item.recipe}
@@ -313,6 +326,7 @@ def test_models_are_known_by_their_names(one: str, other: str) -> None:
     assert said(BUNDLED, "bert").endswith("Both are cls+bert: the same head.")
 
 
+@pytest.mark.slow
 def test_every_listed_model_has_a_family_of_the_catalogue() -> None:
     for base in MODELS:
         for name in (base.id, base.name, base.id.upper()):

@@ -14,8 +14,11 @@ from heads.catalog.tiny_models import NOT_BUILT, OWN, tiny_config, tiny_model
 from heads.errors import ModelError
 
 PAD, EOS, LENGTH, SHORT = 1, 3, 12, 8
+OFTEN = ("bert", "roberta", "gpt2", "bart", "modernbert", "t5", "reformer")
 FAMILIES = [
-    pytest.param(name, marks=[pytest.mark.skip(NOT_BUILT[name])] if name in NOT_BUILT else [])
+    pytest.param(name, marks=[pytest.mark.skip(NOT_BUILT[name])])
+    if name in NOT_BUILT
+    else pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow])
     for name in CLASSES
 ]
 

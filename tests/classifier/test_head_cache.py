@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from full_disk import full_disk
 from hypothesis import given, settings
@@ -88,7 +89,7 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 # Round trips
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", slow.but_each(3, RECIPES))
 def test_a_head_comes_back_bit_by_bit(
     heads: dict[str, TrainedHead],
     small: Backbone,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 import transformers
 from quick_heads import trained
@@ -44,6 +45,7 @@ Change = Callable[[Tensors], Any]
 Folders = Callable[..., Path]
 
 CLASSIFIERS = {**FORMS, **OTHERS}
+OFTEN = ("gpt2", "roberta", "bart", "modernbert", "xlnet")
 # None of four tokens: Funnel's class fails where it shortens one to a single state.
 TEXTS = (
     "the cat sat on a mat.",
@@ -147,7 +149,7 @@ def test_there_is_one_of_each_form_that_a_recipe_expresses(model_type: str) -> N
     }
 
 
-@pytest.mark.parametrize("model_type", CLASSIFIERS)
+@pytest.mark.parametrize("model_type", slow.but(CLASSIFIERS, *OFTEN))
 def test_a_classifier_comes_in_with_its_logits(written: Folders, model_type: str) -> None:
     folder = written(model_type)
     found = load(str(folder), limits=LIMITS)
@@ -160,7 +162,9 @@ def test_a_classifier_comes_in_with_its_logits(written: Folders, model_type: str
     assert_same(found.probabilities(TEXTS), true.softmax(dim=1))
 
 
-@pytest.mark.parametrize("model_type", [name for name in FORMS if name != "gpt2"])
+@pytest.mark.parametrize(
+    "model_type", slow.but([name for name in FORMS if name != "gpt2"], *OFTEN[1:])
+)
 def test_two_texts_come_in_as_the_class_reads_them(written: Folders, model_type: str) -> None:
     found = load(str(written(model_type)), limits=LIMITS)
     true = theirs(written(model_type), TEXTS, PAIRS)
@@ -548,7 +552,7 @@ CHECKPOINTS = [
 ]
 
 
-@pytest.mark.parametrize(("family_", "kind"), CHECKPOINTS)
+@pytest.mark.parametrize(("family_", "kind"), slow.but(CHECKPOINTS, *CHECKPOINTS[::4]))
 def test_every_tensor_is_pretrained_or_random_as_transformers_says(
     tiny: Folders, family_: str, kind: str
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heads.api import corpus_named
+from heads import api
 from heads.data.columns import guess
 from heads.data.dataset import Data, read
 from heads.data.files import open_table
@@ -179,6 +179,35 @@ def test_columns_are_guessed(
     names = header.split(",")
     table = open_table(write(rows(40, str, sentence, label_of, header=header)), LIMITS)
     assert guess(table) == Columns(text=names[text], label=names[label])
+
+
+def test_a_split_says_nothing_but_the_names_of_parts(write: Callable[..., Path]) -> None:
+    def split(row: int) -> str:
+        return "train" if row else "by hand"
+
+    content = rows(40, sentence, label_of, split, header="text,label,split")
+    assert guess(open_table(write(content), LIMITS)).split == ""
+
+
+def test_a_file_that_is_sorted_by_class_is_looked_at_as_a_whole(write: Callable[..., Path]) -> None:
+    def sorted_by_class(row: int) -> str:
+        return "low" if row < 2_500 else "high"
+
+    def place(row: int) -> str:
+        return f"shelf {row % 60}"
+
+    content = rows(5_000, sentence, place, sorted_by_class, header="a,b,c")
+    assert guess(open_table(write(content), LIMITS)) == Columns(text="a", label="c")
+
+
+def test_a_title_above_names_that_are_said_to_be_there_is_left_out(
+    write: Callable[..., Path],
+) -> None:
+    path = write("Answers of May,,\nnumber,text,label\n1,one two,x\n2,two three,y\n3,four,x\n")
+    for header in (None, True):
+        table = open_table(path, LIMITS, header)
+        assert table.columns == ("number", "text", "label")
+        assert len(table.rows) == 3
 
 
 def test_a_date_is_no_text_and_a_split_no_label(write: Callable[..., Path]) -> None:
@@ -372,7 +401,7 @@ def test_a_saved_folder_is_read(tmp_path: Path) -> None:
     data = read(tmp_path / "both", LIMITS)
     assert data.corpus.parts == ("train", "train", "test", "test")
     assert says(data, "split_overlap").startswith("1 text for validation or testing")
-    assert corpus_named(tmp_path / "both", LIMITS).texts == ("a", "b", "c", "A")
+    assert data.corpus.texts == ("a", "b", "c", "A")
 
 
 def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
@@ -399,7 +428,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"cannot be read|empty"):
             read(path, LIMITS)
     with pytest.raises(DataError, match="no sample and no file"):
-        corpus_named("nowhere.csv", LIMITS)
+        api.read("nowhere.csv")
 
 
 # Warnings
@@ -482,6 +511,7 @@ def test_all_of_it_can_be_told_as_json(write: Callable[..., Path]) -> None:
     assert {"no_text", "conflict"} <= {warning["kind"] for warning in told["warnings"]}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_take_seconds(
     write: Callable[..., Path], seconds: Callable[[], float]
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 
 from heads.data.dataset import read
 from heads.settings import Limits
@@ -570,7 +571,7 @@ def written(name: str, folder: Path, *, sign: str = ",", seed: int = 0, rows: in
 
 
 @pytest.mark.parametrize("sign", [",", "\t"])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", slow.but_each(3, SETS))
 def test_the_columns_of_a_famous_set_are_found(tmp_path: Path, name: str, sign: str) -> None:
     for seed, rows in ((0, ROWS), (1, 36), (2, 300)):
         found = read(written(name, tmp_path, sign=sign, seed=seed, rows=rows), LIMITS).columns

@@ -55,6 +55,15 @@ def test_where_nothing_is_shared_every_row_is_its_own_group() -> None:
     assert grouping(texts, groups=[""] * 50).numbers == tuple(range(50))
 
 
+def test_pairs_the_other_way_round_are_the_same_where_texts_alone_do_not_hold() -> None:
+    texts = ["always the same"] * 60 + ["other 3"]
+    pairs = [f"other {row}" for row in range(60)] + ["always the same"]
+    found = grouping(texts, pairs)
+    assert found.rule == "equal pairs of texts"
+    assert found.numbers[60] == found.numbers[3]
+    assert found.count == 60
+
+
 @settings(max_examples=200)
 @given(rows=PAIRS)
 def test_pairs_that_share_a_text_are_one_group_or_it_is_said(rows) -> None:

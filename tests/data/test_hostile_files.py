@@ -250,6 +250,7 @@ def test_limits_hold_while_reading(tmp_path: Path, seconds: Callable[[], float])
     assert seconds() < 10
 
 
+@pytest.mark.slow
 def test_an_endless_text_is_cut_and_an_endless_quote_refused(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text('text,label\n"' + "word " * 2_000_000 + '",pos\nb,neg\n')

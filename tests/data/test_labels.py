@@ -69,6 +69,12 @@ def sets(data: Data) -> list[set[str]]:
 SETS = st.lists(st.frozensets(st.sampled_from(NAMES), max_size=4), min_size=30, max_size=80)
 
 
+def test_one_word_that_moves_makes_no_separator_of_a_comma() -> None:
+    names = ["wool, red", "wool, blue", "silk, red", "silk, blue", "linen, red", "linen, blue"]
+    assert find_separator([*names, "red, blue"]) == ""
+    assert find_separator([*names, "red, blue", "blue, wool"]) == ","
+
+
 @QUICK
 @given(given_sets=SETS, sign=st.sampled_from("|;,"), space=st.sampled_from(["", " "]))
 def test_labels_joined_by_a_sign_come_back(folder, given_sets, sign, space) -> None:

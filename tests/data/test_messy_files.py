@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import slow
 
 from heads.data.dataset import Data, read
 from heads.data.table import Columns
@@ -155,7 +156,7 @@ def test_real_numbers_can_be_read_past(shared: Path) -> None:
     assert data.corpus.pairs == plain([row[6] for row in even])
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", slow.but_each(4, CLEAN))
 def test_a_clean_set_is_read_whole_and_warned_of_nothing_absurd(shared: Path, name: str) -> None:
     rows, classes, allowed = CLEAN[name]
     data = read(shared / f"{name}.csv", PUBLIC)

@@ -193,6 +193,7 @@ def test_the_same_seed_draws_the_same_and_another_draws_others():
     assert len(drawn) == len(more) == 10
 
 
+@pytest.mark.slow
 def test_the_rows_searched_on_are_bounded_whatever_there_is():
     rows = 5 * MOST_SEARCH
     targets, groups = torch.arange(rows) % 2, torch.arange(rows)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
+import slow
 import torch
 from torch import Tensor
 
@@ -100,7 +101,15 @@ def rate(hits: Sequence[bool]) -> float:
 
 @pytest.mark.parametrize(
     ("rows", "seeds", "repeated", "luck"),
-    [(100, 1, False, 0.0), (500, 3, False, 0.003), (500, 5, True, 0.003), (3000, 3, False, 0.003)],
+    slow.but_each(
+        4,
+        [
+            (500, 3, False, 0.003),
+            (100, 1, False, 0.0),
+            (500, 5, True, 0.003),
+            (3000, 3, False, 0.003),
+        ],
+    ),
 )
 def test_sixteen_identical_heads_are_seldom_told_apart_and_intervals_hold(
     rows, seeds, repeated, luck
@@ -136,21 +145,24 @@ def test_training_luck_that_one_seed_cannot_show_is_shown_by_three():
 
 @pytest.mark.parametrize(
     "design",
-    [
-        Design(rows=600, seeds=3),
-        Design(rows=600, seeds=5, repetitions=1),
-        Design(rows=600, seeds=5, repetitions=3),
-    ],
+    slow.but_each(
+        3,
+        [
+            Design(rows=600, seeds=5, repetitions=3),
+            Design(rows=600, seeds=3),
+            Design(rows=600, seeds=5, repetitions=1),
+        ],
+    ),
     ids=str,
 )
-@pytest.mark.parametrize("mix", ["16 quiet", "14 quiet, 2 noisy"])
+@pytest.mark.parametrize("mix", slow.but_each(2, ["14 quiet, 2 noisy", "16 quiet"]))
 def test_no_design_and_no_noisy_neighbour_makes_like_heads_differ(design, mix):
     found = rates(design, MIXES[mix], 40)
     assert max(found.to_reference, found.to_best) <= 6 / 40
     assert found.held >= 34 / 40
 
 
-@pytest.mark.parametrize("metric", BY_CLASSES)
+@pytest.mark.parametrize("metric", slow.but_each(3, BY_CLASSES))
 def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
     for design in (Design(rows=400, seeds=3), Design(rows=400, seeds=5, repetitions=1)):
         found = rates_by(metric, design, 30)
@@ -159,7 +171,9 @@ def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
 
 
 @pytest.mark.parametrize("metric", OF_SMALL)
-@pytest.mark.parametrize(("even", "design"), [(True, OF_FEW[0]), *product([False], OF_FEW)])
+@pytest.mark.parametrize(
+    ("even", "design"), slow.but_each(4, [(True, OF_FEW[0]), *product([False], OF_FEW)])
+)
 def test_classes_of_three_rows_are_compared_as_honestly(metric, even, design):
     found = rates_of_small(metric, design, 60, even=even)
     assert max(found.to_reference, found.to_best) <= 8 / 60
@@ -238,7 +252,9 @@ def of_kind(
 
 
 @pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
-@pytest.mark.parametrize(("rows", "seeds", "repeated"), [(150, 1, False), (800, 3, True)])
+@pytest.mark.parametrize(
+    ("rows", "seeds", "repeated"), slow.but_each(2, [(150, 1, False), (800, 3, True)])
+)
 def test_heads_alike_by_other_scores_are_seldom_told_apart_and_intervals_hold(
     problem, rows, seeds, repeated
 ):

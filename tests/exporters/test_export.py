@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 import transformers
 from quick_heads import classifiers
@@ -74,7 +75,9 @@ def alone(classifier: Classifier) -> torch.Tensor:
     return torch.cat([classifier.logits([text]) for text in TEXTS])
 
 
-@pytest.mark.parametrize("family", [*FORMS, *OTHERS])
+@pytest.mark.parametrize(
+    "family", slow.but([*FORMS, *OTHERS], "gpt2", "roberta", "bart", "modernbert", "reformer")
+)
 def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family: str) -> None:
     backbone = load(str(write_classifier(tmp_path / "base", family)), limits=LIMITS)
     ours = trained({**FORMS, **OTHERS}[family][1], backbone, toy)
@@ -92,7 +95,7 @@ def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family:
     assert (alone(back) - true).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize(("recipe", "note"), BUNDLED_NATIVE.items())
+@pytest.mark.parametrize(("recipe", "note"), slow.but_each(3, BUNDLED_NATIVE.items()))
 def test_the_same_function_under_another_name_is_the_class(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str, note: str
 ) -> None:
@@ -120,6 +123,13 @@ def test_what_no_class_computes_says_why_and_what_is_nearest(
     with pytest.raises(RecipeError, match=why) as refused:
         equivalent(module, backbone, 2)
     assert refused.value.hint == "The nearest that is one: cls+bert."
+
+
+def test_a_norm_of_another_epsilon_is_another_function(tmp_path: Path, toy: Corpus) -> None:
+    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
+    module = trained("cls+modernbert?eps=0.1", backbone, toy).head.module
+    with pytest.raises(RecipeError, match="other layers"):
+        equivalent(module, backbone, 2)
 
 
 def test_options_of_a_head_go_into_the_config(tmp_path: Path, toy: Corpus) -> None:
@@ -306,6 +316,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
             heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_a_fresh_process_without_us_answers_the_same(
     tmp_path: Path, backbone: Backbone, toy: Corpus
 ) -> None:
@@ -325,6 +336,7 @@ def test_a_fresh_process_without_us_answers_the_same(
         assert told == pytest.approx(dict(zip(ours.classes, row.tolist(), strict=True)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_where_we_cut_it(
     tmp_path: Path, backbone: Backbone, toy: Corpus
 ) -> None:
@@ -381,7 +393,10 @@ def test_a_folder_that_answers_otherwise_is_not_kept(
 
 @pytest.mark.parametrize(
     "recipe",
-    ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
+    slow.but(
+        ["mean+linear", "attention+roberta", "mean+knn", "mean+linear?late=true", "mean@mix+mlp"],
+        "attention+roberta",
+    ),
 )
 def test_a_folder_with_a_loader_comes_back_as_well(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str

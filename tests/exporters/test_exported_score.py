@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import slow
 import torch
 from tiny_models import LIMITS
 from torch import Tensor
@@ -81,7 +82,7 @@ def plainly(folder: Path, *, native: bool) -> Callable[..., Tensor]:
     return logits
 
 
-@pytest.mark.parametrize("sample", RECIPES)
+@pytest.mark.parametrize("sample", slow.but(RECIPES, "aspects"))
 def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path) -> None:
     train, test = (read(path, LIMITS) for path in split(sample, tmp_path))
     asked = RunRequest(

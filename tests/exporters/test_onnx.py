@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from tiny_models import LIMITS, WORDS
@@ -70,7 +71,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("family", "recipe"), CASES)
+@pytest.mark.parametrize(("family", "recipe"), slow.but(CASES, ("bert", "flatten+knn?k=3")))
 def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_path):
     backbone = load(str(tiny(family)), limits=LIMITS)
     if family == "gpt2":  # and a word that its class would take for padding
@@ -83,7 +84,9 @@ def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
 
 
-@pytest.mark.parametrize("recipe", ["mean+linear?pair=uv_diff", "mean_content+mlp?pair=prod"])
+@pytest.mark.parametrize(
+    "recipe", slow.but_each(2, ["mean_content+mlp?pair=prod", "mean+linear?pair=uv_diff"])
+)
 def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
     longer = [("x", "y")[len(a) > len(b)] for a, b in zip(TEXTS, SECOND, strict=True)]
     pairs = build("pairs", TEXTS * 4, longer * 4, SECOND * 4)
@@ -100,6 +103,7 @@ def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
     assert (torch.from_numpy(made["logits"]) - ours).abs().max() <= 1e-5
 
 
+@pytest.mark.slow
 def test_the_usage_of_a_joint_head_gives_two_texts_and_names_classes(
     small, tmp_path, monkeypatch, capsys
 ):
@@ -159,6 +163,7 @@ print(json.dumps([facts, logits.tolist()]))
 """
 
 
+@pytest.mark.slow
 def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     """As its usage says, without us and without torch; on texts of the samples it agrees."""
     import onnxruntime

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from safetensors.torch import load_file, save_file
@@ -80,7 +81,7 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", slow.but(RECIPES, *RECIPES[::5], *RECIPES[-4:]))
 def test_every_pooling_and_every_head_is_the_same_function(recipe, rows, small, tmp_path):
     page = check(trained(recipe, rows, small), tmp_path / "mine")
     compile(page, "load.py", "exec")
@@ -101,7 +102,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow.but(FAMILIES, "gpt2", "bart"))
 def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
     backbone = load(str(tiny(family)), limits=LIMITS)
     for number, recipe in enumerate(FAMILIES[family]):
@@ -117,7 +118,7 @@ QUIRKS = {
 }
 
 
-@pytest.mark.parametrize("family", QUIRKS)
+@pytest.mark.parametrize("family", slow.but(QUIRKS, "longformer", "fnet"))
 def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
     recipe, line = QUIRKS[family]
     with tiny_models.quiet(), torch.random.fork_rng(devices=[]):
@@ -199,11 +200,15 @@ PAIRED = build("pairs", TEXTS * 2, [("x", "y")[row % 2] for row in range(36)], S
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        *(f"mean+linear?pair={name}" for name in pairing),
-        *("mean_max@cat4+mlp?pair=uv_diff", "cls+bert?pair=diff", "std+linear?pair=uv"),
-        *("mean_content@mean4+ridge?pair=prod", "max+knn?pair=diff_prod", "pooler+linear?pair=uv"),
-    ],
+    slow.but_each(
+        3,
+        [
+            *(f"mean+linear?pair={name}" for name in pairing),
+            *("mean_max@cat4+mlp?pair=uv_diff", "cls+bert?pair=diff", "std+linear?pair=uv"),
+            *("mean_content@mean4+ridge?pair=prod", "max+knn?pair=diff_prod"),
+            "pooler+linear?pair=uv",
+        ],
+    ),
 )
 def test_two_texts_are_read_apart_as_we_read_them(recipe, small, tmp_path):
     ours = trained(recipe, PAIRED, small)
@@ -305,6 +310,7 @@ assert not any(name.split(".")[0] == "heads" for name in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     texts = [
         "Not bad at all.",
@@ -425,6 +431,15 @@ def test_parts_of_ones_own_are_written_out(recipe, takes, rows, small, tmp_path)
     assert ("FLOOR = 1e-6" in page) == ("early" in recipe)
     assert ("power=0.5" in page) == ("early" in recipe)
     assert "heads." not in page
+
+
+def test_a_docstring_that_is_no_plain_text_stays_one(takes, rows, small, tmp_path):
+    takes(
+        "import heads\n\n\n@heads.pooling\ndef slanted(mask, states):\n"
+        "    r'''Even, as in \\N, of \"\"\"all\"\"\" tokens.'''\n"
+        "    return mask / mask.sum(dim=1, keepdim=True)\n"
+    )
+    check(trained("slanted+linear", rows, small), tmp_path / "mine")
 
 
 REFUSED = {

@@ -74,6 +74,7 @@ def scores(board):
     return {cell["recipe"]: cell["scores"] for cell in board["cells"]}
 
 
+@pytest.mark.slow
 def test_numbers_with_a_test_set_and_three_seeds_are_trained(train):
     code, board, err = train()
     assert code == 0, err
@@ -112,6 +113,7 @@ def test_a_disk_that_is_full_is_a_sentence_and_the_run_goes_on_when_it_is_not(tr
     assert all(path.read_bytes() == bytes for path, bytes in before.items())
 
 
+@pytest.mark.slow
 def test_an_export_that_the_disk_refuses_is_a_sentence_and_leaves_nothing(train, tmp_path, capfd):
     run = RunFolder(path=Path(train()[1]["folder"]))
     native, other = (classifier(run, name, limits()) for name in ("cls+bert", "mean+linear"))
@@ -172,6 +174,7 @@ def _can_mount() -> bool:
 
 
 @pytest.mark.skipif(not _can_mount(), reason="no namespace of one's own on this machine")
+@pytest.mark.slow
 def test_a_run_on_a_small_disk_stops_with_a_sentence_and_goes_on_when_it_grows(
     train, numbers, tmp_path
 ):

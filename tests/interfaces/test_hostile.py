@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
@@ -53,7 +54,7 @@ def over_the_api(path: Path, client: Client) -> tuple[dict[str, Any], str]:
         return {}, said
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", slow.but_each(9, FILES), ids=lambda path: path.name)
 def test_a_bad_file_gets_the_same_everywhere(
     path: Path, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:

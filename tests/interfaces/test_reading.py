@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+import slow
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from pages import turn_to
@@ -165,7 +166,8 @@ def test_every_number_is_in_one_bar(numbers):
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
 @pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", slow.but_each(2, [390, 1280]))
+@pytest.mark.slow
 def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     page = tab(width=width)
     turn_to(page, "Train")

@@ -16,7 +16,7 @@ from heads.parts.registry import Head, Pooling, Registry
 from heads.parts.resolve import head, layers, menu, parts, pooling, resolve
 from heads.recipe import Recipe
 
-unhurried = settings(max_examples=200)
+unhurried = settings(max_examples=80)
 
 WORD = string.ascii_letters + string.digits + "_"
 LEARNED_LAYERS = [name for name in layers if layers[name].learned]

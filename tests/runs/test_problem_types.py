@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import slow
 import torch
 from markupsafe import Markup
 from same_runs import bare, tensors
@@ -202,14 +203,17 @@ def test_the_learning_curve_ends_in_the_leaderboard(whole, sample: str) -> None:
 
 @pytest.mark.parametrize(
     ("sample", "metric"),
-    [
-        ("pairs", "mcc"),
-        ("pairs", "balanced_accuracy"),
-        ("aspects", "macro_f1"),
-        ("aspects", "exact_match"),
-        ("similarity", "neg_mean_absolute_error"),
-        ("similarity", "r2"),
-    ],
+    slow.but_each(
+        4,
+        [
+            ("pairs", "balanced_accuracy"),
+            ("pairs", "mcc"),
+            ("aspects", "macro_f1"),
+            ("aspects", "exact_match"),
+            ("similarity", "neg_mean_absolute_error"),
+            ("similarity", "r2"),
+        ],
+    ),
 )
 def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
     start, sample: str, metric: str
@@ -291,7 +295,7 @@ def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
         assert cell.tried == wanted.tried
 
 
-@pytest.mark.parametrize("sample", FEW)
+@pytest.mark.parametrize("sample", slow.but_each(3, FEW))
 def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -> None:
     ends: tuple[Callable[[Any], bool], ...] = (
         lambda event: getattr(event, "says", "").startswith("Estimating"),

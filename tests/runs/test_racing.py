@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import slow
 import torch
 from safetensors.torch import load_file
 from same_runs import bare, tensors
@@ -397,6 +398,7 @@ def searched_as(board: TrainingData, rng: torch.Generator, name: str) -> SearchF
 
 
 @pytest.mark.usefixtures("_strict")
+@pytest.mark.slow
 def test_a_race_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
     finished(start())  # now all texts are read, and every run says so
     unbroken = start()
@@ -477,7 +479,9 @@ def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("_strict")
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"stopped": 3}', '{"stopped": [{"a": 1}]}'])
+@pytest.mark.parametrize(
+    "text", slow.but_each(3, ["", "{", "[]", "{}", '{"stopped": 3}', '{"stopped": [{"a": 1}]}'])
+)
 @pytest.mark.parametrize("name", ["race.json", "race/000.json"])
 def test_a_broken_file_of_a_race_is_a_sentence(start, name: str, text: str) -> None:
     run = start(config=ExperimentConfig(folds=2, race=True, curve=False))

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import slow
 import torch
 from same_runs import bare, tensors
 from small_boards import blobs, board_of
@@ -297,6 +298,7 @@ def moments(events: Sequence[runner.Event]) -> list[int]:
     return sorted({1, *ends, *(n + 1 for n in ends), len(kinds) - 1} - {0, len(kinds)})
 
 
+@pytest.mark.slow
 def test_a_run_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
     unbroken = start()
     events = list(working(unbroken, LIMITS))
@@ -323,6 +325,7 @@ def done_of(run: RunFolder) -> list[str]:
     return [str(path.relative_to(run.path)) for path in sorted(run.path.glob("cells/*.json"))]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
     wanted, run = bare(finished(start()).as_json()), start()
     rng, seconds, resumed = random.Random(1), 0.0, 0
@@ -470,6 +473,7 @@ def test_a_baseline_that_fails_does_not_stop_the_heads(
 
 
 @pytest.mark.parametrize("is_fixed", [True, False])
+@pytest.mark.slow
 def test_words_are_counted_once_for_the_same_rows(
     start, data: Data, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_fixed: bool
 ) -> None:
@@ -954,6 +958,7 @@ def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
 # What the numbers mean
 
 
+@pytest.mark.slow
 def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     backbone: Backbone, tmp_path: Path
 ) -> None:
@@ -978,6 +983,7 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     assert any(known.match(one) for one in found.verdict[1:])
 
 
+@pytest.mark.slow
 def test_two_names_of_the_same_layers_are_never_called_different(
     start, tiny: Callable[..., Path]
 ) -> None:
@@ -1012,7 +1018,7 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
 BROKEN = ("", "{", "[]", "{}", "null", "3", '"x"')
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
 def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) -> None:
     names = [str(path.relative_to(whole[0].path)) for path in whole[0].path.rglob("*.json")]
     assert len(names) >= 15
@@ -1032,7 +1038,7 @@ def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) 
         shutil.rmtree(run.path)
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
 def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
     start, tmp_path: Path, text: str
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import slow
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +105,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow.but_each(3, KINDS))
 def test_a_head_by_itself_is_the_one_that_a_grid_keeps(
     kind: str, rows: Corpus, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -217,6 +218,7 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
 # What is learned
 
 
+@pytest.mark.slow
 def test_shuffled_labels_are_learned_no_better_than_by_guessing(backbone: Backbone) -> None:
     corpus = corpus_of(SAMPLES["intents"], LIMITS)
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(1)).tolist()
@@ -447,6 +449,7 @@ def test_siamese_heads_see_that_two_texts_are_the_same(
         assert head.scores.accuracy == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_a_siamese_head_learns_the_same_whatever_stands_beside_it(
     small: Backbone, pairs: Corpus
 ) -> None:

@@ -20,6 +20,7 @@ def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:
     return [event for event in progress if isinstance(event, Progress)], result
 
 
+@pytest.mark.slow
 def test_emotion_gives_the_published_figures_to_every_digit(shared):
     """The smaller of the two; `heads reproduce banking77` takes twice as long."""
     progress, result = run("emotion", shared / "emotion")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import slow
 import torch
 from sklearn.linear_model import LogisticRegression
 from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, result
@@ -29,7 +30,7 @@ from heads.settings import ExperimentConfig, Limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, surest
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, judged, surest
 from heads.training.fitters.batched import BatchedDropout, BatchedHeads, can_stack
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
@@ -114,7 +115,9 @@ def without_dropout(name: str) -> dict[str, float]:
     return {option: 0.0 for option in head[name].options if "dropout" in option}
 
 
-@pytest.mark.parametrize("name", [name for name in STACKED if head[name].solve is None])
+@pytest.mark.parametrize(
+    "name", slow.but_each(3, [name for name in STACKED if head[name].solve is None])
+)
 @pytest.mark.parametrize("parts", [adamw.PARTS, 1])
 def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
     """Each with its own rows, order, step size and decay; in double precision, without dropout."""
@@ -571,8 +574,23 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
     assert best([luck, sure, bad, none], task) is luck
     assert surest([none, luck, sure, bad], task) is sure
     assert surest([luck], task) is luck
+    equal = point(slice(6, 10), 0.3)  # as many right as of `luck`, at a lower loss
+    assert best([luck, equal], task) is best([equal, luck], task) is equal
     numbers = replace(task, objective=Objective(problem=REGRESSION, outputs=1))
     assert best([none, luck, bad], numbers) is bad
+
+
+def test_rows_count_in_the_loss_by_which_settings_are_judged() -> None:
+    task = lesson_of(*blobs(30), 3)
+    rows = torch.arange(4)
+    logits = torch.zeros(4, 3)
+    logits[0, int(task.targets[0])] = 5.0  # one row is sure and right, the others are not
+    even = task.objective.rows(logits, task.targets[rows])
+    counts = torch.ones(30)
+    counts[0] = 9.0
+    found = judged({}, 0, logits, replace(task, counts=counts), rows)
+    assert found.loss == pytest.approx(float((even * counts[rows]).sum() / 12))
+    assert found.loss < judged({}, 0, logits, task, rows).loss
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
@@ -588,14 +606,17 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ("mean+bert", "mean+xlnet"),
-        ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
-        ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
-        ("mean+xlnet?activation=gelu", "mean+deberta"),
-        ("mean+eurobert", "mean+deberta?dropout=0.0"),
-        ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
-    ],
+    slow.but_each(
+        3,
+        [
+            ("mean+bert", "mean+xlnet"),
+            ("mean+bert?dropout=0.3", "mean+xlnet?dropout=0.3"),
+            ("mean+distilbert", f"mean+mlp?dropout=0.2&hidden={WIDTH}"),
+            ("mean+xlnet?activation=gelu", "mean+deberta"),
+            ("mean+eurobert", "mean+deberta?dropout=0.0"),
+            ("mean+roberta?dropout=0.0", "mean+xlnet?dropout=0.0"),
+        ],
+    ),
 )
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
@@ -633,6 +654,7 @@ def same(one: TrialResult, other: TrialResult) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=11)
     board = board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls"))
@@ -734,6 +756,7 @@ def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import pytest
+import slow
 import torch
 from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, result
 from torch import Tensor
@@ -67,7 +68,7 @@ def labels_of(rows: int) -> tuple[Tensor, Tensor]:
 # Numbers
 
 
-@pytest.mark.parametrize("recipe", OF_NUMBERS)
+@pytest.mark.parametrize("recipe", slow.but_each(3, OF_NUMBERS))
 @pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-0.003, 1e-3)])
 def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
@@ -394,7 +395,9 @@ def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL])
 @pytest.mark.parametrize(
-    "settings", [{"focal": 2.0}, {"smoothing": 0.1}, {"focal": 1.0, "smoothing": 0.05}], ids=str
+    "settings",
+    slow.but_each(3, [{"smoothing": 0.1}, {"focal": 2.0}, {"focal": 1.0, "smoothing": 0.05}]),
+    ids=str,
 )
 def test_every_head_learns_under_focal_loss_and_smoothing(
     small: Backbone, problem: ProblemType, settings: dict[str, float]
@@ -413,6 +416,8 @@ def test_every_head_learns_under_focal_loss_and_smoothing(
     # It moves what is learned by its loss; heads with a solver of their own have none.
     for name in ("mean+linear", "mean+roberta"):
         assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
+    solved = [one["mean+centroid"].outcome.logits[0] for one in (found, without_any)]
+    torch.testing.assert_close(*solved, rtol=0, atol=0)
 
 
 def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:

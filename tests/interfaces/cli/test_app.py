@@ -40,12 +40,14 @@ def test_compare_reads_standard_input(monkeypatch, capsys):
     assert json.loads(out)["text"] == "A text from a pipe."
 
 
+@pytest.mark.slow
 def test_two_sentences_take_the_sample_of_pairs(capsys):
     code, out, _ = run(capsys, "compare", "a", "--pair", "b", "-r", "mean+linear", "--json")
     assert code == 0
     assert json.loads(out)["sample"] == "pairs"
 
 
+@pytest.mark.slow
 def test_two_sentences_are_read_together_or_each_by_itself(capsys):
     asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
     asked += ["-r", "mean+linear", "--json"]
@@ -58,6 +60,7 @@ def test_two_sentences_are_read_together_or_each_by_itself(capsys):
     assert one["logits"] != other["logits"]
 
 
+@pytest.mark.slow
 def test_the_recipes_shown_first_can_be_read_apart_as_well(capsys):
     asked = ["compare", "The dog chased the cat.", "--pair", "The cat chased the dog."]
     code, out, _ = run(capsys, *asked, "--pairs", "diff_prod", "--json")
@@ -131,6 +134,7 @@ def test_diff_says_what_sets_two_families_apart(capsys):
     assert set(json.loads(out)) == {"one", "other", "difference"}
 
 
+@pytest.mark.slow
 def test_doctor_examines_a_family_and_the_bundled_model(capsys):
     code, out, _ = run(capsys, "doctor", "gpt2")
     assert code == 0
@@ -154,6 +158,7 @@ def test_a_twin_is_made_and_used_like_any_base_model(capsys):
     assert "This head is random" in out.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
     folder = str(tmp_path / "mine")
     code, out, _ = run(capsys, "export", "cls+bert", folder, "--json")
@@ -172,6 +177,7 @@ def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
     assert "There is something in" in err
 
 
+@pytest.mark.slow
 def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
     code, out, _ = run(capsys, "export", "mean+linear", str(tmp_path / "mine"))
     assert code == 0
@@ -180,6 +186,7 @@ def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
     assert "The nearest that is one: cls+bert." in told
 
 
+@pytest.mark.slow
 def test_a_head_is_exported_as_one_onnx_file(tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     file = tmp_path / "mine.onnx"
@@ -245,6 +252,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
     assert out == ""
 
 
+@pytest.mark.slow
 def test_parts_of_ones_own_come_from_a_file(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(

@@ -444,6 +444,7 @@ def test_ctrl_c_that_a_library_swallows_is_no_fault_of_the_model(capfd, file, mo
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_run_goes_on_later(capfd, file, tmp_path):
     folder = tmp_path / "stopped"
     asked = ["train", str(file), *TRAIN, "-r", "mean+distilbert", "-r", "mean+bert", "--no-curve"]

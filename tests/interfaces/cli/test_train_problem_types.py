@@ -45,6 +45,7 @@ def trained(capfd, *arguments):
     return found, {cell["recipe"]: cell for cell in found["cells"] if not cell["baseline"]}
 
 
+@pytest.mark.slow
 def test_every_way_in_is_a_cell_of_its_own(capfd):
     arguments = ["pairs", "-r", "mean+linear", "--pairs", "joint, siamese", "--per-class", "8"]
     found, heads = trained(capfd, *arguments)
@@ -66,6 +67,7 @@ def test_every_loss_is_a_cell_of_its_own(capfd, some):
     assert set(heads) == {"mean+linear", "mean+linear?loss=ovr", "mean+ridge"}
 
 
+@pytest.mark.slow
 def test_every_layer_is_a_cell(capfd, some):
     found, heads = trained(capfd, some("sentiment"), "--grid", "layers")
     assert set(heads) == {f"mean{layer}+linear" for layer in ("", *(f"@{n}" for n in range(6)))}

@@ -6,6 +6,7 @@ import re
 import zipfile
 
 import pytest
+import slow
 from pages import turn_to
 
 PLOTS = "document.querySelectorAll('.js-plotly-plot .bars path').length"
@@ -46,7 +47,8 @@ def fits(page):
 
 
 @pytest.mark.parametrize(
-    ("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
+    ("theme", "width"),
+    slow.but_each(4, [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]),
 )
 def test_opens_on_a_finished_example(tab, look, theme, width):
     page = tab(f"?__theme={theme}", width=width)
@@ -68,6 +70,7 @@ def test_compares_a_new_sentence_on_enter(tab):
     assert "negative" in page.locator("#verdict").inner_text()
 
 
+@pytest.mark.slow
 def test_a_chip_fills_the_sentence_and_compares(tab):
     from playwright.sync_api import expect
 
@@ -80,6 +83,7 @@ def test_a_chip_fills_the_sentence_and_compares(tab):
     expect(page.locator("#verdict")).to_contain_text("negative")
 
 
+@pytest.mark.slow
 def test_an_untrained_recipe_is_trained_with_progress(tab, look):
     page = tab()
     page.get_by_label("Recipes, up to four").press("Backspace")
@@ -91,6 +95,7 @@ def test_an_untrained_recipe_is_trained_with_progress(tab, look):
     assert len(recipes(page)) == 4
 
 
+@pytest.mark.slow
 def test_a_recipe_is_put_together_from_menus(tab, look):
     page = tab()
     page.get_by_label("Recipes, up to four").press("Backspace")
@@ -104,6 +109,7 @@ def test_a_recipe_is_put_together_from_menus(tab, look):
     page.locator(".card h4", has_text="weighted+centroid").wait_for()
 
 
+@pytest.mark.slow
 def test_a_second_sentence_takes_the_heads_of_the_pairs(tab, look):
     page = tab()
     page.get_by_text("Compare with a second sentence").click()
@@ -114,6 +120,7 @@ def test_a_second_sentence_takes_the_heads_of_the_pairs(tab, look):
     look(page, "pairs")
 
 
+@pytest.mark.slow
 def test_another_sample_brings_its_own_example(tab, look):
     page = tab()
     choose(page, "Heads trained on", "Review aspects")
@@ -122,6 +129,7 @@ def test_another_sample_brings_its_own_example(tab, look):
     look(page, "aspects")
 
 
+@pytest.mark.slow
 def test_the_link_restores_the_same_comparison(tab):
     page = tab()
     ask(page, "I would buy it again & again, 100 %!")
@@ -142,6 +150,7 @@ def test_the_link_restores_the_same_comparison(tab):
     assert again.locator("#cards").inner_text() == page.locator("#cards").inner_text()
 
 
+@pytest.mark.slow
 def test_the_numbers_are_saved_as_csv_without_the_server(tab):
     page = tab()
     page.locator("#numbers button").first.click()
@@ -158,6 +167,7 @@ def test_the_numbers_are_saved_as_csv_without_the_server(tab):
     ("text", "sentence"),
     [("", "Type a sentence first."), ("\x07", "Type a sentence first.")],
 )
+@pytest.mark.slow
 def test_bad_input_gets_a_sentence_in_the_place_of_the_verdict(tab, text, sentence):
     page = tab()
     say(page, "Sentence", text).press("Enter")
@@ -166,6 +176,7 @@ def test_bad_input_gets_a_sentence_in_the_place_of_the_verdict(tab, text, senten
     page.locator("#verdict strong").wait_for()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_there_says_what_to_do(tab, look):
     page = tab()
     choose(page, "Base model", "roberta-base")
@@ -185,6 +196,7 @@ def test_hostile_text_stays_text(tab):
     assert page.evaluate("window.xss") is None
 
 
+@pytest.mark.slow
 def test_explains_a_recipe_and_what_sets_two_apart(tab, look):
     page = tab()
     ask(page, "Every word counts here.")
@@ -199,6 +211,7 @@ def test_explains_a_recipe_and_what_sets_two_apart(tab, look):
     look(page, "explained-attention")
 
 
+@pytest.mark.slow
 def test_works_with_the_keyboard_alone(tab):
     page = tab()
     page.get_by_label("Sentence", exact=True).focus()
@@ -214,6 +227,7 @@ def test_works_with_the_keyboard_alone(tab):
     assert any("Copy link" in (text or "") for text in seen)
 
 
+@pytest.mark.slow
 def test_asks_only_for_font_weights_that_are_whole(tab):
     page = tab()
     weights = page.evaluate(
@@ -223,6 +237,7 @@ def test_asks_only_for_font_weights_that_are_whole(tab):
     assert set(weights) <= {"400", "700"}
 
 
+@pytest.mark.slow
 def test_a_random_head_says_so_wherever_its_numbers_stand(tab, look):
     page = tab("?text=Not+bad+at+all.&recipes=own,mean%2Blinear")
     page.locator(".card h4", has_text="own (cls+bert)").wait_for()
@@ -234,6 +249,7 @@ def test_a_random_head_says_so_wherever_its_numbers_stand(tab, look):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
 def test_the_catalogue_is_searched_and_two_heads_are_set_apart(tab, look, width):
     page = tab(width=width)
     turn_to(page, "Catalogue")
@@ -251,6 +267,7 @@ def test_the_catalogue_is_searched_and_two_heads_are_set_apart(tab, look, width)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
 def test_the_doctor_examines_a_family(tab, look, width):
     page = tab(width=width)
     turn_to(page, "Doctor")
@@ -260,6 +277,7 @@ def test_the_doctor_examines_a_family(tab, look, width):
     look(page, f"doctor-{width}")
 
 
+@pytest.mark.slow
 def test_a_head_is_taken_away_as_a_folder(tab, look):
     page = tab()
     page.get_by_text("Take a head with you").click()

@@ -1,6 +1,7 @@
 """The tab "Look inside" as a visitor meets it, in Chromium."""
 
 import pytest
+import slow
 from pages import turn_to
 
 DONE = "#look-status .verdict:not(.busy)"
@@ -13,7 +14,10 @@ def opened(tab, query="", width=1280):
     return page
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+@pytest.mark.parametrize(
+    ("theme", "width"), slow.but([("light", 1280), ("dark", 1280), ("light", 390)], ("light", 390))
+)
+@pytest.mark.slow
 def test_looks_at_what_was_compared(tab, look, theme, width):
     page = opened(tab, f"?__theme={theme}", width=width)
     cards = page.locator("#tokens .card")
@@ -27,6 +31,7 @@ def test_looks_at_what_was_compared(tab, look, theme, width):
     look(page, f"look-{theme}-{width}")
 
 
+@pytest.mark.slow
 def test_edits_temperature_and_another_sentence(tab):
     page = opened(tab)
     page.get_by_label("Edited sentences").fill("Bad at all.\nNot bad at all.")
@@ -45,6 +50,7 @@ def test_edits_temperature_and_another_sentence(tab):
     page.locator("#tokens", has_text="wonderful").wait_for(timeout=60_000)
 
 
+@pytest.mark.slow
 def test_a_temperature_typed_out_of_range_gets_a_sentence_and_is_mended(tab):
     from playwright.sync_api import expect
 
@@ -57,6 +63,7 @@ def test_a_temperature_typed_out_of_range_gets_a_sentence_and_is_mended(tab):
     expect(box).to_have_value("1")
 
 
+@pytest.mark.slow
 def test_numbers_say_nothing_of_classes(tab, look):
     page = opened(tab, "?sample=similarity&text=A+man+sings.&pair=Someone+sings.")
     assert "What moves the number" in page.locator("#tokens").inner_text()
@@ -66,6 +73,7 @@ def test_numbers_say_nothing_of_classes(tab, look):
     look(page, "look-numbers")
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_a_sentence_in_place(tab):
     page = opened(tab)
     box = page.get_by_label("Sentence to look at", exact=True)
@@ -79,6 +87,7 @@ def test_what_does_not_fit_is_a_sentence_in_place(tab):
     assert page.evaluate("window.xss") is None
 
 
+@pytest.mark.slow
 def test_pairs_bring_their_own_example(tab):
     page = opened(tab)
     box = page.get_by_role("combobox", name="Heads trained on").locator("visible=true").first

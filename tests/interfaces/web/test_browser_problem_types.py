@@ -24,6 +24,7 @@ def _finished(page, heads):
     page.locator("#closer h4").first.wait_for()
 
 
+@pytest.mark.slow
 def test_two_texts_are_compared_joint_and_siamese(tab, look):
     page = tab()
     go = trained(page, "Sentence pairs", ["mean+linear", "cls+linear"], 4)
@@ -38,6 +39,7 @@ def test_two_texts_are_compared_joint_and_siamese(tab, look):
     look(page, "kinds-pairs")
 
 
+@pytest.mark.slow
 def test_several_labels_have_thresholds_and_a_table(tab, look):
     page = tab(width=390)
     trained(page, "Review aspects", ["mean+linear", "cls+linear"], 2)()
@@ -51,6 +53,7 @@ def test_several_labels_have_thresholds_and_a_table(tab, look):
     look(page, "kinds-labels-390")
 
 
+@pytest.mark.slow
 def test_numbers_are_predicted(tab, look):
     page = tab("?__theme=dark")
     trained(page, "Sentence similarity", ["mean+linear?pair=uv_diff_prod", "mean+linear"], 2)()
@@ -65,6 +68,7 @@ def test_softmax_and_one_versus_rest_side_by_side(tab, look):
     look(page, "kinds-ovr")
 
 
+@pytest.mark.slow
 def test_two_sentences_are_compared_siamese(tab, look):
     page = tab("?text=The+dog+chased+the+cat.&pair=The+cat+chased+the+dog.&recipes=mean%2Blinear")
     page.locator("#cards .card h4", has_text="mean+linear").wait_for()
@@ -73,12 +77,14 @@ def test_two_sentences_are_compared_siamese(tab, look):
     look(page, "kinds-siamese")
 
 
+@pytest.mark.slow
 def test_a_link_to_one_pairing_shows_it_in_the_menu(tab):
     page = tab("?text=A+dog.&pair=A+cat.&recipes=mean%2Blinear&pairs=uv_diff")
     page.locator("#cards .card h4", has_text="pair=uv_diff").wait_for(timeout=60_000)
     assert page.get_by_label("each by itself (uv_diff)").is_checked()
 
 
+@pytest.mark.slow
 def test_numbers_are_compared_without_probabilities(tab, look):
     page = tab("?text=A+dog.&pair=A+cat.&sample=similarity&recipes=cls%2Blinear")
     page.locator("#verdict", has_text="cls+linear gives").wait_for(timeout=60_000)

@@ -128,6 +128,7 @@ def _takes_away(page, look):
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+@pytest.mark.slow
 def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme, width):
     page = tab(f"?__theme={theme}", width=width)
     turn_to(page, "Train")
@@ -142,6 +143,7 @@ def test_a_run_is_there_after_a_reload_and_fits_a_phone(tab, look, a_run, theme,
     look(page, f"leaderboard-{theme}-{width}")
 
 
+@pytest.mark.slow
 def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
     page = tab()
     turn_to(page, "Train")
@@ -162,6 +164,7 @@ def test_what_cannot_begin_is_a_sentence_and_earlier_results_stay(tab):
     all_runs()[0].delete()
 
 
+@pytest.mark.slow
 def test_a_closed_page_ends_its_training(tab):
     page = tab()
     turn_to(page, "Train")
@@ -188,6 +191,7 @@ def _busy(page):
     raise AssertionError("no training began")
 
 
+@pytest.mark.slow
 def test_in_public_mode_a_run_is_its_visitors_alone_and_survives_a_reload(tab, file, monkeypatch):
     page = tab()
     monkeypatch.setenv("HEADS_PUBLIC", "1")
@@ -208,6 +212,7 @@ def test_in_public_mode_a_run_is_its_visitors_alone_and_survives_a_reload(tab, f
     all_runs()[0].delete()
 
 
+@pytest.mark.slow
 def test_a_run_is_deleted_only_once_one_is_sure(tab, a_run):
     page = tab()
     count = len(all_runs())
@@ -233,6 +238,7 @@ def test_a_run_is_deleted_only_once_one_is_sure(tab, a_run):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_bad_file_gets_one_sentence_in_its_place(tab, tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
     page = tab()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import slow
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
@@ -274,7 +275,7 @@ def test_a_number_typed_beside_a_slider_reaches_its_handler():
     assert slider.preprocess(None) is None
 
 
-@pytest.mark.parametrize("how", ["stop", "close"])
+@pytest.mark.parametrize("how", slow.but_each(2, ["stop", "close"]))
 def test_whatever_ends_it_the_worker_is_gone_within_a_second_and_results_stay(
     new_run, monkeypatch, how
 ):
