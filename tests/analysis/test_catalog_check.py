@@ -30,7 +30,6 @@ from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
-from heads.parts.resolve import resolve
 
 Inputs = dict[str, Tensor]
 Record = Callable[[str, object], None]
@@ -467,7 +466,7 @@ def test_a_dropout_that_is_not_set_is_the_usual_one() -> None:
     assert {"bert", "roberta", "electra", "lilt", "xmod"} <= set(unset)
     for name in unset:
         model = tiny_model(name, **distinct(name, unset=True))
-        head = resolve(family(name).recipe_for(model.config)).sketch(8, 2)
+        head = family(name).recipe_for(model.config).sketch(8, 2)
         assert in_chain(head) == modules_of(model) - {0.0}, name
 
 

@@ -344,6 +344,7 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "answer": list(found.predictions[0].answer),
         "logits": list(found.predictions[0].logits),
         "probabilities": list(found.predictions[0].probabilities),
+        "thresholds": [],
         "output_activation": "softmax",
     }
     assert (trained["name"], trained["random"]) == ("mean+centroid", [])

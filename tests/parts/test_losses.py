@@ -251,13 +251,6 @@ def test_a_head_with_a_loss_of_its_own_takes_no_other(recipe: str) -> None:
 
 
 @every_loss
-def test_goals_of_an_order_are_those_of_its_loss(part: Part) -> None:
-    hard = one_hot(torch.arange(CLASSES), CLASSES).float()
-    found = resolve(f"mean+linear?loss={part.name}").target_matrix(hard)
-    assert_close(found, goals_of(part, torch.arange(CLASSES)))
-
-
-@every_loss
 def test_a_name_keeps_its_meaning(part: Part) -> None:
     known = kept(f"loss {part.name}")
     answer = answer_of_loss(part)
