@@ -114,8 +114,8 @@ def _peer(board: Leaderboard) -> Iterator[list[Cell]]:
     """
     asked = question.load(board.folder)
     splits, targets = asked.splits, asked.task.targets.numpy().astype(int)
-    orders, texts = [resolve("mean+linear")], asked.corpus.texts
-    *_, found = extract(orders, texts, (), load(asked.model, limits=limits()))
+    recipes, texts = [resolve("mean+linear")], asked.corpus.texts
+    *_, found = extract(recipes, texts, (), load(asked.model, limits=limits()))
     assert isinstance(found, FeatureMatrices)
     vectors = found.matrix("mean")[found.index].numpy()
     train, test = splits.train[0].numpy(), splits.test[0].numpy()

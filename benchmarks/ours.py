@@ -85,9 +85,9 @@ def layers(question: Question, clock: Clock, backbone: Backbone) -> Found:
 def rank(question: Question, clock: Clock, backbone: Backbone) -> Found:
     """The mean of every layer of each text in one pass, and three estimates of each layer."""
     corpus = heads.read(question["train"]).corpus
-    orders = [resolve(f"{name}+linear") for name in _readings()]
+    recipes = [resolve(f"{name}+linear") for name in _readings()]
     with clock.running():
-        *_, given = extract(orders, corpus.texts, (), backbone, question["precision"])
+        *_, given = extract(recipes, corpus.texts, (), backbone, question["precision"])
     assert isinstance(given, FeatureMatrices)
     reading, targets = clock.seconds, torch.tensor([target[0] for target in corpus.targets])
     with clock.running():
@@ -100,11 +100,11 @@ def rank(question: Question, clock: Clock, backbone: Backbone) -> Found:
 def read(question: Question, clock: Clock, backbone: Backbone) -> Found:
     """Texts read for some poolings in one pass, up to so many tokens of each."""
     backbone = load(limits=replace(limits(), tokens=question["tokens"]))
-    orders = [resolve(f"{name}+linear") for name in question["poolings"]]
+    recipes = [resolve(f"{name}+linear") for name in question["poolings"]]
     texts, precision = question["texts"], question["precision"]
-    *_, _ = extract(orders, texts[-1:], (), backbone, precision)  # what is slow only once
+    *_, _ = extract(recipes, texts[-1:], (), backbone, precision)  # what is slow only once
     with clock.running():
-        *_, given = extract(orders, texts[:-1], (), backbone, precision)
+        *_, given = extract(recipes, texts[:-1], (), backbone, precision)
     assert isinstance(given, FeatureMatrices)
     return {"precision": given.precision}
 

@@ -37,6 +37,7 @@ from heads.evaluation.significance import compare
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
+from heads.runs.spec import recipes_of
 from heads.settings import ExperimentConfig, limits
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult
@@ -49,7 +50,7 @@ from heads.training.search import (
     seeds_of,
     trial_job,
 )
-from heads.training.trial import Trial, recipes_of, trials
+from heads.training.trial import Trial, trials
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
 TESTED = 500  # rows that are scored in each draw
@@ -88,7 +89,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0, help="0: 3 of the same, 5 of more steps")
     asked = parser.parse_args()
     backbone = load(BUNDLED, limits=limits())
-    dense = [name for name in recipes_of("small", backbone) if not name.endswith("+linear")]
+    dense = [str(one) for one in recipes_of("small", backbone) if one.head.name != "linear"]
     if "same" in asked.parts:
         print("| data | rows | draws | against the reference | against the best | coverage |")
         print("|---|---|---|---|---|---|")
@@ -107,8 +108,8 @@ def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
     number = {name: place for place, name in enumerate(learned.classes)}
     targets = [one for (one,) in learned.targets]
     targets += [number[scored.classes[one]] for (one,) in scored.targets]
-    orders = list({order.reading: order for order in map(resolve, recipes)}.values())
-    events = extract(orders, (*learned.texts, *scored.texts), (), backbone, "auto")
+    fixed = list({resolved.reading: resolved for resolved in map(resolve, recipes)}.values())
+    events = extract(fixed, (*learned.texts, *scored.texts), (), backbone, "auto")
     features = next(event for event in events if isinstance(event, FeatureMatrices))
     return Data(
         name=folder.name,
@@ -136,7 +137,7 @@ def _board(data: Data, rows: Tensor, learned: int, config: ExperimentConfig) -> 
 def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> str:
     """How often copies of one recipe are told apart, and how often an interval holds its mean."""
     begun, false, found = time.perf_counter(), [0, 0], list[tuple[float, float, float]]()
-    cells = trials(COPIES, backbone, len(data.classes), limits())
+    cells = trials(list(map(resolve, COPIES)), backbone, len(data.classes), limits())
     for draw in range(draws):
         rng = torch.Generator().manual_seed(draw)
         drawn = torch.randperm(len(data.targets), generator=rng)[: rows + TESTED]
@@ -175,7 +176,7 @@ def steps(
     """What learning longer changes: a row a recipe, in points of accuracy with a standard error."""
     rows = torch.arange(len(data.targets))
     board = _board(data, rows, data.learned, ExperimentConfig(seeds=seeds))
-    cells = trials(recipes, backbone, len(data.classes), limits())
+    cells = trials(list(map(resolve, recipes)), backbone, len(data.classes), limits())
     found = _searched(cells, board)
     more = longer(cells, board, found)
     for cell in cells:

@@ -33,15 +33,14 @@ from heads.backbone.loading import load
 from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
-from heads.parts.resolve import resolve
 from heads.runs import spec as question
 from heads.runs.racing import behind
 from heads.runs.runner import begin
-from heads.runs.spec import RunRequest, RunSpec
+from heads.runs.spec import RunRequest, RunSpec, recipes_of
 from heads.settings import ExperimentConfig, limits
 from heads.training.scheduler import Job, TrainingData, run_trials
 from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
-from heads.training.trial import recipes_of, trials
+from heads.training.trial import trials
 
 SEEDS, FEW_SEEDS = 5, 3
 # Of commit bf68a0a, exact, 3 seeds: the best cell, mean+linear, the mean of all 64 cells.
@@ -201,11 +200,11 @@ def asked_of(folder: Path, seeds: int) -> RunSpec:
 
 def features(asked: RunSpec, backbone: Backbone, precision: str) -> FeatureMatrices:
     """All readings of the grid in one pass over all rows, none of them known from before."""
-    recipes = [resolve(name) for name in recipes_of("full", backbone)]
-    orders = list({order.reading: order for order in recipes}.values())
+    recipes = recipes_of("full", backbone)
+    recipes = list({resolved.reading: resolved for resolved in recipes}.values())
     corpus = asked.corpus
     with fresh_cache():
-        *_, found = extract(orders, corpus.texts, corpus.pairs, backbone, precision)
+        *_, found = extract(recipes, corpus.texts, corpus.pairs, backbone, precision)
         assert isinstance(found, FeatureMatrices)
         kept = {name: ({"vectors": found.matrix(name)},) for name in found.parts}
     return replace(found, parts=kept)
@@ -233,7 +232,7 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
         config=asked.config,
         products=products(asked.config.precision),
     )
-    cells = trials(asked.recipes, backbone, len(asked.corpus.classes), limits())
+    cells = trials(asked.resolved, backbone, len(asked.corpus.classes), limits())
     searched, scores, times = dict[str, SearchFinished](), dict[str, float](), list[float]()
     used = time.process_time()
 

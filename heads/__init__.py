@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "compare": "heads.analysis.comparison",
+    "compare": "heads.api",
     "Comparison": "heads.analysis.comparison",
     "explain": "heads.api",
     "difference": "heads.api",
@@ -21,13 +21,13 @@ _HOME = {
     "Leaderboard": "heads.runs.leaderboard",
     "ExperimentConfig": "heads.settings",
     "Columns": "heads.data.table",
-    "load": "heads.classifier.pretrained",
+    "load": "heads.api",
     "Classifier": "heads.classifier.classifier",
-    "calibrated": "heads.exporters.calibrated",
-    "export": "heads.exporters.export",
-    "export_onnx": "heads.exporters.export",
-    "catalogue": "heads.catalog.catalog",
-    "examine": "heads.analysis.padding.report",
+    "calibrated": "heads.api",
+    "export": "heads.api",
+    "export_onnx": "heads.api",
+    "catalogue": "heads.api",
+    "examine": "heads.api",
     "Inspector": "heads.api",
     "pooling": "heads.parts.resolve",
     "head": "heads.parts.resolve",
@@ -41,17 +41,27 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
-    from heads.analysis.comparison import Comparison, compare
+    from heads.analysis.comparison import Comparison
     from heads.analysis.explanation import Explanation
-    from heads.analysis.padding.report import examine
-    from heads.api import Inspector, difference, explain, read, resume, train, train_grid
-    from heads.catalog.catalog import catalogue
+    from heads.api import (
+        Inspector,
+        calibrated,
+        catalogue,
+        compare,
+        difference,
+        examine,
+        explain,
+        export,
+        export_onnx,
+        load,
+        read,
+        resume,
+        train,
+        train_grid,
+    )
     from heads.classifier.classifier import Classifier
-    from heads.classifier.pretrained import load
     from heads.data.table import Columns
     from heads.errors import HeadsError
-    from heads.exporters.calibrated import calibrated
-    from heads.exporters.export import export, export_onnx
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling

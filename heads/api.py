@@ -1,4 +1,10 @@
-"""The public functions of Head to Head: read, train, compare grids, explain, look inside."""
+"""The one face: every public function of Head to Head, which the shell and the page call too.
+
+A function whose work is one room's own stands there with its docstring and is named here:
+`compare` in `analysis.comparison`, `load` in `classifier.pretrained`, `export`, `export_onnx` and
+`calibrated` in `exporters`, `catalogue` in `catalog.catalog`, `examine` in
+`analysis.padding.report`.
+"""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +17,11 @@ from heads.analysis import differences, explanation
 from heads.analysis.ablation import Ablation, Retrained, compared, effect, layers_named, retraining
 from heads.analysis.attribution import attributions, encoded
 from heads.analysis.attribution_result import OTHERS, Attribution
+from heads.analysis.comparison import compare, comparing
 from heads.analysis.counterfactuals import Counterfactuals, flipped
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood, neighbourhood, vectors_of
+from heads.analysis.padding.report import examine
 from heads.analysis.selection import (
     HeadOutput,
     Reading,
@@ -23,11 +31,11 @@ from heads.analysis.selection import (
     head_output,
     reading,
 )
-from heads.backbone.loading import load
+from heads.backbone.loading import load as load_backbone
 from heads.backbone.models import BUNDLED
-from heads.classifier import pretrained
+from heads.catalog.catalog import catalogue
 from heads.classifier.classifier import Classifier
-from heads.classifier.pretrained import OWN, own_head
+from heads.classifier.pretrained import OWN, load, own_head
 from heads.data.columns import guess
 from heads.data.corpus import Corpus, gate
 from heads.data.dataset import Data, corpus_of, data_of, name_of
@@ -37,6 +45,8 @@ from heads.data.samples import SAMPLES, TEXT, sample_for
 from heads.data.table import ColumnHints, Columns, Table
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
+from heads.exporters.calibrated import calibrated
+from heads.exporters.export import export, export_onnx
 from heads.features.truncation import with_token_findings
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import JOINT, SOFTMAX
@@ -48,6 +58,26 @@ from heads.runs.spec import RunRequest, rows_of
 from heads.runs.trainer import trained
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
+
+__all__ = [
+    "Inspector",
+    "calibrated",
+    "catalogue",
+    "compare",
+    "comparing",
+    "difference",
+    "examine",
+    "explain",
+    "explaining",
+    "export",
+    "export_onnx",
+    "load",
+    "read",
+    "resume",
+    "train",
+    "train_grid",
+    "training",
+]
 
 
 def read(
@@ -75,7 +105,7 @@ def read(
     """
     limits = limits or limits_here()
     found = _opened(data, columns, header, group, limits)
-    return with_token_findings(found, load(model, limits=limits))
+    return with_token_findings(found, load_backbone(model, limits=limits))
 
 
 def _opened(
@@ -128,7 +158,7 @@ def train_grid(
     limits = limits_here()
     rows = _data(data, group, limits)
     if not isinstance(data, Data):
-        rows = with_token_findings(rows, load(model, limits=limits))
+        rows = with_token_findings(rows, load_backbone(model, limits=limits))
     request = RunRequest(
         data=rows,
         test=_scored(test, rows, limits),
@@ -240,14 +270,14 @@ def training(
     limits = limits or limits_here()
     config = config or ExperimentConfig()
     own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    order = None if own else resolve(recipe)
+    resolved = None if own else resolve(recipe)
     corpus = None if own else _corpus(data, test, group, config, limits)
     yield Progress(says=f"Loading {model}", share=0.0)
-    if order is None or corpus is None:
-        yield pretrained.load(model, limits=limits)
+    if resolved is None or corpus is None:
+        yield load(model, limits=limits)
         return
-    backbone = load(model, limits=limits)
-    head = (yield from trained([order.recipe], corpus, backbone, limits, config))[0]
+    backbone = load_backbone(model, limits=limits)
+    head = (yield from trained([resolved], corpus, backbone, limits, config))[0]
     yield Classifier(backbone=backbone, head=head)
 
 
@@ -329,19 +359,20 @@ def explaining(
     limits = limits or limits_here()
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     is_own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    order = None if is_own else resolve(recipe)
+    resolved = None if is_own else resolve(recipe)
     data = sample_for(sample, pair)
     text = gate(text, limits)
     pair = gate(pair, limits, "second sentence") if data.pair else ""
     yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
+    backbone = load_backbone(model, limits=limits)
     head = None
-    if order is None:
+    if resolved is None:
         head = own_head(backbone)
-    elif order.learns_to_read:
-        head = (yield from trained([order.recipe], corpus_of(data, limits), backbone, limits))[0]
+        resolved = head.asked
+    elif resolved.learns_to_read:
+        head = (yield from trained([resolved], corpus_of(data, limits), backbone, limits))[0]
     yield explanation.explain(
-        head.recipe if order is None and head else recipe,
+        resolved,
         backbone,
         classes=len(head.classes if head else corpus_of(data, limits).classes),
         text=text,
@@ -367,14 +398,13 @@ def difference(
     one, other = (_own_recipe(name, model, limits) for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
         return differences.difference_by_name(str(one), str(other), limits)
-    first, second = resolve(one).recipe, resolve(other).recipe
-    return differences.difference(first, second, load(model, limits=limits))
+    return differences.difference(resolve(one), resolve(other), load_backbone(model, limits=limits))
 
 
 def _own_recipe(name: Recipe | str, model: str, limits: Limits) -> Recipe | str:
     """The recipe that "own" stands for on a base model; any other name as it is."""
     if isinstance(name, str) and name.strip().lower() == OWN:
-        return own_head(load(model, limits=limits)).recipe
+        return own_head(load_backbone(model, limits=limits)).recipe
     return name
 
 
@@ -546,9 +576,9 @@ def _taken_out(
     with torch.no_grad():
         logits = classifier.head.module(*own)
     found = [compared(classifier, name, logits, own) for name in names]
-    order, corpus = classifier.head.module.reader.order, heads.corpus
+    resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
     rows = torch.tensor(heads.held[:HELD])
-    if corpus is None or corpus.numbers or order.late or not len(rows) or not names:
+    if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:
         return found
     if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
         return found

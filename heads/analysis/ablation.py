@@ -38,10 +38,9 @@ from heads.parts.modules import (
     leaves,
     words,
 )
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import WITHOUT
+from heads.parts.resolve import with_options
+from heads.parts.resolved_recipe import WITHOUT, ResolvedRecipe
 from heads.problem import plain
-from heads.recipe import Recipe
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell as answered
 from heads.runs.folder import RunFolder
@@ -137,14 +136,13 @@ class Retrained:
     why_not: str = ""
 
 
-def without(recipe: Recipe, layer: str) -> Recipe:
+def without(recipe: ResolvedRecipe, layer: str) -> ResolvedRecipe:
     """A recipe less one layer of its head.
 
     Raises:
         RecipeError: It cannot be trained without it.
     """
-    options = dict(recipe.options) | {WITHOUT: layer}
-    return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe
+    return with_options(recipe, {WITHOUT: layer})
 
 
 def retraining(
@@ -156,11 +154,10 @@ def retraining(
         wanted: The numbers of heads, and the layers that they are to do without.
     """
     found: dict[int, Retrained] = {}
-    recipes: dict[int, Recipe] = {}
+    recipes: dict[int, ResolvedRecipe] = {}
     for place, (number, layer) in enumerate(wanted):
         try:
-            known = Recipe.parse(heads.names[number]) if heads.run else None
-            recipes[place] = without(known or heads.classifiers[number].head.asked, layer)
+            recipes[place] = without(heads.classifiers[number].head.asked, layer)
         except HeadsError as error:
             found[place] = Retrained(why_not=error.what)
             continue
@@ -191,7 +188,7 @@ def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
 
 
 def _of_sample(
-    heads: SelectedHeads, recipes: Mapping[int, Recipe], whole: Mapping[int, int]
+    heads: SelectedHeads, recipes: Mapping[int, ResolvedRecipe], whole: Mapping[int, int]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
     """Heads of a sample: the same rows, search and seed; one training each."""
     corpus, found = heads.corpus, dict[int, Retrained]()
@@ -218,7 +215,7 @@ def _outcome(
     classifier: Classifier, corpus: Corpus, rows: Tensor
 ) -> Generator[Progress, None, CellPredictions]:
     """What a head says of some rows."""
-    if classifier.head.module.reader.order.late:
+    if classifier.head.module.reader.resolved.late:
         texts = [corpus.texts[row] for row in rows.tolist()]
         pairs = [corpus.pairs[row] for row in rows.tolist()] if corpus.pairs else []
         logits = classifier.logits(texts, pairs)
@@ -233,7 +230,7 @@ _lock = threading.Lock()
 
 
 def _of_run(
-    run: RunFolder, one: Classifier, recipes: Mapping[int, Recipe], names: Mapping[int, str]
+    run: RunFolder, one: Classifier, recipes: Mapping[int, ResolvedRecipe], names: Mapping[int, str]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
     """Heads of a run: the same rows, the same search and the same seeds as its cells."""
     asked, limits = spec.load(run), limits_here()

@@ -23,8 +23,8 @@ from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_model
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import LATE
+from heads.parts.resolve import with_options
+from heads.parts.resolved_recipe import LATE, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 
@@ -99,18 +99,16 @@ def rebuilt(model: Any, form: Form) -> tuple[Backbone, RecipeModule]:
     short, long = texts(model.config, (8, 12))
     backbone = measured(found, short, long)
     with IsolatedRng().rolling():
-        module = RecipeModule(
-            resolve(in_their_order(recipe, form)), backbone, model.config.num_labels
-        )
+        module = RecipeModule(in_their_order(recipe, form), backbone, model.config.num_labels)
     theirs = model.state_dict()
-    named = names_of(form, module.reader.order, module.head, model)
+    named = names_of(form, module.reader.resolved, module.head, model)
     module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})
     return backbone, module.eval()
 
 
-def in_their_order(recipe: Recipe, form: Form) -> Recipe:
+def in_their_order(recipe: ResolvedRecipe, form: Form) -> ResolvedRecipe:
     """The recipe as Transformers computes it: some apply the head to every token first."""
-    return recipe if not form.late else _with_option(recipe, LATE, True)
+    return recipe if not form.late else with_options(recipe, {LATE: True})
 
 
 def texts(config: Any, lengths: tuple[int, ...] = LENGTHS, *, end_place: int = -2) -> list[Encoded]:

@@ -23,7 +23,8 @@ from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.parts.resolved_recipe import JOINT
+from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.spec import entering
@@ -56,7 +57,7 @@ def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
     return [
         f"{head.name} reads the two sentences as one sequence: it learns from all their tokens."
         for head in heads
-        if head.module.reader.order.needs_states and not head.is_own
+        if head.module.reader.resolved.needs_states and not head.is_own
     ]
 
 
@@ -74,7 +75,7 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         if head.problem.gives_number and head.is_own
     ]
     if backbone.pooler == "new" and any(
-        head.module.reader.order.pooling.is_pooler for head in heads
+        head.module.reader.resolved.pooling.is_pooler for head in heads
     ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
     lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
@@ -82,7 +83,7 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         is_or_are = "is" if len(lucky) == 1 else "are"
         notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
     for one, other in combinations([head for head in heads if not head.is_own], 2):
-        reads_alike = one.asked.pooling == other.asked.pooling  # most do not: told at once
+        reads_alike = one.asked.pooling is other.asked.pooling  # most do not: told at once
         if reads_alike and same_in_training(one.asked, other.asked, backbone):
             notes.append(
                 f"{one.asked} and {other.asked} are the same layers under other names: "
@@ -310,7 +311,7 @@ def comparing(
     _check_texts(("second sentence", pair), ("base model", model), ("sample", sample))
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     chosen = _chosen(recipes or (), pairs or JOINT, limits)
-    ours = [recipe for recipe in chosen if isinstance(recipe, Recipe)]
+    ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
     data = sample_for(sample, pair) if ours else None
     notes = cut_notes((text, pair), limits)
     text = gate(text, limits)
@@ -320,7 +321,7 @@ def comparing(
     own = own_head(backbone) if OWN in chosen else None
     found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
     remaining = iter(found)
-    heads = [next(remaining) if isinstance(recipe, Recipe) else own for recipe in chosen]
+    heads = [next(remaining) if isinstance(recipe, ResolvedRecipe) else own for recipe in chosen]
     heads = [head for head in heads if head is not None]
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
@@ -356,14 +357,17 @@ def _check_texts(*named: tuple[str, object]) -> None:
             raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
 
 
-def _chosen(recipes: Sequence[Recipe | str], way: str, limits: Limits) -> list[Recipe | str]:
+def _chosen(
+    recipes: Sequence[Recipe | str], way: str, limits: Limits
+) -> list[ResolvedRecipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
     is_own = [isinstance(recipe, str) and recipe.strip().lower() == OWN for recipe in recipes]
     asked = (
-        OWN if own else entering(recipe, way) for recipe, own in zip(recipes, is_own, strict=True)
+        OWN if own else entering(resolve(recipe), way)
+        for recipe, own in zip(recipes, is_own, strict=True)
     )
-    chosen = list(dict.fromkeys(asked))
+    chosen = list({str(one): one for one in asked}.values())
     if not chosen:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
     if len(chosen) > limits.recipes:

@@ -15,13 +15,12 @@ from heads.backbone.safety import Checkpoint, admit, is_folder
 from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import begun_with
-from heads.errors import HeadsError, ModelError, RecipeError, did_you_mean
+from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.registry import head as heads_registry
 from heads.parts.registry import loss, pairing
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import LOSS, NORMALISE, PAIR, STANDARDISE, ResolvedRecipe
+from heads.parts.resolve import other_heads, resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
@@ -39,49 +38,49 @@ class LayerDescription:
     in_use: bool
 
 
-def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> str:
+def difference(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> str:
     """What sets the second recipe apart from the first, in a sentence or two.
 
     Raises:
-        RecipeError: One of them does not exist or does not fit the base model.
+        RecipeError: One of them does not fit the base model.
     """
-    first, second = resolve(one), resolve(other)
     if first.recipe == second.recipe:
         return "They are the same recipe."
-    told = [_layers(order, backbone) for order in (first, second)]
+    told = [_layers(resolved, backbone) for resolved in (first, second)]
     return " ".join([*reading_difference(first, second), head_difference(first, second, told)])
 
 
 def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
     """What two recipes read, a sentence each, where it is not the same."""
     if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
-        yield from (f"{_reading(order)}: {_says(order)}" for order in (first, second))
+        yield from (f"{_reading(resolved)}: {_says(resolved)}" for resolved in (first, second))
     elif first.pooling_options != second.pooling_options:
         yield f"They read with other options: {first.recipe} and {second.recipe}."
-    for order, other in ((first, second), (second, first)):
-        if order.pair != other.pair and order.pair:
-            joins = pairing[order.pair].says
-            yield f"{order.recipe} reads two texts each by itself and joins them: {joins}"
+    for resolved, other in ((first, second), (second, first)):
+        if resolved.pair != other.pair and resolved.pair:
+            joins = pairing[resolved.pair].says
+            yield f"{resolved.recipe} reads two texts each by itself and joins them: {joins}"
     if first.loss != second.loss:
-        yield from (f"{order.recipe}: {loss[order.loss].says}" for order in (first, second))
+        yield from (
+            f"{resolved.recipe}: {loss[resolved.loss].says}" for resolved in (first, second)
+        )
     yield from (*_scaling(first, second), *_scaling(second, first))
     if first.late != second.late:
-        order = first if first.late else second
-        yield f"{order.recipe} applies its head to every token and pools the logits."
+        resolved = first if first.late else second
+        yield f"{resolved.recipe} applies its head to every token and pools the logits."
 
 
-def _scaling(order: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
+def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
     """How the vectors of one are scaled, where those of the other are not scaled so."""
-    if order.normalise and not other.normalise:
-        yield f"{order.recipe} scales its pooled vector to length 1."
-    if order.standardise is not None and order.standardise != other.standardise:
-        seen = "standardised vectors" if order.standardise else "the vectors as they are"
-        yield f"{order.recipe} learns from {seen}."
+    if resolved.normalise and not other.normalise:
+        yield f"{resolved.recipe} scales its pooled vector to length 1."
+    if resolved.standardise is not None and resolved.standardise != other.standardise:
+        seen = "standardised vectors" if resolved.standardise else "the vectors as they are"
+        yield f"{resolved.recipe} learns from {seen}."
 
 
-def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
+def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether two recipes differ in nothing but the names of their layers."""
-    first, second = resolve(one), resolve(other)
     return (
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
@@ -94,49 +93,32 @@ def same_in_training(one: Recipe, other: Recipe, backbone: Backbone) -> bool:
     )
 
 
-def equivalent_heads(order: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
+def equivalent_heads(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     """The other heads that, behind the same reading, are the same layers under other names."""
-    for name, part in heads_registry.items():
-        if name == order.head.name or (order.learns_to_read and part.solve):
-            continue
-        kept = {*order.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}
-        options = [(n, v) for n, v in order.recipe.options if n in kept]
-        other = Recipe(
-            pooling=order.pooling.name,
-            layers=order.recipe.layers,
-            head=name,
-            options=tuple(options),
-        )
-        if _fits(other) and same_in_training(order.recipe, other, backbone):
-            yield name
-
-
-def _fits(recipe: Recipe) -> bool:
-    try:
-        return bool(resolve(recipe))
-    except RecipeError:
-        return False  # a head that is solved at once has no loss to choose
+    for other in other_heads(resolved):
+        if same_in_training(resolved, other, backbone):
+            yield other.head.name
 
 
 _told: WeakKeyDictionary[Any, dict[Any, list[LayerDescription]]] = WeakKeyDictionary()
 
 
-def _layers(order: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
+def _layers(resolved: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
     """The layers of a recipe's head on a base model, found once: every comparison asks."""
     told = _told.setdefault(backbone.model, {})
-    key = (repr(order.recipe), order.pooling.make, order.head.make)
+    key = (repr(resolved.recipe), resolved.pooling.make, resolved.head.make)
     if key not in told:
         if len(told) >= MOST:
             told.clear()
-        told[key] = _found(order, backbone)
+        told[key] = _found(resolved, backbone)
     return told[key]
 
 
-def _found(order: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
+def _found(resolved: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
     with IsolatedRng().rolling():
-        chain = order.sketch(order.widened(Featurizer(order, backbone).width), CLASSES)
-    begun = begun_with(order, backbone, chain)
-    there = backbone.pooler if order.head.from_base else "pretrained"
+        chain = resolved.sketch(resolved.widened(Featurizer(resolved, backbone).width), CLASSES)
+    begun = begun_with(resolved, backbone, chain)
+    there = backbone.pooler if resolved.head.from_base else "pretrained"
     return layers(chain, lambda name: there if f"{name}.weight" in begun else "new")
 
 
@@ -170,11 +152,14 @@ def head_difference(
         told: The layers of each.
         names: What to call them; the heads' own names if not given.
     """
-    a, b = (name or f"'{_head(order)}'" for name, order in zip(names, (first, second), strict=True))
+    a, b = (
+        name or f"'{_head(resolved)}'"
+        for name, resolved in zip(names, (first, second), strict=True)
+    )
     one, other = told
     if _head(first) == _head(second):
         return f"Both have the head '{_head(first)}'."
-    ways = [_way(order) for order in (first, second)]
+    ways = [_way(resolved) for resolved in (first, second)]
     changes = [*_changes([x.says for x in one], [x.says for x in other]), *_origins(one, other, a)]
     if ways[0] != ways[1]:
         changes.append(f"is {ways[1]} where {a} is {ways[0]}")
@@ -189,11 +174,11 @@ def head_difference(
     return sentence
 
 
-def _way(order: ResolvedRecipe) -> str:
-    if not order.head.solve:
+def _way(resolved: ResolvedRecipe) -> str:
+    if not resolved.head.solve:
         return "trained step by step"
-    options = "".join(f", {name} = {value}" for name, value in order.head_options.items())
-    return f"set at once ({order.head.solve.__name__}{options})"
+    options = "".join(f", {name} = {value}" for name, value in resolved.head_options.items())
+    return f"set at once ({resolved.head.solve.__name__}{options})"
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
@@ -224,17 +209,17 @@ def _joined(items: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
-def _head(order: ResolvedRecipe) -> str:
-    options = [(n, v) for n, v in order.recipe.options if n in order.head_options]
-    return str(Recipe(pooling="", head=order.head.name, options=tuple(options))).lstrip("+")
+def _head(resolved: ResolvedRecipe) -> str:
+    options = [(n, v) for n, v in resolved.recipe.options if n in resolved.head_options]
+    return str(Recipe(pooling="", head=resolved.head.name, options=tuple(options))).lstrip("+")
 
 
-def _reading(order: ResolvedRecipe) -> str:
-    return order.pooling.name + (f"@{order.recipe.layers}" if order.recipe.layers else "")
+def _reading(resolved: ResolvedRecipe) -> str:
+    return resolved.pooling.name + (f"@{resolved.recipe.layers}" if resolved.recipe.layers else "")
 
 
-def _says(order: ResolvedRecipe) -> str:
-    return " ".join(order.says[: 1 + bool(order.recipe.layers)])
+def _says(resolved: ResolvedRecipe) -> str:
+    return " ".join(resolved.says[: 1 + bool(resolved.recipe.layers)])
 
 
 # --- What sets two heads apart, whatever they are named by: a recipe, a family, a model, its class.
@@ -251,13 +236,13 @@ class NamedHead:
         name: What the user calls it.
         called: Its class in Transformers; empty for a recipe.
         says: What its head does, in one sentence; empty for a recipe.
-        order: Its recipe.
+        resolved: Its recipe.
     """
 
     name: str
     called: str
     says: str
-    order: ResolvedRecipe
+    resolved: ResolvedRecipe
 
 
 def difference_by_name(one: str, other: str, limits: Limits) -> str:
@@ -267,26 +252,26 @@ def difference_by_name(one: str, other: str, limits: Limits) -> str:
         HeadsError: One of them is neither a recipe, a family nor a model that is known here.
     """
     first, second = (named_head(name, limits) for name in (one, other))
-    told = [_layers_by_name(item.order) for item in (first, second)]
+    told = [_layers_by_name(item.resolved) for item in (first, second)]
     lines = [_introduced(item) for item in (first, second)]
-    if first.order.recipe == second.order.recipe:
-        return " ".join([*lines, f"Both are {first.order.recipe}: the same head."])
+    if first.resolved.recipe == second.resolved.recipe:
+        return " ".join([*lines, f"Both are {first.resolved.recipe}: the same head."])
     names = (first.name, second.name)
-    heads = head_difference(first.order, second.order, told, names)
-    return " ".join([*lines, *reading_difference(first.order, second.order), heads])
+    heads = head_difference(first.resolved, second.resolved, told, names)
+    return " ".join([*lines, *reading_difference(first.resolved, second.resolved), heads])
 
 
 def named_head(name: str, limits: Limits) -> NamedHead:
     """Finds out what a name stands for."""
     name = name.strip()
     if "+" in name:
-        return NamedHead(name=name, called="", says="", order=resolve(name))
+        return NamedHead(name=name, called="", says="", resolved=resolve(name))
     model_type, config = _family(name, limits)
     found = entry(model_type)
     if model_type not in FAMILIES or FAMILIES[model_type].reason:
         raise ModelError(f"{name} has no recipe here. {found.reason}", "Name another family.")
     recipe = FAMILIES[model_type].recipe_for(config)
-    return NamedHead(name=name, called=found.called, says=found.says, order=resolve(recipe))
+    return NamedHead(name=name, called=found.called, says=found.says, resolved=recipe)
 
 
 def _family(name: str, limits: Limits) -> tuple[str, object]:
@@ -312,10 +297,10 @@ def _config(checkpoint: Checkpoint) -> object:
 
 def _introduced(item: NamedHead) -> str:
     if not item.called:
-        return f"{item.name}: {' '.join(item.order.says)}"
+        return f"{item.name}: {' '.join(item.resolved.says)}"
     article = "an" if item.called[0] in "AEIOU" else "a"
     where = f"{article} {item.called} ({place(item.called)})"
-    return f"{item.name} is {where}, {item.order.recipe}: {item.says}"
+    return f"{item.name} is {where}, {item.resolved.recipe}: {item.says}"
 
 
 def _unknown(name: str) -> ModelError:
@@ -323,15 +308,15 @@ def _unknown(name: str) -> ModelError:
     return ModelError(f"'{shown(name)}' is no recipe, no family and no model here.", hint)
 
 
-def _layers_by_name(order: ResolvedRecipe) -> list[LayerDescription]:
+def _layers_by_name(resolved: ResolvedRecipe) -> list[LayerDescription]:
     """The layers of a head, those of a pooler that it reads among them."""
     first = [LayerDescription("dense layer", IN_BASE, True), LayerDescription("tanh", "", True)]
     return [
-        *(first if order.pooling.is_pooler else []),
-        *layers(order.sketch(WIDTH, CLASSES), _origin_of(order)),
+        *(first if resolved.pooling.is_pooler else []),
+        *layers(resolved.sketch(WIDTH, CLASSES), _origin_of(resolved)),
     ]
 
 
-def _origin_of(order: ResolvedRecipe) -> Callable[[str], str]:
-    of_base = f"{order.head.from_base}."
-    return lambda name: IN_BASE if order.head.from_base and name.startswith(of_base) else IN_HEAD
+def _origin_of(resolved: ResolvedRecipe) -> Callable[[str], str]:
+    of_base = f"{resolved.head.from_base}."
+    return lambda name: IN_BASE if resolved.head.from_base and name.startswith(of_base) else IN_HEAD

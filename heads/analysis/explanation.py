@@ -20,7 +20,7 @@ from heads.classifier.module import TrainedHead, begun_with, is_familys, native_
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
-from heads.parts.resolve import loss, pairing, resolve
+from heads.parts.resolve import loss, pairing
 from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
@@ -66,7 +66,7 @@ class Provenance:
         is_own: Whether the head is the checkpoint's own one, not one trained here.
     """
 
-    order: ResolvedRecipe
+    resolved: ResolvedRecipe
     backbone: Backbone
     begun: dict[str, Tensor]
     native: NativeHead | None
@@ -100,7 +100,9 @@ class Provenance:
         if isinstance(layer, Neighbours):
             return "stored", ""
         source = self.native.sources.get(ours, "") if self.native else ""
-        from_base = bool(self.order.head.from_base) and ours.startswith(self.order.head.from_base)
+        from_base = bool(self.resolved.head.from_base) and ours.startswith(
+            self.resolved.head.from_base
+        )
         kept: Origin = self._in_checkpoint() if from_base else "pretrained"
         if self.is_own and self.native and ours in self.native.new:
             return ("mismatched" if ours in self.native.mismatched else "random"), ""
@@ -114,14 +116,14 @@ class Provenance:
     def _called(self, ours: str) -> str:
         if self.is_own and self.native:
             return self.native.names[ours]
-        return f"{self.order.head.prefix}{ours}"
+        return f"{self.resolved.head.prefix}{ours}"
 
     def _in_checkpoint(self) -> Origin:
         return "pretrained" if self.backbone.pooler == "pretrained" else "untrained"
 
 
 def provenance(
-    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential, head: TrainedHead | None
+    resolved: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential, head: TrainedHead | None
 ) -> Provenance:
     """What is known of a recipe's tensors; see `Provenance`.
 
@@ -131,11 +133,11 @@ def provenance(
     """
     is_own = head is not None and head.is_own
     return Provenance(
-        order=order,
+        resolved=resolved,
         backbone=backbone,
-        begun=begun_with(order, backbone, chain),
-        native=native_head(backbone) if is_own else native_of(order, backbone),
-        stored=_stored(order, backbone, chain) if not is_own else {},
+        begun=begun_with(resolved, backbone, chain),
+        native=native_head(backbone) if is_own else native_of(resolved, backbone),
+        stored=_stored(resolved, backbone, chain) if not is_own else {},
         is_own=is_own,
     )
 
@@ -145,13 +147,13 @@ def _sources(backbone: Backbone, tensors: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _stored(
-    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
+    resolved: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
 ) -> Mapping[str, tuple[int, ...]]:
     """What the checkpoint's files hold of the head of its own class, if this is that one."""
-    if backbone.folder is None or not is_familys(order, backbone):
+    if backbone.folder is None or not is_familys(resolved, backbone):
         return {}
     form, base = FAMILIES[backbone.model_type], backbone.model.base_model_prefix
-    named = {ours: form.name_of(ours, order.head.prefix, base) for ours in chain.state_dict()}
+    named = {ours: form.name_of(ours, resolved.head.prefix, base) for ours in chain.state_dict()}
     shapes = stored_shapes(backbone.folder)
     return {ours: shapes[name] for ours, name in named.items() if name in shapes}
 
@@ -220,7 +222,7 @@ class Explanation:
 
 
 def explain(
-    recipe: Recipe | str,
+    resolved: ResolvedRecipe,
     backbone: Backbone,
     *,
     classes: int,
@@ -236,42 +238,43 @@ def explain(
         pair: Its second text.
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
-    order = resolve(recipe)
     with IsolatedRng().rolling():
-        reader = head.module.reader if head else Featurizer(order, backbone)
-    chain = order.sketch(order.widened(reader.width), classes)
-    joins = pairing[order.pair] if order.pair else None
-    learned = loss[order.loss] if order.loss != SOFTMAX else None
-    parts = [part for part in (order.pooling, order.layers, joins, order.head, learned) if part]
-    facts = provenance(order, backbone, chain, head)
+        reader = head.module.reader if head else Featurizer(resolved, backbone)
+    chain = resolved.sketch(resolved.widened(reader.width), classes)
+    joins = pairing[resolved.pair] if resolved.pair else None
+    learned = loss[resolved.loss] if resolved.loss != SOFTMAX else None
+    parts = [
+        part for part in (resolved.pooling, resolved.layers, joins, resolved.head, learned) if part
+    ]
+    facts = provenance(resolved, backbone, chain, head)
     steps = (*_base_steps(backbone), *_steps(facts, reader, chain))
     return Explanation(
-        recipe=order.recipe,
+        recipe=resolved.recipe,
         model=backbone.id,
         classes=classes,
-        says=order.says,
-        formula=tuple(_formulas(order, chain)),
+        says=resolved.says,
+        formula=tuple(_formulas(resolved, chain)),
         sources=tuple(f"{part.name}: {part.source}" for part in parts),
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
         reads=_reads(backbone, reader, text, pair) if text else (),
-        equals=equals(order.recipe, backbone.model_type),
-        twins=tuple(equivalent_heads(order, backbone)),
+        equals=equals(resolved.recipe, backbone.model_type),
+        twins=tuple(equivalent_heads(resolved, backbone)),
         notes=tuple(_notes(facts, head)),
     )
 
 
-def _formulas(order: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
+def _formulas(resolved: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
     """A line each for the layers, the pooling, two texts put together, the head and its loss."""
-    for part in filter(None, (order.layers, order.pooling)):
-        yield part.told(part.formula, order.pooling_options)
-    if order.normalise:
+    for part in filter(None, (resolved.layers, resolved.pooling)):
+        yield part.told(part.formula, resolved.pooling_options)
+    if resolved.normalise:
         yield "h ← h / ‖h‖"
-    if order.pair:
-        yield f"h = {pairing[order.pair].formula}, where u and v are the h of the two texts"
+    if resolved.pair:
+        yield f"h = {pairing[resolved.pair].formula}, where u and v are the h of the two texts"
     yield f"logits = {formula(chain)}"
-    if order.loss != SOFTMAX:
-        yield f"loss = {loss[order.loss].formula}"
+    if resolved.loss != SOFTMAX:
+        yield f"loss = {loss[resolved.loss].formula}"
 
 
 def _base_steps(backbone: Backbone) -> Iterator[ExplanationStep]:
@@ -290,8 +293,8 @@ def _steps(
 ) -> Iterator[ExplanationStep]:
     """Reading, then the head; or the head on every token first, whose logits are then read."""
     reading = list(_reading_steps(facts, reader))
-    head = list(_head_steps(facts, chain, facts.order.widened(reader.width)))
-    if not facts.order.late:
+    head = list(_head_steps(facts, chain, facts.resolved.widened(reader.width)))
+    if not facts.resolved.late:
         yield from (*reading, *head)
     else:
         yield from (*reading[:-1], *head, replace(reading[-1], shape=head[-1].shape[1:]))
@@ -301,21 +304,21 @@ def _steps(
 
 
 def _reading_steps(facts: Provenance, reader: Featurizer) -> Iterator[ExplanationStep]:
-    order = facts.order
-    if order.recipe.layers:
-        does = order.layers.says if order.layers else f"The states of layer {order.layer}."
+    resolved = facts.resolved
+    if resolved.recipe.layers:
+        does = resolved.layers.says if resolved.layers else f"The states of layer {resolved.layer}."
         yield _reading_step(
-            f"@{order.recipe.layers}", does, ("t", reader.state_width), reader.layers
+            f"@{resolved.recipe.layers}", does, ("t", reader.state_width), reader.layers
         )
-    does = order.says[0]
-    step = _reading_step(order.pooling.name, does, (reader.width,), reader.pooling)
-    asks_pooler = order.pooling.is_pooler
+    does = resolved.says[0]
+    step = _reading_step(resolved.pooling.name, does, (reader.width,), reader.pooling)
+    asks_pooler = resolved.pooling.is_pooler
     yield replace(step, tensors=tuple(facts.of_pooler())) if asks_pooler else step
-    if order.normalise:
+    if resolved.normalise:
         yield _reading_step(NORMALISE, "scaling to length 1", (reader.width,), None)
-    if order.pair:
-        does = f"Each text is read by itself. {pairing[order.pair].says}"
-        yield _reading_step(order.pair, does, (order.widened(reader.width),), None)
+    if resolved.pair:
+        does = f"Each text is read by itself. {pairing[resolved.pair].says}"
+        yield _reading_step(resolved.pair, does, (resolved.widened(reader.width),), None)
 
 
 def _reading_step(
@@ -334,14 +337,14 @@ def _reading_step(
 
 
 def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[ExplanationStep]:
-    prefix = facts.order.head.prefix
+    prefix = facts.resolved.head.prefix
     for name, layer in leaves(chain):
         size = size_after(layer, size)
         yield ExplanationStep(
             kind="head",
             name=f"{prefix}{name}",
             does=words(layer, is_last=name == last_linear(chain)),
-            shape=("t", size) if facts.order.late else (size,),
+            shape=("t", size) if facts.resolved.late else (size,),
             parameters=sum(tensor.numel() for tensor in layer.parameters()),
             tensors=tuple(facts.of_layer(name, layer)),
         )
@@ -351,7 +354,7 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 def _reads(
     backbone: Backbone, reader: Featurizer, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    apart, backbone = bool(reader.order.pair and pair), backbone.prompted(reader.order.prompt)
+    apart, backbone = bool(reader.resolved.pair and pair), backbone.prompted(reader.resolved.prompt)
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
         encoded = backbone.encode(texts, [pair] if pair and not apart else [])
@@ -362,10 +365,10 @@ def _reads(
 
 
 def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
-    order, backbone = facts.order, facts.backbone
-    if order.head.from_base:
+    resolved, backbone = facts.resolved, facts.backbone
+    if resolved.head.from_base:
         yield from _pooler_notes(facts)
-    elif order.pooling.is_pooler:
+    elif resolved.pooling.is_pooler:
         yield _on_pooler(backbone)
     elif facts.begun:
         yield f"Its dense layer comes, pretrained, with {backbone.id}, as in its own class."
@@ -373,22 +376,22 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield f"This head is random: {backbone.id} lacks {len(head.new)} of its tensors."
     if why := base_of(backbone.model_type).why:
         yield why
-    if order.pair:
+    if resolved.pair:
         yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
-    if order.learns_to_read and head is None:
+    if resolved.learns_to_read and head is None:
         yield "This is the reading before training, when all count nearly the same."
 
 
 def _pooler_notes(facts: Provenance) -> Iterator[str]:
-    order, backbone = facts.order, facts.backbone
+    resolved, backbone = facts.resolved, facts.backbone
     if facts.begun:
         yield _on_pooler(backbone)
-        if str(order.recipe).partition("+")[0] != "cls":
+        if str(resolved.recipe).partition("+")[0] != "cls":
             yield "A pooler belongs on the last layer's first token; here it reads something else."
     else:
         has = bool(backbone.pooler_weights)
         why = "the pooled vector has another width" if has else "the checkpoint has none"
-        yield f"The {order.head.from_base} layer of '{order.head.name}' is new here: {why}."
+        yield f"The {resolved.head.from_base} layer of '{resolved.head.name}' is new here: {why}."
 
 
 def _on_pooler(backbone: Backbone) -> str:

@@ -130,7 +130,7 @@ def neighbourhood(
         raise DataError(f"There must be 1 to {MOST} neighbours, not {most}.", "Change it.")
     rows = torch.tensor(heads.learned)
     module = classifier.head.module
-    if module.reader.order.learns_to_read and len(rows) > READ_AT_MOST:
+    if module.reader.resolved.learns_to_read and len(rows) > READ_AT_MOST:
         rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
@@ -183,23 +183,23 @@ def vectors_of(
 ) -> Generator[Progress, None, Tensor]:
     """What a head gets of some rows of a corpus, (n, W); fixed readings are kept on disk."""
     module, backbone = classifier.head.module, classifier.backbone
-    order = module.reader.order
-    if order.learns_to_read:
+    resolved = module.reader.resolved
+    if resolved.learns_to_read:
         return (yield from _learned(classifier, corpus, rows))
-    sides = [*corpus.texts, *corpus.pairs] if order.pair else corpus.texts
-    pairs = () if order.pair else corpus.pairs
+    sides = [*corpus.texts, *corpus.pairs] if resolved.pair else corpus.texts
+    pairs = () if resolved.pair else corpus.pairs
     features = None
-    for event in extract([order.side], sides, pairs, backbone):
+    for event in extract([resolved.side], sides, pairs, backbone):
         if isinstance(event, FeatureMatrices):
             features = event
         else:
             yield event
     assert features is not None
-    vectors = features.matrix(order.side.reading)
-    if not order.pair:
+    vectors = features.matrix(resolved.side.reading)
+    if not resolved.pair:
         return vectors[features.index[rows]]
     first, second = features.index.chunk(2)
-    return order.joined(vectors[first[rows]], vectors[second[rows]])
+    return resolved.joined(vectors[first[rows]], vectors[second[rows]])
 
 
 def _learned(

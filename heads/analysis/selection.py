@@ -22,6 +22,7 @@ from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain
 from heads.recipe import Recipe
 from heads.runs import spec
@@ -101,14 +102,16 @@ def _of_sample(
 ) -> Generator[Progress, None, SelectedHeads]:
     data = sample_for(asked.sample, pair)
     names = [
-        one if isinstance(one, Classifier) or _is_own(one) else resolve(one).recipe
+        one if isinstance(one, Classifier) or _is_own(one) else resolve(one)
         for one in asked.recipes or RECIPES
     ]
     yield Progress(says=f"Loading {asked.model}", share=0.0)
     backbone = load(asked.model or BUNDLED, limits=limits)
     corpus = corpus_of(data, limits)
-    recipes = list(dict.fromkeys(one for one in names if isinstance(one, Recipe)))
-    heads = (yield from trained(recipes, corpus, backbone, limits)) if recipes else []
+    different = {one.recipe if isinstance(one, ResolvedRecipe) else one: one for one in names}
+    recipes = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}
+    ours = list(recipes.values())
+    heads = (yield from trained(ours, corpus, backbone, limits)) if ours else []
     found = dict(zip(recipes, heads, strict=True))
     learned, held = first_split(corpus, ExperimentConfig())
     return SelectedHeads(
@@ -117,9 +120,9 @@ def _of_sample(
             if isinstance(one, Classifier)
             else Classifier(
                 backbone=backbone,
-                head=found[one] if isinstance(one, Recipe) else own_head(backbone),
+                head=found[one.recipe] if isinstance(one, ResolvedRecipe) else own_head(backbone),
             )
-            for one in dict.fromkeys(names)
+            for one in different.values()
         ),
         corpus=corpus,
         learned=learned,
@@ -180,7 +183,7 @@ def _name(one: Named, names: Sequence[str]) -> str:
     """The name under which a run keeps a head."""
     if isinstance(one, Classifier):
         raise RecipeError("A run has heads of its own.", "Name its recipes, or leave the run out.")
-    return str(one) if str(one) in names else str(resolve(one).recipe)
+    return str(one) if str(one) in names else str(resolve(one))
 
 
 # --- What a head says of a text once it has been asked: the values that what-ifs compare.

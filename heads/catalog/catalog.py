@@ -16,7 +16,6 @@ from heads.catalog.forms import Form
 from heads.catalog.tiny_models import quiet
 from heads.errors import HeadsError, RecipeError
 from heads.parts.modules import formula
-from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 
 SOURCE = (
@@ -148,7 +147,7 @@ def _entry(model_type: str, called: str) -> CatalogEntry:
             model_type=model_type, called=called, form="", says="", recipe=None, reason=reason
         )
     try:
-        order = resolve(form.recipe_for(default_config(model_type)))
+        resolved = form.recipe_for(default_config(model_type))
     except HeadsError as error:
         return CatalogEntry(
             model_type=model_type,
@@ -158,14 +157,14 @@ def _entry(model_type: str, called: str) -> CatalogEntry:
             recipe=None,
             reason=str(error).removeprefix(f"{form.says} "),
         )
-    chain = order.sketch(WIDTH, CLASSES)
-    names = [form.name_of(name, order.head.prefix, _base(called)) for name in chain.state_dict()]
+    chain = resolved.sketch(WIDTH, CLASSES)
+    names = [form.name_of(name, resolved.head.prefix, _base(called)) for name in chain.state_dict()]
     return CatalogEntry(
         model_type=model_type,
         called=called,
         form=form.name,
         says=form.says,
-        recipe=str(order.recipe),
+        recipe=str(resolved.recipe),
         reason=None,
         tensors=tuple(names),
         formula=formula(chain),

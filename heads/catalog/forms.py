@@ -4,12 +4,13 @@ Legend: in a tensor's name ``{base}`` stands for the family's own `base_model_pr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heads.errors import RecipeError, did_you_mean
-from heads.parts.resolve import resolve
-from heads.recipe import Recipe, Value
+from heads.parts.resolve import resolve, with_options
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.recipe import Value
 
 Keys = tuple[str, ...]
 Side = Literal["right", "left"]
@@ -56,13 +57,13 @@ class Form:
         """Every recipe that the form can be, without the options that a config sets."""
         return tuple(text for text in (self.recipe, *self.recipes.values()) if text)
 
-    def sides_of(self, recipe: Recipe) -> tuple[Side, ...]:
+    def sides_of(self, recipe: ResolvedRecipe) -> tuple[Side, ...]:
         """The sides of padding on which the class is defined where it is this recipe."""
-        if recipe.pooling == "cls":
+        if recipe.pooling.token == "first":
             return ("right",)
         return ("left",) if self.choice == "summary_type" else self.sides
 
-    def recipe_for(self, config: Any) -> Recipe:
+    def recipe_for(self, config: Any) -> ResolvedRecipe:
         """The recipe that equals the class under a config, options included.
 
         Raises:
@@ -81,15 +82,14 @@ class Form:
                 what = f"With {self.choice} = {value} this head reads what no recipe here reads."
                 raise RecipeError(what, did_you_mean(str(value), map(str, self.recipes)))
             text = self.recipes[value]
-        recipe = Recipe.parse(text)
-        known = resolve(recipe).head_options
-        options = dict(recipe.options)
+        recipe = resolve(text)
+        known, options = recipe.head_options, dict[str, Value]()
         for name, keys in self.options.items():
             values = [value for key in keys if (value := setting(config, key)) is not None]
             acts = not name.endswith("dropout") or (values and 0 <= values[0] < 1)
             if name in known and values and acts:
                 options[name] = values[0]
-        return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe
+        return with_options(recipe, options)
 
     def name_of(self, tensor: str, head_prefix: str, base: str) -> str:
         """The checkpoint's name of a tensor of our head."""

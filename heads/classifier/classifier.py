@@ -31,7 +31,7 @@ class Classifier:
     head: TrainedHead
 
     def __post_init__(self) -> None:
-        prompt = self.head.module.reader.order.prompt
+        prompt = self.head.module.reader.resolved.prompt
         object.__setattr__(self, "backbone", self.backbone.prompted(prompt))
 
     @property
@@ -68,7 +68,7 @@ class Classifier:
         check_second(self.head, pairs)
         module = self.head.module
         if module.is_siamese:
-            return module.head(module.reader.order.joined(self._read(texts), self._read(pairs)))
+            return module.head(module.reader.resolved.joined(self._read(texts), self._read(pairs)))
         encoded = self.backbone.encode(texts, pairs)
         logits = torch.zeros(len(encoded), len(self.classes))
         for rows, states in self.backbone.passes(encoded):

@@ -12,14 +12,13 @@ Configs are foreign: what is not plainly one of these is passed over.
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import LOSS
-from heads.recipe import Recipe
+from heads.parts.resolve import with_options
+from heads.parts.resolved_recipe import LOSS, ResolvedRecipe
 
 THRESHOLDS, OWN = "thresholds", "head_to_head"
 OVR, TEMPERATURE, TEXTS = "ovr", "temperature", "texts"
@@ -79,9 +78,9 @@ def shares(classes: Sequence[str], thresholds: Sequence[float]) -> dict[str, flo
     return dict(zip(classes, found.tolist(), strict=True))
 
 
-def voting(recipe: Recipe) -> Recipe:
+def voting(recipe: ResolvedRecipe) -> ResolvedRecipe:
     """The same recipe as one-versus-rest."""
-    return resolve(replace(recipe, options=(*recipe.options, (LOSS, OVR)))).recipe
+    return with_options(recipe, {LOSS: OVR})
 
 
 def _logits(given: Any, labels: Mapping[int, str]) -> tuple[float, ...]:

@@ -24,7 +24,6 @@ from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits, cache_folder
 
@@ -55,7 +54,7 @@ def save(head: TrainedHead, path: Path) -> None:
         "scores": dataclasses.asdict(head.scores),
         "training": dict(head.training),
         "fingerprint": head.fingerprint,
-        "trained_as": head.trained_as,
+        "trained_as": str(head.asked),
         "chosen": dict(head.chosen),
         "temperature": head.temperature,
         "thresholds": head.thresholds,
@@ -79,14 +78,18 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         classes = tuple(facts["classes"])
         with IsolatedRng().rolling():
             module = assemble(
-                facts["recipe"], backbone, len(classes), problem=problem_of(facts), limits=limits
+                resolve(facts["recipe"]),
+                backbone,
+                len(classes),
+                problem=problem_of(facts),
+                limits=limits,
             )
         tensors = load_file(path)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ValueError("a weight is no number")
         module.load_state_dict(tensors)
         return TrainedHead(
-            recipe=module.reader.order.recipe,
+            recipe=module.reader.resolved.recipe,
             model=backbone.id,
             classes=classes,
             problem=problem_of(facts),
@@ -95,7 +98,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             scores=Scores(**facts["scores"]),
             training=dict(facts["training"]),
             fingerprint=str(facts.get("fingerprint", "")),
-            trained_as=str(facts.get("trained_as", "")),
+            trained_as=resolve(facts["trained_as"]) if facts.get("trained_as") else None,
             chosen=dict(facts.get("chosen", {})),
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
@@ -132,24 +135,23 @@ _recent_lock = threading.Lock()
 
 
 def fingerprint(
-    recipe: Recipe | str, corpus: Corpus, backbone: Backbone, config: ExperimentConfig
+    resolved: ResolvedRecipe, corpus: Corpus, backbone: Backbone, config: ExperimentConfig
 ) -> str:
     """The name under which a head is kept, 40 hexadecimal digits."""
-    order = resolve(recipe)
     facts = (
         VERSION,
         (backbone.id, backbone.revision, backbone.tokens),
         corpus.fingerprint,
-        (str(order.recipe), _source(order)),
+        (str(resolved.recipe), _source(resolved)),
         repr(config),
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
 
 
-def _source(order: ResolvedRecipe) -> str:
+def _source(resolved: ResolvedRecipe) -> str:
     """The code that makes a head: what has been rewritten is another head."""
-    parts = [order.pooling.make, order.head.make, order.head.solve]
-    parts += [order.layers.make] if order.layers else []
+    parts = [resolved.pooling.make, resolved.head.make, resolved.head.solve]
+    parts += [resolved.layers.make] if resolved.layers else []
     return own_code() + "".join(foreign_code(part) for part in parts if part)
 
 

@@ -30,7 +30,7 @@ class HeadInputs:
 
     def logits(self, module: RecipeModule) -> Tensor:
         """What a head says, (n, c)."""
-        joint = self.prompted.get(module.reader.order.prompt, self.joint)
+        joint = self.prompted.get(module.reader.resolved.prompt, self.joint)
         given = self.sides if module.is_siamese else (joint,)
         assert given is not None
         assert given[0] is not None
@@ -47,8 +47,8 @@ def head_inputs(
     """
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
-        check_pairs(siamese[0].reader.order, pairs)
-    prompts = {head.reader.order.prompt for head in heads if not head.is_siamese}
+        check_pairs(siamese[0].reader.resolved, pairs)
+    prompts = {head.reader.resolved.prompt for head in heads if not head.is_siamese}
     read = backbone.encode(texts, pairs) if "" in prompts else []
     joint = backbone.states(read) if read else None
     sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
@@ -61,15 +61,15 @@ def head_inputs(
     )
 
 
-def check_pairs(order: ResolvedRecipe, pairs: Sequence[str]) -> None:
+def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:
     """Refuses a siamese recipe where there is one text only.
 
     Raises:
         DataError: There are no second texts.
     """
-    if order.pair and not pairs:
-        what = f"{order.recipe} compares two texts, and there is one."
-        raise DataError(what, f"Give a second text, or take pair={order.pair} away.")
+    if resolved.pair and not pairs:
+        what = f"{resolved.recipe} compares two texts, and there is one."
+        raise DataError(what, f"Give a second text, or take pair={resolved.pair} away.")
 
 
 def check_second(head: TrainedHead, pairs: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ def check_second(head: TrainedHead, pairs: Sequence[str]) -> None:
     Raises:
         DataError: There are no second texts.
     """
-    check_pairs(head.module.reader.order, pairs)
+    check_pairs(head.module.reader.resolved, pairs)
     if head.paired and not pairs:
         what = f"{head.recipe} was trained on two texts, and there is one."
         raise DataError(what, "Give a second text.")

@@ -16,7 +16,6 @@ from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
@@ -33,22 +32,22 @@ class RecipeModule(nn.Module):
         pretrained: The tensors of the head that the base model brought along.
     """
 
-    def __init__(self, order: ResolvedRecipe, backbone: Backbone, classes: int) -> None:
+    def __init__(self, resolved: ResolvedRecipe, backbone: Backbone, classes: int) -> None:
         super().__init__()
-        self.reader = Featurizer(order, backbone)
-        if order.late and not self.reader.weighs:
-            what = f"{order.pooling.name} does not weigh tokens, so it cannot pool their logits."
+        self.reader = Featurizer(resolved, backbone)
+        if resolved.late and not self.reader.weighs:
+            what = f"{resolved.pooling.name} does not weigh tokens, so it cannot pool their logits."
             raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
-        self.width = order.widened(self.reader.width)
-        self.head, self.pretrained = new_head(order, backbone, self.width, classes)
+        self.width = resolved.widened(self.reader.width)
+        self.head, self.pretrained = new_head(resolved, backbone, self.width, classes)
 
     @property
     def is_siamese(self) -> bool:
         """Whether two texts are read each by itself."""
-        return bool(self.reader.order.pair)
+        return bool(self.reader.resolved.pair)
 
     def forward(self, states: States, second: States | None = None) -> Tensor:
-        if not self.reader.order.late:
+        if not self.reader.resolved.late:
             return self.head(self.vectors(states, second))
         read = self.reader(states)
         logits = self.head(self.reader.chosen(states))  # (n, t, c)
@@ -65,7 +64,7 @@ class RecipeModule(nn.Module):
         if not self.is_siamese:
             return own
         assert second is not None
-        return self.reader.order.joined(own, self.reader(second).vectors)
+        return self.reader.resolved.joined(own, self.reader(second).vectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,7 +90,7 @@ class TrainedHead:
         paired: Whether it learned from two texts a row, and so needs two.
         fingerprint: Of the data; empty where nobody here knows.
         trained_as: The recipe that was asked for, before its search chose options of the head;
-            empty where that is not known.
+            None where that is not known.
     """
 
     recipe: Recipe
@@ -109,10 +108,10 @@ class TrainedHead:
     thresholds: tuple[float, ...] = ()
     paired: bool = False
     fingerprint: str = ""
-    trained_as: str = ""
+    trained_as: ResolvedRecipe | None = None
 
     def __post_init__(self) -> None:
-        answered = self.problem.learned_by(self.module.reader.order.loss)
+        answered = self.problem.learned_by(self.module.reader.resolved.loss)
         object.__setattr__(self, "problem", answered)
 
     @property
@@ -126,9 +125,9 @@ class TrainedHead:
         return self.training is None
 
     @property
-    def asked(self) -> Recipe:
+    def asked(self) -> ResolvedRecipe:
         """The recipe that was asked for, before its search chose options of the head."""
-        return Recipe.parse(self.trained_as) if self.trained_as else self.recipe
+        return self.trained_as or self.module.reader.resolved
 
     @property
     def name(self) -> str:
@@ -152,11 +151,11 @@ class TrainedHead:
 
 
 def new_head(
-    order: ResolvedRecipe, backbone: Backbone, width: int, classes: int
+    resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int
 ) -> tuple[nn.Sequential, tuple[str, ...]]:
     """An untrained head, and the names of its tensors that the base model brought along."""
-    chain: nn.Sequential = order.chain(width, classes)
-    begun = begun_with(order, backbone, chain)
+    chain: nn.Sequential = resolved.chain(width, classes)
+    begun = begun_with(resolved, backbone, chain)
     own = chain.state_dict()
     for name, tensor in begun.items():
         own[name].copy_(tensor)
@@ -164,19 +163,19 @@ def new_head(
 
 
 def begun_with(
-    order: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
+    resolved: ResolvedRecipe, backbone: Backbone, chain: nn.Sequential
 ) -> dict[str, Tensor]:
     """The head's tensors that the base model's checkpoint has pretrained, of the same shape.
 
     They are a pooler's, or those of the family's own head where this is that head: ModernBERT's
     has its dense layer from the training on masked words. The last layer is always new.
     """
-    layer = order.head.from_base
+    layer = resolved.head.from_base
     last = last_linear(chain)
     if layer:
         offered: Mapping[str, Tensor] = backbone.pooler_weights
     else:
-        native = native_of(order, backbone)
+        native = native_of(resolved, backbone)
         offered = {name: native.tensors[name] for name in native.sources} if native else {}
     return {
         name: offered[name]
@@ -188,20 +187,20 @@ def begun_with(
     }
 
 
-def native_of(order: ResolvedRecipe, backbone: Backbone) -> NativeHead | None:
+def native_of(resolved: ResolvedRecipe, backbone: Backbone) -> NativeHead | None:
     """The family's own head, if this recipe's is that one and has more than its last layer.
 
     One that begins in the base model, as BERT's with the pooler, is known from there.
     """
-    if order.head.from_base or len(order.sketch(8, 2).state_dict()) < 3:
+    if resolved.head.from_base or len(resolved.sketch(8, 2).state_dict()) < 3:
         return None
     try:
-        return native_head(backbone) if is_familys(order, backbone) else None
+        return native_head(backbone) if is_familys(resolved, backbone) else None
     except HeadsError:
         return None
 
 
-def is_familys(order: ResolvedRecipe, backbone: Backbone) -> bool:
+def is_familys(resolved: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether a recipe's head is the one of the base model's own class."""
     if backbone.folder is None or backbone.model_type not in FAMILIES:
         return False
@@ -209,11 +208,16 @@ def is_familys(order: ResolvedRecipe, backbone: Backbone) -> bool:
         recipe = FAMILIES[backbone.model_type].recipe_for(backbone.model.config)
     except HeadsError:
         return False
-    return recipe.head == order.head.name
+    return recipe.head.name == resolved.head.name
 
 
 def assemble(
-    recipe: Recipe | str, backbone: Backbone, classes: int, *, problem: ProblemType, limits: Limits
+    resolved: ResolvedRecipe,
+    backbone: Backbone,
+    classes: int,
+    *,
+    problem: ProblemType,
+    limits: Limits,
 ) -> RecipeModule:
     """Builds a recipe, untrained, after counting it without memory.
 
@@ -221,31 +225,30 @@ def assemble(
         RecipeError: The recipe does not fit the base model or the labels.
         LimitError: The head would be too large for this place.
     """
-    order = resolve(recipe)
-    if order.head.single_label and problem.has_label_sets:
-        what = f"{order.head.name} gives one label a text, and these texts may have several."
+    if resolved.head.single_label and problem.has_label_sets:
+        what = f"{resolved.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
-    only_classes = order.head.solve or order.head.single_label
-    if not problem.has_classes and only_classes and not order.head.regression:
-        what = f"{order.head.name} answers with classes, and these labels are numbers."
+    only_classes = resolved.head.solve or resolved.head.single_label
+    if not problem.has_classes and only_classes and not resolved.head.regression:
+        what = f"{resolved.head.name} answers with classes, and these labels are numbers."
         raise RecipeError(what, "Choose another head, for example linear or mlp.")
-    if not problem.is_exclusive and order.loss != SOFTMAX:
+    if not problem.is_exclusive and resolved.loss != SOFTMAX:
         several = "may be several and are learned one by one"
         why = several if problem.has_classes else "are numbers"
-        what = f"{order.recipe}: loss={order.loss} has no meaning here, where the labels of a text"
-        raise RecipeError(f"{what} {why}.", f"Take loss={order.loss} away.")
-    width = order.widened(Featurizer(order, backbone).width)
+        what = f"{resolved.recipe}: loss={resolved.loss} has no meaning here, where the labels"
+        raise RecipeError(f"{what} of a text {why}.", f"Take loss={resolved.loss} away.")
+    width = resolved.widened(Featurizer(resolved, backbone).width)
     if width > limits.pooled_width:
         raise LimitError(
-            f"{order.recipe} would read {width:,} numbers a text; "
+            f"{resolved.recipe} would read {width:,} numbers a text; "
             f"this place allows {limits.pooled_width:,}.",
             "Choose a smaller option or another pooling.",
         )
-    size = sum(tensor.numel() for tensor in order.sketch(width, classes).parameters())
+    size = sum(tensor.numel() for tensor in resolved.sketch(width, classes).parameters())
     if size > limits.head_parameters:
         raise LimitError(
-            f"{order.recipe} would have {size:,} parameters on {width:,} numbers a text; "
+            f"{resolved.recipe} would have {size:,} parameters on {width:,} numbers a text; "
             f"this place allows {limits.head_parameters:,}.",
-            f"Choose a smaller head, for example {order.recipe.pooling}+linear.",
+            f"Choose a smaller head, for example {resolved.recipe.pooling}+linear.",
         )
-    return RecipeModule(order, backbone, classes)
+    return RecipeModule(resolved, backbone, classes)

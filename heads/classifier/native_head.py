@@ -22,10 +22,8 @@ from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
 from heads.errors import CheckpointError, HeadsError
 from heads.features.featurizer import Featurizer
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 
 CHOOSE = "Choose another model, or train a head of your own on it."
@@ -50,7 +48,7 @@ class NativeHead:
     """
 
     called: str
-    recipe: Recipe
+    recipe: ResolvedRecipe
     classes: tuple[str, ...]
     problem: ProblemType
     marks: ConfigExtras
@@ -119,9 +117,8 @@ def _loaded(backbone: Backbone) -> NativeHead:
     except (RuntimeError, ValueError, TypeError, LookupError, ImportError, OSError) as error:
         what = f"{backbone.id} does not load as a classifier ({type(error).__name__})."
         raise CheckpointError(what, CHOOSE) from error
-    order = resolve(recipe)
-    chain = order.sketch(Featurizer(order, backbone).width, model.config.num_labels)
-    named = names_of(form, order, chain, model)
+    chain = recipe.sketch(Featurizer(recipe, backbone).width, model.config.num_labels)
+    named = names_of(form, recipe, chain, model)
     theirs = model.state_dict()
     tensors = {ours: theirs[name].clone() for ours, name in named.items()}
     odd = {name for name, *_ in report["mismatched_keys"]}
@@ -142,7 +139,9 @@ def _loaded(backbone: Backbone) -> NativeHead:
     )
 
 
-def names_of(form: Form, order: ResolvedRecipe, chain: nn.Sequential, model: Any) -> dict[str, str]:
+def names_of(
+    form: Form, resolved: ResolvedRecipe, chain: nn.Sequential, model: Any
+) -> dict[str, str]:
     """Our names of a head's tensors, and what the model of Transformers calls them.
 
     Args:
@@ -156,7 +155,7 @@ def names_of(form: Form, order: ResolvedRecipe, chain: nn.Sequential, model: Any
     base = model.base_model_prefix
     named = {}
     for ours, tensor in chain.state_dict().items():
-        name = named[ours] = form.name_of(ours, order.head.prefix, base)
+        name = named[ours] = form.name_of(ours, resolved.head.prefix, base)
         if name not in theirs:
             raise CheckpointError(f"The head lacks its tensor {name}.", CHOOSE)
         if theirs[name].shape != tensor.shape:

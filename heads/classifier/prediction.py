@@ -65,7 +65,7 @@ def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]
         cuts = _cuts(head)
         found.append(
             Prediction(
-                recipe=head.asked,
+                recipe=head.asked.recipe,
                 name=head.name,
                 classes=head.classes,
                 problem=head.problem,

@@ -24,6 +24,7 @@ from heads.classifier.native_head import native_head
 from heads.errors import CheckpointError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
@@ -40,7 +41,9 @@ MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 ANOTHER = "Choose another file."
 
 
-def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limits) -> TrainedHead:
+def load_head(
+    path: Path, recipe: ResolvedRecipe, backbone: Backbone, limits: Limits
+) -> TrainedHead:
     """Reads the tensors of a head and puts them onto a base model.
 
     Args:
@@ -64,7 +67,7 @@ def load_head(path: Path, recipe: Recipe | str, backbone: Backbone, limits: Limi
             raise CheckpointError(f"{path.name}: its weights ({name}) hold NaN or Inf.", ANOTHER)
     module.head.load_state_dict({ours: tensors[name] for ours, name in named.items()})
     return TrainedHead(
-        recipe=module.reader.order.recipe,
+        recipe=module.reader.resolved.recipe,
         model=backbone.id,
         classes=labels,
         problem=SINGLE_LABEL,
@@ -89,7 +92,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         facts = _facts(folder / FACTS)
         with IsolatedRng().rolling():
             module = assemble(
-                facts["recipe"],
+                resolve(facts["recipe"]),
                 backbone,
                 len(facts["classes"]),
                 problem=problem_of(facts),
@@ -101,7 +104,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
         module.load_state_dict(tensors)
         scores, training = facts["scores"], facts["training"]
         return TrainedHead(
-            recipe=module.reader.order.recipe,
+            recipe=module.reader.resolved.recipe,
             model=backbone.id,
             classes=tuple(facts["classes"]),
             problem=problem_of(facts),
@@ -110,7 +113,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             scores=Scores(**scores) if scores else None,
             training=dict(training) if training else None,
             fingerprint=str(facts.get("fingerprint", "")),
-            trained_as=str(facts.get("trained_as", "")),
+            trained_as=resolve(facts["trained_as"]) if facts.get("trained_as") else None,
             module=module.eval().requires_grad_(False),
             chosen=dict(facts.get("chosen") or {}),
             temperature=float(facts.get("temperature", 1.0)),
@@ -197,11 +200,11 @@ def _fitting(
     header: Mapping[str, Any], module: RecipeModule, path: Path, labels: int
 ) -> dict[str, str]:
     """Our names of the head's tensors, and theirs in the file, which must be these and no more."""
-    order, own = module.reader.order, module.head.state_dict()
-    named = {name: name if name in header else order.head.prefix + name for name in own}
+    resolved, own = module.reader.resolved, module.head.state_dict()
+    named = {name: name if name in header else resolved.head.prefix + name for name in own}
     for ours, name in named.items():
         if name not in header:
-            what = f"{path.name} lacks the tensor {name} of {order.recipe}."
+            what = f"{path.name} lacks the tensor {name} of {resolved.recipe}."
             raise CheckpointError(what, "Name the recipe that it was trained as.")
         facts = header[name] if isinstance(header[name], Mapping) else {}
         if facts.get("dtype") != "F32":
@@ -270,7 +273,7 @@ def load(
         if place is None or not place.is_file():
             raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")
         backbone = load_backbone(base, limits=limits)
-        head = load_head(place, recipe, backbone, limits)
+        head = load_head(place, resolve(recipe), backbone, limits)
         return Classifier(backbone=backbone, head=head)
     if place and (place / FACTS).is_file():
         backbone = load_backbone(str(place / "backbone"), limits=limits)
@@ -325,10 +328,10 @@ def own_head(backbone: Backbone) -> TrainedHead:
     problem = SINGLE_LABEL if votes else native.problem
     recipe = voting(native.recipe) if votes else native.recipe
     with IsolatedRng().rolling():
-        module = RecipeModule(resolve(recipe), backbone, len(native.classes))
+        module = RecipeModule(recipe, backbone, len(native.classes))
     module.head.load_state_dict(dict(native.tensors))
     return TrainedHead(
-        recipe=recipe,
+        recipe=recipe.recipe,
         model=backbone.id,
         classes=native.classes,
         problem=problem,

@@ -24,10 +24,11 @@ def calibrated(classifier: Classifier) -> Classifier:
     classifier that is given is left as it was.
 
     Args:
-        classifier: Of a run, which finds temperatures on rows set aside, or loaded from its export.
+        classifier: Trained here, which found its temperature on rows set aside, or loaded from the
+            export of such a one.
 
     Raises:
-        CheckpointError: No temperature was found for it, as for heads of one quick training.
+        CheckpointError: No temperature was found for it.
         RecipeError: It cannot be divided: it is one-versus-rest, or has no last linear layer.
     """
     head = classifier.head
@@ -61,9 +62,11 @@ def _check(head: TrainedHead) -> None:
         what = f"The logits of {head.recipe} come from no linear layer that could be divided."
         raise RecipeError(what, "Export it as it is, or take another head, for example linear.")
     if head.temperature == 1:
-        what = f"No temperature is known for {head.recipe}: runs find one on rows set aside."
-        hint = "Train it in a run (heads train, or the tab Train), and name that run."
-        raise CheckpointError(what, hint)
+        what = (
+            f"No temperature is known for {head.recipe}: it was not trained here, or all rows set"
+        )
+        what += " aside were answered right, so that none was too sure."
+        raise CheckpointError(what, "Export it as it is.")
 
 
 def divides(chain: nn.Sequential) -> bool:

@@ -150,7 +150,7 @@ def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder
         folder=folder,
         native=True,
         called=called,
-        recipe=native.recipe,
+        recipe=native.recipe.recipe,
         difference=difference,
         notes=notes,
         files=_files(path),

@@ -20,7 +20,6 @@ from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import LATE, PAIR, ResolvedRecipe
 from heads.recipe import Recipe
 
@@ -42,7 +41,7 @@ class Equivalent:
 
     form: Form
     config: Any
-    recipe: Recipe
+    recipe: ResolvedRecipe
     tensors: Mapping[str, Tensor]
     differs: str
 
@@ -53,39 +52,41 @@ def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equiva
     Raises:
         RecipeError: There is none; says why, and which of its recipes is nearest.
     """
-    order = module.reader.order
+    resolved = module.reader.resolved
     if module.is_siamese:
-        what = f"No class of Transformers reads two texts each by itself, as {order.recipe} does."
-        raise RecipeError(what, f"Without {PAIR}={order.pair} there may be one.")
+        what = (
+            f"No class of Transformers reads two texts each by itself, as {resolved.recipe} does."
+        )
+        raise RecipeError(what, f"Without {PAIR}={resolved.pair} there may be one.")
     form = family(backbone.model_type)
     if _needs_decoder(form) and not backbone.decoder_width:
         what = "Its own class needs the decoder, which this checkpoint lacks."
         raise RecipeError(what, "Take a checkpoint with both halves.")
     known: list[Recipe] = []
-    for config in _configs(form, backbone.model.config, order):
+    for config in _configs(form, backbone.model.config, resolved):
         recipe = form.recipe_for(config)
-        known.append(recipe)
-        tensors = _matched(resolve(recipe), module, backbone, classes)
+        known.append(recipe.recipe)
+        tensors = _matched(recipe, module, backbone, classes)
         if tensors is not None:
             return Equivalent(
                 form=form,
                 config=config,
-                recipe=voting(recipe) if order.loss == "ovr" else recipe,
+                recipe=voting(recipe) if resolved.loss == "ovr" else recipe,
                 tensors=tensors,
-                differs=_training_difference(resolve(recipe), order),
+                differs=_training_difference(recipe, resolved),
             )
-    raise _nothing(order.recipe, list(dict.fromkeys(known)), backbone)
+    raise _nothing(resolved.recipe, list(dict.fromkeys(known)), backbone)
 
 
 def _needs_decoder(form: Form) -> bool:
     return any("@decoder" in text for text in form.texts)
 
 
-def _configs(form: Form, config: Any, order: ResolvedRecipe) -> Iterator[Any]:
+def _configs(form: Form, config: Any, resolved: ResolvedRecipe) -> Iterator[Any]:
     """The config with every choice of the form, with the recipe's options where they fit."""
     choices = [{form.choice: value} for value in form.recipes] if form.choice else [{}]
     for choice in choices:
-        for options in (order.head_options, {}):
+        for options in (resolved.head_options, {}):
             changed = copy.deepcopy(config)
             for key, value in choice.items():
                 _set(changed, key, value)
@@ -106,7 +107,7 @@ def _matched(
     theirs: ResolvedRecipe, module: RecipeModule, backbone: Backbone, classes: int
 ) -> dict[str, Tensor] | None:
     """Our tensors under the names of another recipe's head, if that is the same function."""
-    ours = module.reader.order
+    ours = module.reader.resolved
     own = _acting(module.head)
     if ours.pooling.is_pooler and theirs.head.from_base:
         own = [*_pooler(backbone), *own]  # that head begins with what this reading ends with
@@ -160,8 +161,8 @@ def _pooler(backbone: Backbone) -> list[tuple[tuple[str, ...], dict[str, Tensor]
 
 def _training_difference(theirs: ResolvedRecipe, ours: ResolvedRecipe) -> str:
     drops = [
-        [layer.p for _, layer in leaves(order.sketch(8, 2)) if isinstance(layer, nn.Dropout)]
-        for order in (theirs, ours)
+        [layer.p for _, layer in leaves(resolved.sketch(8, 2)) if isinstance(layer, nn.Dropout)]
+        for resolved in (theirs, ours)
     ]
     active = [[p for p in each if p > 0] for each in drops]
     if active[0] == active[1] or ours.head.solve:

@@ -72,11 +72,11 @@ def hub_id(backbone: Backbone) -> str:
 
 def formulas(classifier: Classifier) -> list[str]:
     """From states to the pooled vector, and from there to the logits, a line each."""
-    order = classifier.head.module.reader.order
-    parts = [part for part in (order.layers, order.pooling) if part and part.formula]
-    reading = [part.told(part.formula, order.pooling_options) for part in parts]
-    if order.pair:
-        both = f"then h = {pairing[order.pair].formula}, u and v that of first and second text"
+    resolved = classifier.head.module.reader.resolved
+    parts = [part for part in (resolved.layers, resolved.pooling) if part and part.formula]
+    reading = [part.told(part.formula, resolved.pooling_options) for part in parts]
+    if resolved.pair:
+        both = f"then h = {pairing[resolved.pair].formula}, u and v that of first and second text"
         reading.append(both)
     return [*reading, f"logits = {formula(classifier.head.module.head)}"]
 
@@ -106,7 +106,7 @@ def _front_matter(backbone: Backbone, library: str) -> str:
 
 def _made_of(classifier: Classifier) -> list[str]:
     head, backbone = classifier.head, classifier.backbone
-    lines = "\n".join(f"- {line}" for line in head.module.reader.order.says)
+    lines = "\n".join(f"- {line}" for line in head.module.reader.resolved.says)
     return [
         f"A text classifier: the recipe `{head.recipe}` on {plain(base_name(backbone))}, "
         f"a {backbone.model_type} of {backbone.layers} layers and width {backbone.width}.",

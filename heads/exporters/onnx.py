@@ -110,7 +110,7 @@ def _tokens(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) 
 
 def asks_content(classifier: Classifier) -> bool:
     """Whether its pooling must be told which tokens are special."""
-    return "content" in classifier.head.module.reader.order.pooling.asks
+    return "content" in classifier.head.module.reader.resolved.pooling.asks
 
 
 def exported(whole: TokensToLogits, example: Sequence[Tokens]) -> Any:

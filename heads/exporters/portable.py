@@ -100,7 +100,7 @@ def compared(classifier: Classifier, sources: Sources) -> str:
     """The method by which what was read of two texts becomes logits, if they are read apart."""
     if not _apart(classifier):
         return ""
-    made = sources.add(pairing[classifier.head.module.reader.order.pair].make)
+    made = sources.add(pairing[classifier.head.module.reader.resolved.pair].make)
     return portable_template.COMPARED.substitute(pairing=made)
 
 
@@ -126,10 +126,10 @@ CALLED = {
 def read_lines(classifier: Classifier) -> list[str]:
     """The base model's answer to rows of tokens, and what the head reads of it."""
     backbone, wanted = classifier.backbone, asked(classifier)
-    order = classifier.head.module.reader.order
-    lines = [*_run(backbone, whole="hidden" in wanted or order.layer >= 0)]
+    resolved = classifier.head.module.reader.resolved
+    lines = [*_run(backbone, whole="hidden" in wanted or resolved.layer >= 0)]
     lines.append('mask = inputs["attention_mask"].float()  # (n, t)')
-    if backbone.skipped is not None and order.pooling.token == "last":
+    if backbone.skipped is not None and resolved.pooling.token == "last":
         lines += portable_template.SKIPPED.substitute(skipped=backbone.skipped).splitlines()
     if "content" in wanted:
         lines.append('special = filled([row["special_tokens_mask"] for row in rows], 1)')
@@ -167,7 +167,7 @@ def _run(backbone: Backbone, whole: bool) -> list[str]:
 
 def _layers(classifier: Classifier) -> list[str]:
     """The states of the one layer, or of all layers, that the recipe names; 0 on padding."""
-    backbone, order = classifier.backbone, classifier.head.module.reader.order
+    backbone, resolved = classifier.backbone, classifier.head.module.reader.resolved
     output = backbone.run(backbone.filled(backbone.encode([SENTENCE])))
     beside = getattr(output, "encoder_last_hidden_state", None)
     encoder = "encoder_" if beside is not None else ""
@@ -178,21 +178,21 @@ def _layers(classifier: Classifier) -> list[str]:
         lines.append("tokens = mask.shape[1]  # of which several have gone into one state each")
         lines.append(f"places = torch.arange(tokens) * {last}.shape[1] // tokens")
         stretched = "[:, places]"
-    if order.layers:
+    if resolved.layers:
         several = f"(*{hidden}[:-1], {last})" if backbone.layers else f"({last},)"
         lines.append(f"layers = {several}  # embeddings first")
         filled = f"layer{stretched}.masked_fill(padding, 0.0)"
         return [*lines, f"hidden = tuple({filled} for layer in layers)"]
-    one = f"{hidden}[{order.layer}]" if -1 < order.layer < backbone.layers else last
+    one = f"{hidden}[{resolved.layer}]" if -1 < resolved.layer < backbone.layers else last
     return [*lines, f"states = {one}{stretched}.masked_fill(padding, 0.0)  # (n, t, d)"]
 
 
 def asked(classifier: Classifier) -> list[str]:
     """What the reading needs of the base model."""
-    order = classifier.head.module.reader.order
-    wanted = {*order.pooling.asks}
-    if order.layers:
-        wanted = wanted - {"states"} | {*order.layers.asks}
+    resolved = classifier.head.module.reader.resolved
+    wanted = {*resolved.pooling.asks}
+    if resolved.layers:
+        wanted = wanted - {"states"} | {*resolved.layers.asks}
     return [name for name in CALLED if name in wanted]
 
 
@@ -264,17 +264,17 @@ def _start(classifier: Classifier, sources: Sources) -> str:
 def _head(classifier: Classifier, sources: Sources) -> str:
     """The class `Head`: what is read, and the chain of layers."""
     reader = classifier.head.module.reader
-    order, learned = reader.order, []
-    if order.layers and order.layers.learned:
-        made = call(order.layers.make, sources, classifier.backbone.layers + 1)
+    resolved, learned = reader.resolved, []
+    if resolved.layers and resolved.layers.learned:
+        made = call(resolved.layers.make, sources, classifier.backbone.layers + 1)
         learned.append(f'"layers": {made}')
-    if order.pooling.learned:
-        options = order.pooling_options
-        made = call(order.pooling.make, sources, reader.state_width, **options)
+    if resolved.pooling.learned:
+        options = resolved.pooling_options
+        made = call(resolved.pooling.make, sources, reader.state_width, **options)
         learned.append(f'"pooling": {made}')
     made = f"self.reader = nn.ModuleDict({{{', '.join(learned)}}})\n" if learned else ""
     inputs = [f"{CALLED[name]}: {_kind(name)}" for name in asked(classifier)]
-    says = "\n".join([str(order.recipe), "", *order.says, "", *formulas(classifier), ""])
+    says = "\n".join([str(resolved.recipe), "", *resolved.says, "", *formulas(classifier), ""])
     return portable_template.HEAD.substitute(
         says=indent(_quoted(says), INDENT).lstrip() + INDENT,
         reader=indent(made, INDENT * 2),
@@ -288,28 +288,32 @@ def _head(classifier: Classifier, sources: Sources) -> str:
 def _forward(classifier: Classifier, sources: Sources) -> list[str]:
     """From what is read of the base model to logits; of pairs read apart, to one text's vector."""
     module = classifier.head.module
-    reader, order, lines = module.reader, module.reader.order, []
-    if order.layers:
-        made = 'self.reader["layers"]' if order.layers.learned else sources.add(order.layers.make)
-        lines.append(f"states = {made}({arguments(order.layers.asks)})")
+    reader, resolved, lines = module.reader, module.reader.resolved, []
+    if resolved.layers:
+        made = (
+            'self.reader["layers"]'
+            if resolved.layers.learned
+            else sources.add(resolved.layers.make)
+        )
+        lines.append(f"states = {made}({arguments(resolved.layers.asks)})")
     made, options = 'self.reader["pooling"]', ""
-    if not order.pooling.learned:
-        made = sources.add(order.pooling.make)
-        options = "".join(f", {name}={value!r}" for name, value in order.pooling_options.items())
-    read = f"{made}({arguments(order.pooling.asks)}{options})"
+    if not resolved.pooling.learned:
+        made = sources.add(resolved.pooling.make)
+        options = "".join(f", {name}={value!r}" for name, value in resolved.pooling_options.items())
+    read = f"{made}({arguments(resolved.pooling.asks)}{options})"
     answer = reader._answer(classifier.backbone.states(classifier.backbone.encode([SENTENCE])))[0]
     if not isinstance(answer, Tensor):
-        return [*lines, *_ended(f"{read}.vectors", order.normalise, module.is_siamese)]
+        return [*lines, *_ended(f"{read}.vectors", resolved.normalise, module.is_siamese)]
     cast = "" if answer.dtype == torch.float32 else ".to(states.dtype)"
     shape, weights = (
         ("(n, t)", "weights[:, None]") if answer.dim() == 2 else ("(n, k, t)", "weights")
     )
     lines.append(f"weights = {read}{cast}  # {shape}")
-    if order.late:
+    if resolved.late:
         lines.append("logits = self.head(states)  # (n, t, c), of every token")
         return [*lines, f"return ({weights} @ logits).squeeze(1)"]
     read = f"({weights} @ states).flatten(1)"
-    return [*lines, *_ended(read, order.normalise, module.is_siamese)]
+    return [*lines, *_ended(read, resolved.normalise, module.is_siamese)]
 
 
 def _ended(vectors: str, normalise: bool, apart: bool) -> list[str]:
@@ -519,7 +523,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "recipe": str(head.recipe),
         "classes": head.classes,
         "problem_type": head.problem.name,
-        "says": head.module.reader.order.says,
+        "says": head.module.reader.resolved.says,
         "formula": formulas(classifier),
         "layers": {name: words(layer, is_last=name == last) for name, layer in leaves(chain)},
         "base_model": base_name(backbone),
@@ -530,7 +534,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "scores": asdict(head.scores) if head.scores else None,
         "training": dict(head.training) if head.training else None,
         "fingerprint": head.fingerprint,
-        "trained_as": head.trained_as,
+        "trained_as": str(head.asked),
         "chosen": dict(head.chosen),
         "temperature": head.temperature,
         "thresholds": head.thresholds,

@@ -17,7 +17,6 @@ from heads.errors import CheckpointError
 from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import base_name, model_card
 from heads.exporters.verification import tried
-from heads.parts.resolve import head as heads_registry
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
 
@@ -107,7 +106,7 @@ def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[st
     base = model.base_model_prefix
     prefix = f"{base}."
     state = {prefix + n: t for n, t in classifier.backbone.model.state_dict().items()}
-    head_prefix = heads_registry[native.recipe.head].prefix
+    head_prefix = native.recipe.head.prefix
     for ours, tensor in native.tensors.items():
         state[native.form.name_of(ours, head_prefix, base)] = tensor
     wanted = model.state_dict()
@@ -120,7 +119,7 @@ def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[st
 
 def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
     notes = [native.differs] if native.differs else []
-    if native.recipe.head != classifier.recipe.head:
+    if native.recipe.head.name != classifier.recipe.head:
         notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
     notes += _answers(classifier.head)
     if classifier.backbone.tokenizer.pad_token is None:

@@ -86,7 +86,7 @@ Found = tuple[Given, InferenceEngine, Pace]
 
 
 def extract(
-    orders: Sequence[ResolvedRecipe],
+    recipes: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
@@ -96,7 +96,7 @@ def extract(
     """Reads every text once for all readings, or finds what was read before.
 
     Args:
-        orders: Recipes whose reading is fixed; their heads do not matter.
+        recipes: Those whose reading is fixed; their heads do not matter.
         texts: The gated texts of n rows.
         pairs: The second texts, or none.
         precision: auto, exact or fast, as the setting has it.
@@ -109,7 +109,7 @@ def extract(
         RecipeError: A reading does not fit the base model.
     """
     found: FeatureMatrices | None = None
-    groups = _by_prompt(orders)
+    groups = _by_prompt(recipes)
     for done, (prompt, own) in enumerate(groups.items()):
         prompted = backbone.prompted(prompt)
         for event in _extracted(own, texts, pairs, prompted, precision, scored):
@@ -121,11 +121,11 @@ def extract(
     yield found
 
 
-def _by_prompt(orders: Sequence[ResolvedRecipe]) -> dict[str, list[ResolvedRecipe]]:
+def _by_prompt(recipes: Sequence[ResolvedRecipe]) -> dict[str, list[ResolvedRecipe]]:
     """Recipes by the prompt behind the texts that they read; those without one first, if any."""
     found: dict[str, list[ResolvedRecipe]] = {}
-    for order in sorted(orders, key=lambda one: bool(one.prompt)):
-        found.setdefault(order.prompt, []).append(order)
+    for resolved in sorted(recipes, key=lambda one: bool(one.prompt)):
+        found.setdefault(resolved.prompt, []).append(resolved)
     return found or {"": []}
 
 
@@ -140,7 +140,7 @@ def _joined(one: FeatureMatrices, other: FeatureMatrices) -> FeatureMatrices:
 
 
 def _extracted(
-    orders: Sequence[ResolvedRecipe],
+    recipes: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
@@ -148,7 +148,7 @@ def _extracted(
     scored: Collection[int],
 ) -> Iterator[Progress | FeatureMatrices]:
     """The same for recipes that read the same texts, with one prompt behind them or with none."""
-    readers = {order.reading: Featurizer(order, backbone) for order in orders}
+    readers = {resolved.reading: Featurizer(resolved, backbone) for resolved in recipes}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     groups = grouped(rows, precision, scored, backbone)
     different = [row for group in groups for row in group.rows]
@@ -227,7 +227,7 @@ def _of(
 
 
 def unread(
-    orders: Sequence[ResolvedRecipe],
+    recipes: Sequence[ResolvedRecipe],
     rows: Sequence[tuple[str, str]],
     paired: bool,
     backbone: Backbone,
@@ -235,10 +235,10 @@ def unread(
 ) -> list[tuple[str, str]]:
     """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
-    for prompt, own in _by_prompt(orders).items():
-        readers = [Featurizer(order, backbone) for order in own]
+    for prompt, own in _by_prompt(recipes).items():
+        readers = [Featurizer(resolved, backbone) for resolved in own]
         for chunk in _chunks(rows, paired, backbone.prompted(prompt), way):
-            if not all(is_kept(chunk.place(reader.order)) for reader in readers):
+            if not all(is_kept(chunk.place(reader.resolved)) for reader in readers):
                 found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
     return found
 
@@ -253,7 +253,7 @@ def _prepared(
     """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
     way = backends(backbone, precision)[0]
     chunks = _chunks(unique, paired, backbone, way)
-    wanted = [chunk.place(reader.order) for chunk in chunks for reader in readers.values()]
+    wanted = [chunk.place(reader.resolved) for chunk in chunks for reader in readers.values()]
     if not readers:  # the texts are only counted
         return InferenceEngine(backbone=backbone, way=way), chunks
     if all(map(is_kept, wanted)):
@@ -306,8 +306,10 @@ def _read(
     chunk: FeatureChunk, readers: Mapping[str, Featurizer], engine: InferenceEngine, pace: Pace
 ) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
     """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
-    found: dict[str, Part] = {r: chunk.place(reader.order) for r, reader in readers.items()}
-    missing = {r: reader for r, reader in readers.items() if not is_kept(chunk.place(reader.order))}
+    found: dict[str, Part] = {r: chunk.place(reader.resolved) for r, reader in readers.items()}
+    missing = {
+        r: reader for r, reader in readers.items() if not is_kept(chunk.place(reader.resolved))
+    }
     backbone = engine.backbone
     rows = list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True))
     if not missing:
@@ -320,7 +322,7 @@ def _read(
     encoded = backbone.encode(chunk.texts, chunk.pairs)
     buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in missing.items()}
     # A part of the user's own need not know of a GPU.
-    ours = {r for r, reader in missing.items() if all(map(is_ours, makers(reader.order)))}
+    ours = {r for r, reader in missing.items() if all(map(is_ours, makers(reader.resolved)))}
     depths = frozenset[int]().union(*(reader.depths for reader in missing.values()))
     for places, states in engine.passes(encoded, depths):
         with torch.inference_mode():
@@ -332,7 +334,7 @@ def _read(
         yield pace.step([rows[place] for place in places], now - begun)
         begun = time.perf_counter()
     for reading, vectors in buffers.items():
-        found[reading] = put(chunk.place(readers[reading].order), {"vectors": vectors})
+        found[reading] = put(chunk.place(readers[reading].resolved), {"vectors": vectors})
     return found, put(chunk.facts, _counts(encoded, backbone), engine.says)
 
 

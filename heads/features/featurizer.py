@@ -32,22 +32,22 @@ class Featurizer(nn.Module):
         RecipeError: The base model has no such layer, no pooler or no decoder.
     """
 
-    def __init__(self, order: ResolvedRecipe, backbone: Backbone) -> None:
+    def __init__(self, resolved: ResolvedRecipe, backbone: Backbone) -> None:
         super().__init__()
-        if order.pooling.is_pooler and backbone.pooler == "none":
+        if resolved.pooling.is_pooler and backbone.pooler == "none":
             what = f"{backbone.id} has no pooler of its own."
-            raise RecipeError(what, f"Write cls+{order.head.name} instead.")
-        if order.layers and "decoder" in order.layers.asks and not backbone.decoder_width:
+            raise RecipeError(what, f"Write cls+{resolved.head.name} instead.")
+        if resolved.layers and "decoder" in resolved.layers.asks and not backbone.decoder_width:
             what = f"{backbone.id} has no decoder beside an encoder."
-            raise RecipeError(what, f"Write {order.pooling.name}+{order.head.name} instead.")
-        if order.prompt:
-            backbone.prompted(order.prompt)  # says so where it has no mask token
-        self.order = order
-        self.layers = _made(order.layers, backbone.layers + 1)
+            raise RecipeError(what, f"Write {resolved.pooling.name}+{resolved.head.name} instead.")
+        if resolved.prompt:
+            backbone.prompted(resolved.prompt)  # says so where it has no mask token
+        self.resolved = resolved
+        self.layers = _made(resolved.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
         self.state_width: int = self.chosen(nothing).shape[-1]
         self.depths = self._depths(nothing)
-        self.pooling = _made(order.pooling, self.state_width, **order.pooling_options)
+        self.pooling = _made(resolved.pooling, self.state_width, **resolved.pooling_options)
         with torch.no_grad():
             answer, width = self._tried(nothing)
         self.width: int = width
@@ -56,8 +56,8 @@ class Featurizer(nn.Module):
     def _depths(self, nothing: States) -> frozenset[int]:
         """The layers that it reads: where one is no number, neither is what it makes of them."""
         last = len(nothing.hidden) - 1  # the model's own pooler reads it
-        if self.order.layers is None:
-            return frozenset({self.order.layer % (last + 1), last})
+        if self.resolved.layers is None:
+            return frozenset({self.resolved.layer % (last + 1), last})
         found = {last}
         for number, states in enumerate(nothing.hidden):
             hidden = list(nothing.hidden)
@@ -69,25 +69,25 @@ class Featurizer(nn.Module):
 
     def forward(self, states: States) -> Pooled:
         found = pooled(*self._answer(states))
-        if not self.order.normalise:
+        if not self.resolved.normalise:
             return found
         return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
 
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""
-        decoder = self.order.layers is not None and "decoder" in self.order.layers.asks
-        real = states.unpadded if self.order.pooling.token == "last" else states.mask
+        decoder = self.resolved.layers is not None and "decoder" in self.resolved.layers.asks
+        real = states.unpadded if self.resolved.pooling.token == "last" else states.mask
         inputs = {
             "mask": states.decoder_mask if decoder else real,
             "content": states.content,
-            "states": self.chosen(states) if "states" in self.order.pooling.asks else None,
+            "states": self.chosen(states) if "states" in self.resolved.pooling.asks else None,
             "pooler": states.pooler,
             "eos": states.eos,
         }
-        asks = self.order.pooling.asks
+        asks = self.resolved.pooling.asks
         unknown = [name for name in asks if name not in inputs]
         if unknown:
-            what = f"The pooling '{self.order.pooling.name}' asks for '{unknown[0]}'."
+            what = f"The pooling '{self.resolved.pooling.name}' asks for '{unknown[0]}'."
             raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
         pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
         return pooling(*(inputs[name] for name in asks)), inputs["states"]
@@ -100,16 +100,18 @@ class Featurizer(nn.Module):
         except HeadsError:
             raise
         except Exception as error:
-            what = f"The pooling '{self.order.pooling.name}' fails: {str(error).splitlines()[0]}."
+            what = (
+                f"The pooling '{self.resolved.pooling.name}' fails: {str(error).splitlines()[0]}."
+            )
             raise RecipeError(what, "It must answer with weights (n, t) or (n, k, t).") from error
 
     def chosen(self, states: States) -> Tensor:
         """The states of the layers that the recipe names, (n, t, d')."""
-        if self.order.layers is None:
-            return states.layer(self.order.layer)
+        if self.resolved.layers is None:
+            return states.layer(self.resolved.layer)
         inputs = {"hidden": states.hidden, "decoder": states.decoder}
         choice = cast("Callable[..., Tensor]", self.layers)
-        return choice(*(inputs[name] for name in self.order.layers.asks))
+        return choice(*(inputs[name] for name in self.resolved.layers.asks))
 
 
 def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:

@@ -121,12 +121,12 @@ class FeatureStore:
         return tokens, whole, unknown
 
 
-def _put_together(order: ResolvedRecipe, alone: FeatureMatrices) -> tuple[Tensor, Tensor]:
+def _put_together(resolved: ResolvedRecipe, alone: FeatureMatrices) -> tuple[Tensor, Tensor]:
     """The vectors of all different pairs, and for each row the number of its pair."""
     first, second = alone.index.chunk(2)
     different, index = torch.stack([first, second]).unique(dim=1, return_inverse=True)
-    side = alone.matrix(order.side.reading)
-    return order.joined(side[different[0]], side[different[1]]), index
+    side = alone.matrix(resolved.side.reading)
+    return resolved.joined(side[different[0]], side[different[1]]), index
 
 
 def opened(part: Part) -> Mapping[str, Tensor]:
@@ -148,9 +148,9 @@ class FeatureChunk:
     pairs: Sequence[str]
     folder: Path
 
-    def place(self, order: ResolvedRecipe) -> Path:
+    def place(self, resolved: ResolvedRecipe) -> Path:
         """The file of a reading; parts of the user's own bring their code into its name."""
-        name = order.reading + "".join(map(foreign_code, makers(order)))
+        name = resolved.reading + "".join(map(foreign_code, makers(resolved)))
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.safetensors"
 
     @property
@@ -168,9 +168,9 @@ class FeatureChunk:
             return ""
 
 
-def makers(order: ResolvedRecipe) -> list[Any]:
+def makers(resolved: ResolvedRecipe) -> list[Any]:
     """What makes the parts that read."""
-    return [order.pooling.make, *([order.layers.make] if order.layers else [])]
+    return [resolved.pooling.make, *([resolved.layers.make] if resolved.layers else [])]
 
 
 def is_kept(path: Path) -> bool:

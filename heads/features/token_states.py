@@ -196,16 +196,16 @@ class TokenStates:
         raise AssertionError("a token beyond the last one")
 
 
-def layers_for(orders: Sequence[ResolvedRecipe], backbone: Backbone) -> tuple[int, ...]:
+def layers_for(recipes: Sequence[ResolvedRecipe], backbone: Backbone) -> tuple[int, ...]:
     """The layers that these recipes read."""
     depth = backbone.layers + 1
-    if any(order.layers is not None for order in orders):
+    if any(resolved.layers is not None for resolved in recipes):
         return tuple(range(depth))
-    return tuple(sorted({order.layer % depth for order in orders}))
+    return tuple(sorted({resolved.layer % depth for resolved in recipes}))
 
 
 def keep_states(
-    orders: Sequence[ResolvedRecipe],
+    recipes: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
@@ -222,7 +222,7 @@ def keep_states(
     Raises:
         LimitError: They would take more room than this place allows.
     """
-    layers = layers_for(orders, backbone)
+    layers = layers_for(recipes, backbone)
     encoded = backbone.encode(texts, pairs)
     fine = sorted(set(scored))
     rough = sorted(set(range(len(texts))) - set(fine))
@@ -231,7 +231,7 @@ def keep_states(
         size_of([encoded[n] for n in part], each, kind)
         for part, kind in ((rough, ROUGH), (fine, FINE))
     ]
-    _check_size(sum(sizes), orders[0], limits)
+    _check_size(sum(sizes), recipes[0], limits)
     room, found = max(0, limits.states_bytes - sum(sizes)), list[ShardFile]()
     for part, kind, asked in ((rough, ROUGH, precision), (fine, FINE, EXACT)):
         if part:
@@ -267,7 +267,7 @@ def _together(
 
 
 def check_states(
-    orders: Sequence[ResolvedRecipe],
+    recipes: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
     limits: Limits,
@@ -278,22 +278,22 @@ def check_states(
     Raises:
         LimitError: The states of all tokens would take more room than this place allows.
     """
-    if orders:
+    if recipes:
         rows = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
         fine = {rows[row] for row in scored}
-        size, each = 0, len(layers_for(orders, backbone)) * backbone.width
+        size, each = 0, len(layers_for(recipes, backbone)) * backbone.width
         for part, kind in ((set(rows) - fine, ROUGH), (fine, FINE)):
             texts, pairs = [text for text, _ in part], [pair for _, pair in part if corpus.pairs]
             for start in range(0, len(texts), CHUNK):
                 some = slice(start, start + CHUNK)
                 size += size_of(backbone.encode(texts[some], pairs[some]), each, kind)
-        _check_size(size, orders[0], limits)
+        _check_size(size, recipes[0], limits)
 
 
-def _check_size(size: int, order: ResolvedRecipe, limits: Limits) -> None:
+def _check_size(size: int, resolved: ResolvedRecipe, limits: Limits) -> None:
     if size > limits.states_bytes:
         raise LimitError(
-            f"{order.recipe} is learned from the states of all tokens, which would take "
+            f"{resolved.recipe} is learned from the states of all tokens, which would take "
             f"{size / 1e9:,.1f} GB; this place allows {limits.states_bytes / 1e9:,.1f} GB.",
             "Use fewer rows, or leave such recipes out.",
         )

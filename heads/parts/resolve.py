@@ -126,11 +126,38 @@ def resolve(recipe: Recipe | str) -> ResolvedRecipe:
     part, _ = _layers_of(recipe, reader)
     # The text tells 1 from true, which are the same to a dictionary; the makers, a part that was
     # defined anew from the one before.
-    return _order(recipe, repr(recipe), reader.make, top.make, part and part.make)
+    return _resolved(recipe, repr(recipe), reader.make, top.make, part and part.make)
+
+
+def with_options(recipe: Recipe | ResolvedRecipe, options: Mapping[str, Value]) -> ResolvedRecipe:
+    """A recipe with some of its options changed.
+
+    >>> str(with_options(resolve("mean+mlp?hidden=8"), {"loss": "ovr"}))
+    'mean+mlp?hidden=8&loss=ovr'
+
+    Raises:
+        RecipeError: An option does not exist or does not fit.
+    """
+    known = recipe.recipe if isinstance(recipe, ResolvedRecipe) else recipe
+    whole = tuple(sorted((dict(known.options) | dict(options)).items()))
+    return resolve(replace(known, options=whole))
+
+
+def other_heads(recipe: ResolvedRecipe) -> Iterator[ResolvedRecipe]:
+    """Every other head behind the same reading, with the options that belong to no head."""
+    kept = {*recipe.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}
+    options = tuple(one for one in recipe.recipe.options if one[0] in kept)
+    for name in head:
+        if name == recipe.head.name:
+            continue
+        try:
+            yield resolve(replace(recipe.recipe, head=name, options=options))
+        except RecipeError:
+            continue  # a head that is solved at once has no loss to choose
 
 
 @lru_cache(maxsize=2048)
-def _order(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
+def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     reader, top = pooling[recipe.pooling], head[recipe.head]
     part, number = _layers_of(recipe, reader)
     given = dict(recipe.options)

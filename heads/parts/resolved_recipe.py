@@ -61,12 +61,22 @@ class ResolvedRecipe:
     normalise: bool = False
     standardise: bool | None = None
 
+    def __str__(self) -> str:
+        return str(self.recipe)
+
     @property
     def reading(self) -> str:
         """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
         own = {*self.pooling.options, PAIR, NORMALISE}
         kept = [(name, value) for name, value in self.recipe.options if name in own]
         return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
+
+    @property
+    def behind(self) -> str:
+        """The recipe less its reading, such as ``mlp?hidden=8``: the same head on any reading."""
+        read = {*self.pooling.options, PAIR}
+        own = tuple(option for option in self.recipe.options if option[0] not in read)
+        return str(replace(self.recipe, options=own)).partition("+")[2]
 
     @property
     def side(self) -> "ResolvedRecipe":

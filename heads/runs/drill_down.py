@@ -15,7 +15,6 @@ from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.transferability import MEASURES, Estimate
-from heads.parts.resolve import resolve
 from heads.problem import ProblemType
 from heads.runs import spec
 from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
@@ -194,7 +193,7 @@ def closeup(board: Leaderboard, name: str) -> Closeup:
 
 def mix_weights(module: RecipeModule) -> tuple[float, ...]:
     """The shares of the layers in a learned mix, embeddings first; none, if it has no mix."""
-    layers = module.reader.order.layers
+    layers = module.reader.resolved.layers
     if layers is None or not layers.learned:
         return ()
     scores = module.reader.layers.get_parameter("scores")
@@ -204,7 +203,7 @@ def mix_weights(module: RecipeModule) -> tuple[float, ...]:
 def mix_of(board: Leaderboard, name: str) -> tuple[float, ...]:
     """The same of a head of a run; none, where its base model is not there any more."""
     with contextlib.suppress(HeadsError):
-        layers = None if board.cell(name).is_baseline else resolve(name).layers
+        layers = None if board.cell(name).is_baseline else board.recipes[name].layers
         if layers is not None and layers.learned:
             return mix_weights(board.classifier(name).head.module)
     return ()
@@ -263,10 +262,10 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
     """
     groups: dict[str, dict[int, Cell]] = {}
     for cell in board.cells:
-        if cell.is_baseline or (order := resolve(cell.name)).layers:
+        if cell.is_baseline or (resolved := board.recipes[cell.name]).layers:
             continue
-        shared = str(replace(order.recipe, layers=""))
-        groups.setdefault(shared, {})[order.layer if order.layer >= 0 else TOP] = cell
+        shared = str(replace(resolved.recipe, layers=""))
+        groups.setdefault(shared, {})[resolved.layer if resolved.layer >= 0 else TOP] = cell
     return tuple(
         _course(board, name, dict(sorted(found.items())))
         for name, found in groups.items()
@@ -277,7 +276,7 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
 def _course(board: Leaderboard, recipe: str, found: dict[int, Cell]) -> LayerCurve:
     told, cells = {one.name: one for one in board.estimates}, tuple(found.values())
     layers = tuple(LAST if number == TOP else str(number) for number in found)
-    estimates = tuple(told.get(resolve(cell.name).reading) for cell in cells)
+    estimates = tuple(told.get(board.recipes[cell.name].reading) for cell in cells)
     best = max(range(len(cells)), key=lambda place: cells[place].measures.score)
     sentences = [_best(board, layers, cells, best), _foretold(layers, estimates)]
     return LayerCurve(

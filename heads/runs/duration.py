@@ -75,22 +75,22 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
     corpus, scored = asked.corpus, scored_rows(asked)
     joint = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
     alone = [(text, "") for text in (*corpus.texts, *corpus.pairs)]
-    fixed = [cell.order for cell in cells if cell.reading and not cell.order.pair]
-    sides = [cell.order.side for cell in cells if cell.order.pair]
-    states = [cell.order for cell in cells if not cell.reading]
+    fixed = [cell.resolved for cell in cells if cell.reading and not cell.resolved.pair]
+    sides = [cell.resolved.side for cell in cells if cell.resolved.pair]
+    states = [cell.resolved for cell in cells if not cell.reading]
     seconds, both = 0.0, [*scored, *(row + len(corpus) for row in scored)]
-    for orders, rows, exact in (
+    for recipes, rows, exact in (
         (fixed, joint, scored),
         (sides, alone, both),
         (states, joint, scored),
     ):
-        for group in grouped(rows, asked.config.precision, exact, backbone) if orders else ():
-            seconds += _seconds_of(group, orders, backbone, is_kept=orders is not states)
+        for group in grouped(rows, asked.config.precision, exact, backbone) if recipes else ():
+            seconds += _seconds_of(group, recipes, backbone, is_kept=recipes is not states)
     return seconds
 
 
 def _seconds_of(
-    group: Group, orders: Sequence[ResolvedRecipe], backbone: Backbone, *, is_kept: bool
+    group: Group, recipes: Sequence[ResolvedRecipe], backbone: Backbone, *, is_kept: bool
 ) -> float:
     """Seconds to read some texts, less those whose features are kept."""
     while True:
@@ -99,7 +99,7 @@ def _seconds_of(
         with relied_on(engine):
             left = group.rows
             if is_kept:
-                left = unread(orders, left, paired, backbone, engine.way)
+                left = unread(recipes, left, paired, backbone, engine.way)
             return _timed(left, engine) if left else 0.0
 
 

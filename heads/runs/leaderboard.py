@@ -13,8 +13,7 @@ from heads.evaluation.predictions import BASELINES
 from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import judge
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import PAIR, ResolvedRecipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, kept
@@ -45,6 +44,7 @@ class Leaderboard:
         rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
         cells: Heads by score, the highest first; then the baselines.
+        recipes: What the name of every head that was planned stands for.
         stopped: Heads that a race has stopped, the nearest to the leader first: they have no
             score on tested rows and stand in no comparison.
         planned: How many cells the run has in all.
@@ -73,6 +73,7 @@ class Leaderboard:
     rows: int
     protocol: str
     cells: tuple[Cell, ...]
+    recipes: Mapping[str, ResolvedRecipe]
     stopped: tuple[Eliminated, ...]
     planned: int
     best: str
@@ -119,7 +120,7 @@ class Leaderboard:
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
-        names = [name for name in self.__dataclass_fields__ if name != "folder"]
+        names = [name for name in self.__dataclass_fields__ if name not in ("folder", "recipes")]
         facts = plain([(name, getattr(self, name)) for name in names])
         return (
             {"run": self.run}
@@ -150,6 +151,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
+    recipes = dict(zip(asked.recipes, asked.resolved, strict=True))
     return Leaderboard(
         folder=run,
         data=asked.corpus.name,
@@ -161,6 +163,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         rows=len(asked.corpus),
         protocol=wording.protocol(asked.splits, asked),
         cells=_ranked(cells.values()),
+        recipes=recipes,
         stopped=stopped,
         planned=len(asked.names),
         best=comparisons.best if comparisons else "",
@@ -169,7 +172,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve=tuple(curve),
         curve_says=_curve_says(curve, asked.metric),
         estimates=estimates,
-        agreements=_agreements(estimates, cells, comparisons),
+        agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=wording.notes(run, asked, facts, len(stopped)),
         reading=wording.read_and_learned(facts),
         seconds=end["seconds"],
@@ -212,14 +215,17 @@ def _ranked(cells: Any) -> tuple[Cell, ...]:
 
 
 def _agreements(
-    estimates: Sequence[Estimate], cells: Mapping[str, Cell], comparisons: Comparisons | None
+    estimates: Sequence[Estimate],
+    cells: Mapping[str, Cell],
+    recipes: Mapping[str, ResolvedRecipe],
+    comparisons: Comparisons | None,
 ) -> tuple[RankAgreement, ...]:
     """Whether the estimates of readings agree with the best head that each reading got."""
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
         if not cell.is_baseline:
-            order = resolve(name)
-            heads.setdefault(order.reading, {})[_top(order)] = cell
+            resolved = recipes[name]
+            heads.setdefault(resolved.reading, {})[resolved.behind] = cell
     # Readings are compared under the same heads only.
     common = set.intersection(*map(set, heads.values())) if heads else set()
     leaders = {
@@ -238,13 +244,6 @@ def _agreements(
     scores = {reading: cell.measures.score for reading, cell in leaders.items()}
     metric = next(iter(leaders.values())).measures.metric
     return agreement(told, scores, worse, metric)
-
-
-def _top(order: ResolvedRecipe) -> str:
-    """A recipe less its reading: what is the same head behind another one."""
-    own = {*order.pooling.options, PAIR}
-    kept = tuple(option for option in order.recipe.options if option[0] not in own)
-    return str(replace(order.recipe, pooling="", layers="", options=kept))
 
 
 def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName) -> str:

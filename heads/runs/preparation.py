@@ -72,15 +72,17 @@ def features(
         apart: That in which each text of a pair is read by itself.
     """
     corpus = asked.corpus
-    siamese = {cell.reading: cell.order for cell in cells if cell.order.pair}
-    fixed = {cell.reading: cell.order for cell in cells if cell.reading and not cell.order.pair}
-    sides = {order.side.reading: order.side for order in siamese.values()}
-    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.order.pair for cell in cells))
+    siamese = {cell.reading: cell.resolved for cell in cells if cell.resolved.pair}
+    fixed = {
+        cell.reading: cell.resolved for cell in cells if cell.reading and not cell.resolved.pair
+    }
+    sides = {resolved.side.reading: resolved.side for resolved in siamese.values()}
+    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.resolved.pair for cell in cells))
     joint = alone = None
     scored = scored_rows(asked)
     if ways > bool(siamese):
-        orders = list(fixed.values())
-        reading = extract(orders, corpus.texts, corpus.pairs, backbone, joined, scored)
+        recipes = list(fixed.values())
+        reading = extract(recipes, corpus.texts, corpus.pairs, backbone, joined, scored)
         joint = yield from _read(reading, 0.0, 1 / ways)
     if siamese:
         texts = (*corpus.texts, *corpus.pairs)
@@ -158,8 +160,8 @@ def token_states(
     precision: str,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The same outside a run, read in that precision."""
-    orders = [cell.order for cell in cells if not cell.reading]
-    if not orders:
+    recipes = [cell.resolved for cell in cells if not cell.reading]
+    if not recipes:
         return None
     first: dict[int, int] = {}
     for row, text in enumerate(read.vectors("")[1].tolist()):
@@ -168,7 +170,7 @@ def token_states(
     texts = [asked.corpus.texts[row] for row in rows]
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
     scored = read.vectors("")[1][scored_rows(asked)].unique().tolist()
-    return (yield from keep_states(orders, texts, pairs, backbone, limits, precision, scored))
+    return (yield from keep_states(recipes, texts, pairs, backbone, limits, precision, scored))
 
 
 def board_of(

@@ -152,7 +152,7 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
     allowed = replace(request, config=_bounded(request.config, limits))
     asked = specified(allowed, backbone, [cell.name for cell in cells], left_out)
     _ = asked.splits  # which says it where there are too few rows
-    learned = [cell.order for cell in cells if not cell.reading]
+    learned = [cell.resolved for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
     with run.beginning():
@@ -163,7 +163,7 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
 def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
-    return trials(asked.recipes, backbone, len(corpus.classes), limits, corpus.problem)
+    return trials(asked.resolved, backbone, len(corpus.classes), limits, corpus.problem)
 
 
 def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:

@@ -22,8 +22,16 @@ from heads.data.splits import Splits, split
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
-from heads.parts.resolve import loss, pairing, resolve
-from heads.parts.resolved_recipe import FEATURES, JOINT, LOSS, PAIR, SIAMESE, SOFTMAX
+from heads.parts.resolve import head, loss, pairing, pooling, resolve, with_options
+from heads.parts.resolved_recipe import (
+    FEATURES,
+    JOINT,
+    LOSS,
+    PAIR,
+    SIAMESE,
+    SOFTMAX,
+    ResolvedRecipe,
+)
 from heads.problem import problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
@@ -31,7 +39,6 @@ from heads.runs.folder import VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
 from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import check_order
-from heads.training.trial import HEADS, POOLINGS, recipes_of
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
@@ -88,6 +95,11 @@ class RunSpec:
     account: Mapping[str, Any]
     created: float
     versions: Mapping[str, str]
+
+    @cached_property
+    def resolved(self) -> tuple[ResolvedRecipe, ...]:
+        """The heads, in order."""
+        return tuple(map(resolve, self.recipes))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -288,10 +300,52 @@ def load(run: RunFolder) -> RunSpec:
 
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
 
+LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
+GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
+    "full": (
+        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "mean@mean4"),
+        ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
+    ),
+}
+
+
+def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
+    """The recipes of a grid by name, some of which may not suit the labels at hand.
+
+    Args:
+        grid: small; full; `layers`, each layer under a linear layer (`layers:cls` of another
+            pooling than the mean); `heads`, each head on the mean (`heads:mean@cat4` on another
+            reading); `poolings`, each pooling that is not learned under a linear layer
+            (`poolings:mlp` under another head).
+
+    Raises:
+        RecipeError: There is no such grid.
+    """
+    name, _, part = grid.partition(":")
+    if name == LAYERS:
+        reader = resolve(f"{part or 'mean'}+linear").pooling.name
+        layers = [f"{reader}@{layer}+linear" for layer in range(backbone.layers)]
+        return [resolve(recipe) for recipe in (*layers, f"{reader}+linear")]
+    if name == HEADS:
+        reading = resolve(f"{part or 'mean'}+linear").recipe
+        return [resolve(replace(reading, head=top)) for top in head]
+    if name == POOLINGS:
+        top = resolve(f"mean+{part or 'linear'}").recipe
+        found = [resolve(replace(top, pooling=reader)) for reader in pooling]
+        return [recipe for recipe in found if not recipe.needs_states]
+    if grid not in GRIDS:
+        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS))
+        raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
+    readings, tops = GRIDS[grid]
+    middle = max(1, backbone.layers // 2)
+    readings = tuple(reading.format(middle=middle) for reading in readings)
+    return [resolve(f"{reading}+{top}") for reading in readings for top in tops]
+
 
 def chosen_recipes(
     request: RunRequest, backbone: Backbone, limits: Limits
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
 
     Of a grid of all heads, or all poolings, those that suit labels, base model and place.
@@ -312,37 +366,39 @@ def chosen_recipes(
         )
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
-    found, notes = list[Recipe](), list[str]()
-    recipes = list(request.recipes)
+    found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
+    recipes = list(map(resolve, request.recipes))
     if not recipes:
         recipes, notes = _grid(request, backbone, limits)
-    for text in recipes:
-        recipe = resolve(text).recipe
+    for recipe in recipes:
         own = list(_each(recipe, ways, losses))
-        found += own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
-    for order in map(resolve, found):
-        check_pairs(order, corpus.pairs)
-        check_order(order, corpus)
-    return list(dict.fromkeys(map(str, found))), notes
+        own = own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
+        found |= {one.recipe: one for one in own}
+    for resolved in found.values():
+        check_pairs(resolved, corpus.pairs)
+        check_order(resolved, corpus)
+    return list(found.values()), notes
 
 
-def _grid(request: RunRequest, backbone: Backbone, limits: Limits) -> tuple[list[str], list[str]]:
+def _grid(
+    request: RunRequest, backbone: Backbone, limits: Limits
+) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of a grid that suit, and a sentence on those that do not."""
     recipes = recipes_of(request.grid, backbone)
     if request.grid.partition(":")[0] not in (HEADS, POOLINGS):
         return recipes, []
-    corpus, found = request.data.corpus, list[str]()
+    corpus, found = request.data.corpus, list[ResolvedRecipe]()
     for recipe in recipes:
         with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
-            check_order(resolve(recipe), corpus)
+            check_order(recipe, corpus)
             assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem, limits=limits)
             found.append(recipe)
-    unsuited = ", ".join(recipe for recipe in recipes if recipe not in found)
+    unsuited = ", ".join(str(recipe) for recipe in recipes if recipe not in found)
     says = f"Left out of the grid {request.grid}: {unsuited}. Asked for by name, each says why."
     return found, [says] * bool(unsuited)
 
 
-def entering(recipe: Recipe | str, way: str) -> Recipe:
+def entering(recipe: ResolvedRecipe, way: str) -> ResolvedRecipe:
     """A recipe with the way in of two texts, unless it says that itself.
 
     One that learns from the states of all tokens reads the two as one sequence.
@@ -350,12 +406,12 @@ def entering(recipe: Recipe | str, way: str) -> Recipe:
     Raises:
         RecipeError: There is no such way in.
     """
-    order, name = resolve(recipe), pairing.usual if way == SIAMESE else way
+    name = pairing.usual if way == SIAMESE else way
     if name != JOINT and name not in pairing:
         raise _unknown(name, [JOINT, SIAMESE, *pairing])
-    if PAIR in dict(order.recipe.options) or order.needs_states:
-        return order.recipe
-    return _with(order.recipe, name, order.loss)
+    if PAIR in dict(recipe.recipe.options) or recipe.needs_states:
+        return recipe
+    return _with(recipe, name, recipe.loss)
 
 
 def _ways(pairs: Sequence[str]) -> list[str]:
@@ -377,9 +433,11 @@ def _unknown(way: str, known: Sequence[str]) -> RecipeError:
     return RecipeError(what, did_you_mean(way, known))
 
 
-def _each(recipe: Recipe, ways: Sequence[str], losses: Sequence[str]) -> Iterator[Recipe]:
+def _each(
+    recipe: ResolvedRecipe, ways: Sequence[str], losses: Sequence[str]
+) -> Iterator[ResolvedRecipe]:
     """A recipe in every way in that fits it; a head that is solved at once has no loss."""
-    given = dict(recipe.options)
+    given = dict(recipe.recipe.options)
     for way in [given[PAIR]] if PAIR in given else ways:
         for name in [given[LOSS]] if LOSS in given else losses:
             try:
@@ -388,6 +446,5 @@ def _each(recipe: Recipe, ways: Sequence[str], losses: Sequence[str]) -> Iterato
                 continue
 
 
-def _with(recipe: Recipe, way: str, name: str) -> Recipe:
-    options = {**dict(recipe.options), PAIR: way, LOSS: name}
-    return resolve(replace(recipe, options=tuple(sorted(options.items())))).recipe
+def _with(recipe: ResolvedRecipe, way: str, name: str) -> ResolvedRecipe:
+    return with_options(recipe, {PAIR: way, LOSS: name})

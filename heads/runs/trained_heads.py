@@ -20,8 +20,7 @@ from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, EvaluationTask, first, scores
 from heads.evaluation.statistics import Scores
-from heads.parts.resolve import resolve
-from heads.recipe import Recipe
+from heads.parts.resolve import with_options
 from heads.rng import IsolatedRng
 from heads.runs import spec
 from heads.runs.cells import kept
@@ -60,9 +59,11 @@ def trained_head(
     Args:
         majority: The score of the baseline that knows no text.
     """
-    recipe = _with_options(result.trial.order.recipe, result)
+    known = result.trial.resolved.head.options
+    options = {name: value for name, value in result.chosen[0].items() if name in known}
+    recipe = with_options(result.trial.resolved, options)
     with IsolatedRng().rolling():
-        module = RecipeModule(resolve(recipe), backbone, len(asked.corpus.classes))
+        module = RecipeModule(recipe, backbone, len(asked.corpus.classes))
     whole = not result.trial.reading  # its reading is learned as well
     (module if whole else module.head).load_state_dict(result.learned[0].state)
     settings: Mapping[str, Any] = result.chosen[0]
@@ -72,7 +73,7 @@ def trained_head(
     if "epochs" in settings:
         training["batch_size"] = BATCH if whole else adamw.batch_of(result.rows)
     return TrainedHead(
-        recipe=recipe,
+        recipe=recipe.recipe,
         model=asked.model,
         classes=asked.corpus.classes,
         problem=asked.corpus.problem,
@@ -93,7 +94,7 @@ def trained_head(
         ),
         training=training,
         fingerprint=asked.corpus.fingerprint,
-        trained_as=result.trial.name,
+        trained_as=result.trial.resolved,
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
     )
@@ -121,19 +122,6 @@ def _temperature(result: TrialResult, asked: RunSpec) -> float:
         return 1.0
     logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
     return temperature(logits, asked.task.targets[rows], asked.task.problem)
-
-
-def _with_options(recipe: Recipe, result: TrialResult) -> Recipe:
-    """The recipe with those of the chosen settings that are options of its head."""
-    own = result.trial.order.head.options
-    options = dict(recipe.options) | {n: v for n, v in result.chosen[0].items() if n in own}
-    whole = Recipe(
-        pooling=recipe.pooling,
-        layers=recipe.layers,
-        head=recipe.head,
-        options=tuple(sorted(options.items())),
-    )
-    return resolve(whole).recipe
 
 
 def classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:

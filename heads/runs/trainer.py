@@ -21,8 +21,7 @@ from heads.data.joining import met
 from heads.evaluation.details import measure
 from heads.events import Progress, within
 from heads.features.token_states import check_states
-from heads.parts.resolve import resolve
-from heads.recipe import Recipe
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.baseline_cells import commonest
 from heads.runs.preparation import features, scored_rows, token_states
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
@@ -35,7 +34,7 @@ from heads.training.trial import Trial, trials
 
 
 def train(
-    recipes: Sequence[Recipe | str],
+    recipes: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
     *,
@@ -57,10 +56,10 @@ def train(
     corpus, _ = met(corpus, config.unseen)
     cells = trials(recipes, backbone, len(corpus.classes), limits, corpus.problem)
     for cell in cells:
-        check_pairs(cell.order, corpus.pairs)
-        check_order(cell.order, corpus)
+        check_pairs(cell.resolved, corpus.pairs)
+        check_order(cell.resolved, corpus)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
-    learned = [cell.order for cell in cells if not cell.reading]
+    learned = [cell.resolved for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     once = 0.4 if learned else 0.5  # texts are read twice where the states of tokens are kept
     ways = config.precision, config.precision
@@ -77,7 +76,7 @@ def train(
         products=products(config.precision),
     )
     found = yield from _fitted(asked, cells, training_data, backbone)
-    return [found[str(resolve(recipe).recipe)] for recipe in recipes]
+    return [found[str(recipe)] for recipe in recipes]
 
 
 def _fitted(
@@ -112,7 +111,7 @@ def first_split(
 
 
 def trained(
-    recipes: Sequence[Recipe],
+    recipes: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
     limits: Limits,
@@ -127,13 +126,13 @@ def trained(
         HeadsError: As of `train`.
     """
     config = config or ExperimentConfig()
-    keys = {recipe: head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes}
-    recalled = {recipe: head_cache.recall(key, backbone, limits) for recipe, key in keys.items()}
-    found = {recipe: head for recipe, head in recalled.items() if head}
-    missing = [recipe for recipe in recipes if recipe not in found]
+    keys = [head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes]
+    found = {key: head_cache.recall(key, backbone, limits) for key in keys}
+    missing = {key: one for key, one in zip(keys, recipes, strict=True) if not found[key]}
     if missing:
-        heads = yield from train(missing, corpus, backbone, config=config, limits=limits)
-        for recipe, head in zip(missing, heads, strict=True):
-            found[recipe] = head
-            head_cache.keep(keys[recipe], head)
-    return [found[recipe] for recipe in recipes]
+        ours = list(missing.values())
+        heads = yield from train(ours, corpus, backbone, config=config, limits=limits)
+        for key, head in zip(missing, heads, strict=True):
+            found[key] = head
+            head_cache.keep(key, head)
+    return [head for key in keys if (head := found[key])]

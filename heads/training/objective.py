@@ -182,16 +182,16 @@ class TargetScaler:
         return new
 
 
-def check_order(order: ResolvedRecipe, corpus: Corpus) -> None:
+def check_order(resolved: ResolvedRecipe, corpus: Corpus) -> None:
     """Refuses a loss or a head that goes by the order of the classes where they have none.
 
     Raises:
         DataError: They have none.
     """
-    if (order.loss == ORDINAL or order.head.ordered) and not corpus.ordered:
-        needs = order.head.name if order.head.ordered else f"loss={ORDINAL}"
+    if (resolved.loss == ORDINAL or resolved.head.ordered) and not corpus.ordered:
+        needs = resolved.head.name if resolved.head.ordered else f"loss={ORDINAL}"
         what = f"The classes of {corpus.name} have no order, which {needs} needs."
-        other = "head" if order.head.ordered else "loss"
+        other = "head" if resolved.head.ordered else "loss"
         raise DataError(
             what, f"Say it from low to high (--order low,middle,high), or choose another {other}."
         )

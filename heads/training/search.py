@@ -77,10 +77,10 @@ def on_task(
     """Prepares a task for a trial."""
     objective = replace(
         training_task.objective,
-        loss=trial.order.loss,
+        loss=trial.resolved.loss,
         focal=config.focal,
         smoothing=config.smoothing,
-        margin=trial.order.margin,
+        margin=trial.resolved.margin,
     )
     if config.class_weights and objective.by_class:
         balance = balance_of(training_task.targets[splits.learned], objective.outputs)

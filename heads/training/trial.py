@@ -1,7 +1,7 @@
-"""The cells of a grid: which recipes there are, and how the head of each is learned."""
+"""The cells of a grid: how the head of each recipe is learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
@@ -10,11 +10,8 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, new_head
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear, leaves
-from heads.parts.registry import head, pooling
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
 from heads.training.fitters.base import Fitter, first_of
@@ -24,29 +21,20 @@ from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.fitters.token_sgd import TokenSGDFitter
 
-LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
-GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
-    "full": (
-        ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "mean@mean4"),
-        ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
-    ),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One cell of the grid.
 
     Attributes:
-        order: Its recipe.
+        resolved: Its recipe.
         fitter: How its head is learned.
         parameters: How many numbers that are.
         last: The name of its last linear layer, as the learned tensors have it.
         biased: Whether that layer has a bias.
     """
 
-    order: ResolvedRecipe
+    resolved: ResolvedRecipe
     fitter: Fitter
     parameters: int
     last: str
@@ -55,12 +43,12 @@ class Trial:
     @property
     def reading(self) -> str:
         """The fixed reading that it learns from; none, if it learns from token states."""
-        return "" if isinstance(self.fitter, TokenSGDFitter) else self.order.reading
+        return "" if isinstance(self.fitter, TokenSGDFitter) else self.resolved.reading
 
     @property
     def name(self) -> str:
         """The recipe in its canonical form."""
-        return str(self.order.recipe)
+        return str(self.resolved.recipe)
 
     def cost(self, rows: int, seeds: int) -> float:
         """How long it takes, by a yardstick of no unit: what takes long should begin first.
@@ -72,42 +60,8 @@ class Trial:
         return self.parameters * rows * seeds * self.fitter.pace
 
 
-def recipes_of(grid: str, backbone: Backbone) -> list[str]:
-    """The recipes of a grid by name, some of which may not suit the labels at hand.
-
-    Args:
-        grid: small; full; `layers`, each layer under a linear layer (`layers:cls` of another
-            pooling than the mean); `heads`, each head on the mean (`heads:mean@cat4` on another
-            reading); `poolings`, each pooling that is not learned under a linear layer
-            (`poolings:mlp` under another head).
-
-    Raises:
-        RecipeError: There is no such grid.
-    """
-    name, _, part = grid.partition(":")
-    if name == LAYERS:
-        reader = resolve(f"{part or 'mean'}+linear").pooling.name
-        return [f"{reader}@{layer}+linear" for layer in range(backbone.layers)] + [
-            f"{reader}+linear"
-        ]
-    if name == HEADS:
-        reading = resolve(f"{part or 'mean'}+linear").recipe
-        return [str(replace(reading, head=top)) for top in head]
-    if name == POOLINGS:
-        top = resolve(f"mean+{part or 'linear'}").recipe
-        found = [str(replace(top, pooling=reader)) for reader in pooling]
-        return [recipe for recipe in found if not resolve(recipe).needs_states]
-    if grid not in GRIDS:
-        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS))
-        raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
-    readings, tops = GRIDS[grid]
-    middle = max(1, backbone.layers // 2)
-    readings = tuple(reading.format(middle=middle) for reading in readings)
-    return [f"{reading}+{top}" for reading in readings for top in tops]
-
-
 def trials(
-    recipes: Sequence[Recipe | str],
+    recipes: Sequence[ResolvedRecipe],
     backbone: Backbone,
     classes: int,
     limits: Limits,
@@ -123,27 +77,28 @@ def trials(
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
         LimitError: A head would be too large.
     """
-    orders = {order.recipe: order for order in map(resolve, recipes)}
-    if not orders:
+    different = {resolved.recipe: resolved for resolved in recipes}
+    if not different:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
-    if len(orders) > limits.cells:
-        what = (
-            f"{len(orders)} recipes are chosen; this place trains at most {limits.cells} at once."
-        )
+    if len(different) > limits.cells:
+        count = len(different)
+        what = f"{count} recipes are chosen; this place trains at most {limits.cells} at once."
         raise LimitError(what, "Take some away.")
-    found = [_trial(order, backbone, classes, limits, problem) for order in orders.values()]
-    readings = list(dict.fromkeys(trial.order.reading for trial in found))
-    return sorted(found, key=lambda trial: readings.index(trial.order.reading))
+    found = [
+        _trial(resolved, backbone, classes, limits, problem) for resolved in different.values()
+    ]
+    readings = list(dict.fromkeys(trial.resolved.reading for trial in found))
+    return sorted(found, key=lambda trial: readings.index(trial.resolved.reading))
 
 
 def _trial(
-    order: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
+    resolved: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
-        module = assemble(order.recipe, backbone, classes, problem=problem, limits=limits)
-    fitter, last = _fitter(order, backbone, module, classes), last_linear(module.head)
+        module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
+    fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
-        order=order,
+        resolved=resolved,
         fitter=fitter,
         parameters=sum(tensor.numel() for tensor in module.parameters()),
         last=f"head.{last}" if isinstance(fitter, TokenSGDFitter) else last,
@@ -151,41 +106,41 @@ def _trial(
     )
 
 
-def _head(order: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
-    return new_head(order, backbone, width, classes)[0]
+def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
+    return new_head(resolved, backbone, width, classes)[0]
 
 
 def _fitter(
-    order: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
+    resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
     width = module.width
-    if order.needs_states or not (order.head.solve or can_stack(module.head)):
-        if order.pair:
-            what = f"{order.head.name} has layers that are learned from one sequence of tokens."
+    if resolved.needs_states or not (resolved.head.solve or can_stack(module.head)):
+        if resolved.pair:
+            what = f"{resolved.head.name} has layers that are learned from one sequence of tokens."
             raise RecipeError(what, "Let it read both texts as one sequence: joint, without pair=.")
-        return TokenSGDFitter(make=partial(RecipeModule, order, backbone, classes))
+        return TokenSGDFitter(make=partial(RecipeModule, resolved, backbone, classes))
     first = first_of(module.head)
-    if first is not None and _is_convex(order, module.head):
-        return LinearFitter(first=first, order=order)
-    if order.head.solve:
-        return ClosedFormFitter(order=order, width=width)
-    make = partial(_head, order, backbone, width, classes)
+    if first is not None and _is_convex(resolved, module.head):
+        return LinearFitter(first=first, resolved=resolved)
+    if resolved.head.solve:
+        return ClosedFormFitter(resolved=resolved, width=width)
+    make = partial(_head, resolved, backbone, width, classes)
     return SGDFitter(
         make=make,
         first=first,
         pretrained=bool(module.pretrained),
-        standardise=order.standardise,
+        standardise=resolved.standardise,
     )
 
 
-def _is_convex(order: ResolvedRecipe, chain: nn.Sequential) -> bool:
+def _is_convex(resolved: ResolvedRecipe, chain: nn.Sequential) -> bool:
     """Whether a head is one linear layer, whose loss with a penalty has one optimum.
 
     Its dropout, at its default, gives way to the penalty that is searched. Where a layer was left
     out the head is fitted as the whole one was, so that only the layer differs.
     """
-    if order.head.solve:
-        return order.head.convex
+    if resolved.head.solve:
+        return resolved.head.convex
     *before, top = [layer for _, layer in leaves(chain)]
     alone = isinstance(top, nn.Linear) and all(isinstance(each, nn.Dropout) for each in before)
-    return alone and not order.without and "dropout" not in dict(order.recipe.options)
+    return alone and not resolved.without and "dropout" not in dict(resolved.recipe.options)

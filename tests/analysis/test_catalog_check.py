@@ -135,7 +135,7 @@ def paired(model_type: str, **settings: Any) -> Pair:
     form, model = family(model_type), tiny_model(model_type, **settings)
     with quiet():
         backbone, module = rebuilt(model, form)
-    names = names_of(form, module.reader.order, module.head, model)
+    names = names_of(form, module.reader.resolved, module.head, model)
     return Pair(form=form, model=model, backbone=backbone, module=module, names=names)
 
 

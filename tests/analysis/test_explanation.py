@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tiny_models import LIMITS, save_tiny
 
 from heads import api
-from heads.analysis import differences
-from heads.analysis.differences import same_in_training
-from heads.analysis.explanation import ORIGINS, Explanation, explain
+from heads.analysis import differences, explanation
+from heads.analysis.explanation import ORIGINS, Explanation
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.module import assemble
@@ -37,6 +36,16 @@ UNTRAINED = (
     "into them: they are random."
 )
 TEXT = "the cat sat on a mat."
+
+
+def explain(recipe: Recipe | str, backbone: Backbone, **more: Any) -> Explanation:
+    return explanation.explain(resolve(recipe), backbone, **more)
+
+
+def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> str:
+    return differences.difference(resolve(one), resolve(other), backbone)
+
+
 FORMULAS = {
     "linear": "W drop(h) + b",
     "bert": "W₂ drop(tanh(W₁ h + b₁)) + b₂",
@@ -81,7 +90,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
-    built = assemble(recipe, small, classes, problem=SINGLE_LABEL, limits=LIMITS)
+    built = assemble(resolve(recipe), small, classes, problem=SINGLE_LABEL, limits=LIMITS)
     assert found.parameters == sum(weight.numel() for weight in built.parameters())
     prefix = resolve(recipe).head.prefix
     told = {
@@ -152,9 +161,9 @@ def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe
     found = explain(recipe, lacking, classes=3)
     for twin in found.twins:
         other = Recipe(pooling=recipe.pooling, layers=recipe.layers, head=twin)
-        assert same_in_training(recipe, other, lacking)
+        assert differences.same_in_training(resolve(recipe), resolve(other), lacking)
         assert recipe.head in explain(other, lacking, classes=3).twins
-        said = differences.difference(recipe, other, lacking)
+        said = difference(recipe, other, lacking)
         assert said.endswith("any difference in their numbers is chance.")
 
 
@@ -375,33 +384,33 @@ DIFFERENCES = {
 def test_what_sets_two_recipes_apart_is_said(
     backbone: Backbone, pair: tuple[str, str], said: str
 ) -> None:
-    assert differences.difference(*pair, backbone) == said
+    assert difference(*pair, backbone) == said
 
 
 def test_the_difference_knows_the_base_model(small: Backbone, lacking: Backbone) -> None:
-    said = differences.difference("cls+bert", "cls+roberta", small)
+    said = difference("cls+bert", "cls+roberta", small)
     assert said.startswith("Against 'bert', the head 'roberta' adds a dropout (0.1)")
     assert "new where that of 'bert' is pretrained." in said
-    assert differences.difference("cls+bert", "cls+roberta", lacking) == (
+    assert difference("cls+bert", "cls+roberta", lacking) == (
         "Against 'bert', the head 'roberta' adds a dropout (0.1) before the dense layer. Once "
         "trained, both are the same function with other numbers in it."
     )
-    assert "is chance" in differences.difference("cls+bert", "cls+xlnet", lacking)
+    assert "is chance" in difference("cls+bert", "cls+xlnet", lacking)
 
 
 def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
-    assert differences.difference("mean+ridge", "mean+ridge?alpha=1", small) == (
+    assert difference("mean+ridge", "mean+ridge?alpha=1", small) == (
         "Against 'ridge', the head 'ridge?alpha=1.0' is set at once (ridge, alpha = 1.0) where "
         "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both are the same function "
         "with other numbers in it."
     )
-    assert "is chance" not in differences.difference("cls+logistic", "cls+logistic?C=0.1", small)
+    assert "is chance" not in difference("cls+logistic", "cls+logistic?C=0.1", small)
 
 
 @settings(max_examples=80)
 @given(one=st.sampled_from(MENU + OTHER), other=st.sampled_from(MENU + OTHER))
 def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
-    said = differences.difference(one, other, small)
+    said = difference(one, other, small)
     assert said.endswith(".")
     assert "\n" not in said
     assert (said == "They are the same recipe.") == (one == other)

@@ -236,9 +236,9 @@ def test_a_pass_that_differs_is_not_used_and_it_is_said(
     found = tried(broken, "exact", sample)
     assert (found.way.name, found.way.precision) == ("Transformers", "float32")
     assert "differed by" in found.says
-    order = [resolve("mean+linear")]
-    *_, features = extract(order, TEXTS, (), broken)
-    *_, right = extract(order, TEXTS, (), replace(backbone, block=None))
+    resolved = [resolve("mean+linear")]
+    *_, features = extract(resolved, TEXTS, (), broken)
+    *_, right = extract(resolved, TEXTS, (), replace(backbone, block=None))
     assert isinstance(features, FeatureMatrices)
     assert isinstance(right, FeatureMatrices)
     assert features.engine == "Transformers"

@@ -452,7 +452,7 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
         ("mean+linear", rows, small, replace(QUICK, folds=4)),
         ("mean+linear", rows, small, replace(QUICK, development=0.3)),
     ]
-    found = [head_cache.fingerprint(*given) for given in asked]
+    found = [head_cache.fingerprint(resolve(recipe), *more) for recipe, *more in asked]
     assert len(set(found)) == len(found)
     assert all(len(name) == 40 and int(name, 16) >= 0 for name in found)
 
@@ -461,8 +461,8 @@ def test_a_fingerprint_is_the_same_for_the_same_recipe_otherwise_written(
     small: Backbone, rows: Corpus
 ) -> None:
     written = ["mean+linear", " Mean + Linear ", "mean+linear?dropout=0.1"]
-    names = {head_cache.fingerprint(recipe, rows, small, QUICK) for recipe in written}
-    names.add(head_cache.fingerprint(resolve("mean+linear").recipe, rows, small, QUICK))
+    names = {head_cache.fingerprint(resolve(recipe), rows, small, QUICK) for recipe in written}
+    names.add(head_cache.fingerprint(resolve("mean+linear"), rows, small, QUICK))
     assert len(names) == 1
 
 

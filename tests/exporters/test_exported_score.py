@@ -138,11 +138,11 @@ def test_only_rows_that_are_not_scored_are_read_in_16_bits(backbone: Backbone) -
     with SAMPLES["intents"].path.open(encoding="utf-8", newline="") as file:
         texts = [row[0] for row in list(csv.reader(file))[1:61]]
     texts = [*texts, texts[0]]
-    orders = [resolve("mean+linear")]
+    recipes = [resolve("mean+linear")]
     asked = [*range(40, 60), 60]
 
     def features(*given: object) -> FeatureMatrices:
-        *_, found = extract(orders, texts, (), backbone, *given)
+        *_, found = extract(recipes, texts, (), backbone, *given)
         assert isinstance(found, FeatureMatrices)
         return found
 

@@ -239,7 +239,7 @@ def test_a_reading_that_is_added_later_is_all_that_is_computed(
     monkeypatch.setattr(
         Featurizer,
         "forward",
-        lambda self, states: asked.append(self.order.reading) or forward(self, states),
+        lambda self, states: asked.append(self.resolved.reading) or forward(self, states),
     )
     features, _ = read(["mean", "cls"], TEXTS, small)
     assert set(asked) == {"cls"}

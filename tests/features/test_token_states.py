@@ -33,8 +33,8 @@ def kept(
     backbone: Backbone, *recipes: str, scored: Collection[int] = ()
 ) -> tuple[TokenStates, int]:
     """The states, and how often it was said that they are being read."""
-    orders, said = [resolve(recipe) for recipe in recipes], 0
-    events = keep_states(orders, TEXTS, (), backbone, LIMITS, scored=scored)
+    recipes, said = [resolve(recipe) for recipe in recipes], 0
+    events = keep_states(recipes, TEXTS, (), backbone, LIMITS, scored=scored)
     while True:
         try:
             assert isinstance(next(events), Progress)

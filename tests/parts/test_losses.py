@@ -225,10 +225,10 @@ def test_squared_is_half_the_squared_error() -> None:
 def test_a_recipe_names_its_loss_and_softmax_is_the_usual_one() -> None:
     assert resolve("mean+linear").loss == "softmax"
     assert str(resolve("mean+linear?loss=softmax").recipe) == "mean+linear"
-    order = resolve("mean+linear?loss=ovr")
-    assert (order.loss, str(order.recipe)) == ("ovr", "mean+linear?loss=ovr")
-    assert loss["ovr"].says in order.says
-    assert order.reading == "mean"
+    resolved = resolve("mean+linear?loss=ovr")
+    assert (resolved.loss, str(resolved.recipe)) == ("ovr", "mean+linear?loss=ovr")
+    assert loss["ovr"].says in resolved.says
+    assert resolved.reading == "mean"
     with pytest.raises(RecipeError, match=r"no loss called 'ordinl'\. Did you mean 'ordinal'"):
         resolve("mean+linear?loss=ordinl")
 

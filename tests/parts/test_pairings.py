@@ -141,18 +141,18 @@ def test_what_is_learned_from_all_tokens_takes_none(recipe: str) -> None:
 
 
 def test_joint_is_the_recipe_without_a_pairing() -> None:
-    order = resolve("mean+linear?pair=joint")
-    assert str(order.recipe) == "mean+linear"
-    assert order.widened(9) == 9
+    resolved = resolve("mean+linear?pair=joint")
+    assert str(resolved.recipe) == "mean+linear"
+    assert resolved.widened(9) == 9
 
 
 @every_pairing
 def test_a_pairing_is_a_reading_of_its_own(part: Part) -> None:
-    order = resolve(f"cls@cat4+mlp?pair={part.name}&hidden=8&loss=ovr")
-    assert order.reading == f"cls@cat4?pair={part.name}"
-    assert order.side.reading == "cls@cat4"
-    assert order.side.pair == ""
-    assert part.says in order.says
+    resolved = resolve(f"cls@cat4+mlp?pair={part.name}&hidden=8&loss=ovr")
+    assert resolved.reading == f"cls@cat4?pair={part.name}"
+    assert resolved.side.reading == "cls@cat4"
+    assert resolved.side.pair == ""
+    assert part.says in resolved.says
 
 
 @every_pairing

@@ -198,7 +198,7 @@ def test_leaves_its_inputs_as_they_were(read: Read, reading: str) -> None:
 @pytest.mark.parametrize("reading", READINGS)
 def test_has_weights_if_and_only_if_it_is_learned(read: Read, reading: str) -> None:
     reader = read(reading)
-    assert bool(list(reader.parameters())) == reader.order.learns_to_read
+    assert bool(list(reader.parameters())) == reader.resolved.learns_to_read
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_a_learned_pooling_of_ones_own_is_built_with_its_width(backbone: Backbon
             return mask * self.dense(states).sigmoid()[..., 0]
 
     reader = own(gate, backbone)
-    assert (reader.order.learns_to_read, reader.width) == (True, 8)
+    assert (reader.resolved.learns_to_read, reader.width) == (True, 8)
     assert reader.pooling.dense.in_features == 8
 
 

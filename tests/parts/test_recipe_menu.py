@@ -175,16 +175,16 @@ def test_options_at_their_default_are_dropped(part: Pooling | Head) -> None:
     given = Recipe(
         pooling=given.pooling, head=given.head, options=tuple(sorted(part.options.items()))
     )
-    order = resolve(given)
-    assert str(order.recipe) == recipe
-    options = order.pooling_options if part.kind == "pooling" else order.head_options
+    resolved = resolve(given)
+    assert str(resolved.recipe) == recipe
+    options = resolved.pooling_options if part.kind == "pooling" else resolved.head_options
     assert options == part.options
 
 
 def test_options_go_to_the_part_that_has_them() -> None:
-    order = resolve("attention+mlp?queries=4&hidden=8")
-    assert order.pooling_options == {"queries": 4}
-    assert order.head_options == {"hidden": 8, "activation": "relu", "dropout": 0.1}
+    resolved = resolve("attention+mlp?queries=4&hidden=8")
+    assert resolved.pooling_options == {"queries": 4}
+    assert resolved.head_options == {"hidden": 8, "activation": "relu", "dropout": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_options_go_to_the_part_that_has_them() -> None:
     ],
 )
 def test_scaling_is_an_option_of_the_recipe(text: str, says: str) -> None:
-    order = resolve(text)
-    assert str(order.recipe) == text
-    assert says in " ".join(order.says)
+    resolved = resolve(text)
+    assert str(resolved.recipe) == text
+    assert says in " ".join(resolved.says)
     # What is scaled to length 1 is read so; what is standardised is learned so.
-    assert order.reading == ("mean?normalise=true" if order.normalise else "mean")
+    assert resolved.reading == ("mean?normalise=true" if resolved.normalise else "mean")
     plain = text.replace("=true", "=auto").replace("normalise=auto", "normalise=false")
     assert "?" not in str(resolve(plain.replace("standardise=false", "standardise=auto")).recipe)
 
@@ -236,8 +236,8 @@ def test_a_prompt_stands_behind_whole_texts_only(text: str) -> None:
 
 def test_a_prompt_is_a_reading_of_its_own() -> None:
     assert resolve("mask_token+linear").prompt == "It_was"
-    order = resolve("mask_token+linear?prompt=The_topic_is")
-    assert (order.prompt, order.reading) == ("The_topic_is", "mask_token?prompt=The_topic_is")
+    resolved = resolve("mask_token+linear?prompt=The_topic_is")
+    assert (resolved.prompt, resolved.reading) == ("The_topic_is", "mask_token?prompt=The_topic_is")
     assert resolve("mean+linear").prompt == ""
 
 
@@ -369,12 +369,12 @@ def test_a_pooling_that_reads_no_states_takes_no_layers(choice: str) -> None:
 )
 def test_a_resolved_recipe_resolves_to_itself(recipe: Recipe) -> None:
     try:
-        order = resolve(recipe)
+        resolved = resolve(recipe)
     except RecipeError:
         return
-    again = resolve(str(order.recipe))
-    assert again == order
-    assert (order.pooling.name, order.head.name) == (recipe.pooling, recipe.head)
+    again = resolve(str(resolved.recipe))
+    assert again == resolved
+    assert (resolved.pooling.name, resolved.head.name) == (recipe.pooling, recipe.head)
 
 
 def test_every_recipe_of_the_menu_resolves_to_itself() -> None:
@@ -478,12 +478,12 @@ def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:
     ],
 )  # fmt: skip
 def test_a_layer_is_left_out_of_a_head(given: str, canonical: str, layers: list[str]) -> None:
-    order = resolve(given)
-    assert str(order.recipe) == canonical
-    chain = order.chain(8, 3)
+    resolved = resolve(given)
+    assert str(resolved.recipe) == canonical
+    chain = resolved.chain(8, 3)
     assert [name for name, _ in layers_of(chain)] == layers
     assert chain(torch.randn(2, 8)).shape == (2, 3)  # what stands behind it is made to fit
-    assert any("is left out" in said for said in order.says)
+    assert any("is left out" in said for said in resolved.says)
     whole = [name for name, _ in layers_of(resolve(given.partition("?")[0]).chain(8, 3))]
     assert len(whole) == len(layers) + 1
 

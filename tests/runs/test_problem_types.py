@@ -47,7 +47,6 @@ from heads.runs.trained_heads import classifier
 from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 from heads.training.search import CurvePointTried
-from heads.training.trial import recipes_of
 
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.
 OF_NUMBERS = (
@@ -472,9 +471,9 @@ def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> No
         for side in (corpus.texts, corpus.pairs)
     )
     for name in pairing:
-        order = resolve(f"mean+linear?pair={name}")
-        vectors, index = found.vectors(order.reading)
-        module = RecipeModule(order, backbone, 2)
+        resolved = resolve(f"mean+linear?pair={name}")
+        vectors, index = found.vectors(resolved.reading)
+        module = RecipeModule(resolved, backbone, 2)
         assert vectors.shape[1] == module.width
         assert len(index) == len(corpus)
         with torch.no_grad():
@@ -524,7 +523,12 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    return chosen_recipes(RunRequest(data=data, **settings), backbone, LIMITS)[0]
+    found = chosen_recipes(RunRequest(data=data, **settings), backbone, LIMITS)[0]
+    return list(map(str, found))
+
+
+def recipes_of(grid: str, backbone: Backbone) -> list[str]:
+    return list(map(str, question.recipes_of(grid, backbone)))
 
 
 def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:
@@ -630,13 +634,13 @@ def test_layers_are_trained_as_any_other_cells(start) -> None:
     ],
 )
 def test_one_way_in_for_a_comparison(recipe: str, way: str, wanted: str) -> None:
-    assert str(entering(recipe, way)) == wanted
+    assert str(entering(resolve(recipe), way)) == wanted
 
 
 @pytest.mark.parametrize("way", ["features", "uv_dif", ""])
 def test_a_comparison_has_one_way_in_that_there_is(way: str) -> None:
     with pytest.raises(RecipeError, match="There is no pairing called"):
-        entering("attention+linear", way)
+        entering(resolve("attention+linear"), way)
 
 
 # What cannot be

@@ -450,8 +450,8 @@ def test_a_cell_that_cannot_be_searched_takes_no_part(start, monkeypatch) -> Non
     begun = list[str]()
 
     def fails(self: ClosedFormFitter, *given: Any) -> Any:
-        begun.append(self.order.head.name)
-        if self.order.head.name == "knn":
+        begun.append(self.resolved.head.name)
+        if self.resolved.head.name == "knn":
             raise ZeroDivisionError("in a search")
         return searched(self, *given)
 

@@ -33,6 +33,7 @@ from heads.data.table import Columns
 from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import spearman, wilson
 from heads.events import Progress
+from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.trainer import first_split, train
 from heads.settings import PUBLIC, ExperimentConfig, Limits
@@ -203,8 +204,10 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
     one = Limits(models_in_memory=1)
     jobs: dict[str, Callable[[], object]] = {
         "recall": lambda: head_cache.load(kept, small, LIMITS),
-        "explain": lambda: explain("attention+linear", small, classes=3),
-        "difference": lambda: difference("attention+bert", "attention+mlp", small),
+        "explain": lambda: explain(resolve("attention+linear"), small, classes=3),
+        "difference": lambda: difference(
+            resolve("attention+bert"), resolve("attention+mlp"), small
+        ),
         "load": lambda: [load(folder, limits=one) for folder in folders],
     }
     with meanwhile(jobs[work]):
@@ -236,13 +239,13 @@ def test_what_is_plain_to_see_is_learned(small: Backbone) -> None:
 def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
     backbone: Backbone, tiny: Callable[..., Path]
 ) -> None:
-    bert = assemble("cls+bert", backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
+    bert = assemble(resolve("cls+bert"), backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
     assert bert.pretrained == ("pooler.dense.weight", "pooler.dense.bias")
     started = bert.head.state_dict()
     for name, weight in backbone.pooler_weights.items():
         assert torch.equal(started[name], weight)
     for recipe in ("cls+roberta", "cls+xlnet", "cls+deberta", "cls_mean+bert", "cls@cat4+bert"):
-        other = assemble(recipe, backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
+        other = assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
         assert other.pretrained == ()
         pooler = backbone.pooler_weights["pooler.dense.weight"]
         assert not any(
@@ -251,7 +254,10 @@ def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
             if weight.shape == pooler.shape
         )
     lacking = load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
-    assert assemble("cls+bert", lacking, 3, problem=SINGLE_LABEL, limits=LIMITS).pretrained == ()
+    assert (
+        assemble(resolve("cls+bert"), lacking, 3, problem=SINGLE_LABEL, limits=LIMITS).pretrained
+        == ()
+    )
 
 
 def test_training_leaves_the_base_model_as_it_was(small: Backbone, rows: Corpus) -> None:
@@ -299,7 +305,7 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
 ) -> None:
     recipes = ["mean+linear", "attention+linear", "mean+ridge", "cls+bert", "mean + linear"]
     new = build("new", [f"{text} mat" for text in rows.texts], ["xyz"[n % 3] for n in range(60)])
-    events, told = train(recipes, new, small, config=QUICK, limits=LIMITS), []
+    events, told = train(list(map(resolve, recipes)), new, small, config=QUICK, limits=LIMITS), []
     while True:
         try:
             told.append(next(events))
@@ -318,7 +324,9 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
 
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_breaking_off_leaves_nothing_locked(small: Backbone, rows: Corpus, after: int) -> None:
-    events = train(["mean+linear", "cls+roberta"], rows, small, config=QUICK, limits=LIMITS)
+    events = train(
+        [resolve("mean+linear"), resolve("cls+roberta")], rows, small, config=QUICK, limits=LIMITS
+    )
     for _ in range(after):
         next(events, None)
     events.close()
@@ -549,7 +557,7 @@ def test_the_width_that_a_head_reads_is_limited_too(backbone: Backbone) -> None:
     for recipe in ("flatten+linear?length=4096", "attention+linear?queries=4096"):
         for limits in (LIMITS, PUBLIC):
             with pytest.raises(LimitError, match="would read 1,572,864 numbers a text"):
-                assemble(recipe, backbone, 3, problem=SINGLE_LABEL, limits=limits)
+                assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL, limits=limits)
 
 
 def test_a_layer_or_a_pooler_that_is_not_there_is_refused(
@@ -627,5 +635,5 @@ def test_answers_and_probabilities_agree(numbers: list[list[float]]) -> None:
 
 
 def test_widths_are_those_of_the_tiny_model(small: Backbone) -> None:
-    module = assemble("cls_mean+linear", small, 3, problem=SINGLE_LABEL, limits=LIMITS)
+    module = assemble(resolve("cls_mean+linear"), small, 3, problem=SINGLE_LABEL, limits=LIMITS)
     assert module.reader.width == 2 * TINY_WIDTH

@@ -8,6 +8,7 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
+from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs.trainer import train
 from heads.settings import ExperimentConfig, Limits
@@ -23,7 +24,9 @@ def trained(
     limits: Limits = LIMITS,
 ) -> list[TrainedHead]:
     """The heads of these recipes, in their order."""
-    events = train(recipes, corpus, backbone, config=config, limits=limits)
+    events = train(
+        [resolve(one) for one in recipes], corpus, backbone, config=config, limits=limits
+    )
     while True:
         try:
             next(events)

@@ -11,6 +11,7 @@ from heads.backbone.backbone import Backbone
 from heads.data.splits import split
 from heads.evaluation.predictions import EvaluationTask, strata
 from heads.features.store import FeatureMatrices, FeatureStore
+from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import Objective
@@ -85,7 +86,9 @@ def board_of(
 
 
 def cells(recipes: Sequence[str], backbone: Backbone, board: TrainingData) -> list[Trial]:
-    return trials(recipes, backbone, len(board.task.classes), Limits(), board.task.problem)
+    return trials(
+        list(map(resolve, recipes)), backbone, len(board.task.classes), Limits(), board.task.problem
+    )
 
 
 def result(

@@ -21,10 +21,13 @@ from heads.backbone.loading import load
 from heads.errors import LimitError, RecipeError
 from heads.parts import modules
 from heads.parts.registry import head
+from heads.parts.resolve import resolve
 from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
+from heads.runs import spec
 from heads.settings import ExperimentConfig, Limits
+from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, judged, surest
@@ -34,7 +37,6 @@ from heads.training.fitters.sgd import SGDFitter
 from heads.training.objective import Objective
 from heads.training.search import TrialResult, on_task
 from heads.training.task import class_weights
-from heads.training.trial import recipes_of, trials
 from heads.training.whitening import basis
 
 CLASSES = 3
@@ -428,8 +430,8 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
     (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
-        options = {n: v for n, v in chosen.items() if n in one.trial.order.head.options}
-        chain = one.trial.order.head.make(WIDTH, CLASSES, **options).eval()
+        options = {n: v for n, v in chosen.items() if n in one.trial.resolved.head.options}
+        chain = one.trial.resolved.head.make(WIDTH, CLASSES, **options).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             logits = chain(vectors[rows])
@@ -458,7 +460,7 @@ def test_a_change_of_the_input_is_folded_into_the_head(
         begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
         found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     for learned, rows in zip(found, splits.test, strict=True):
-        chain = trial.order.head.make(WIDTH, CLASSES).eval()
+        chain = trial.resolved.head.make(WIDTH, CLASSES).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
@@ -707,6 +709,14 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
 # Which cells there are
 
 
+def trials(recipes, *more):
+    return cells_of_a_grid.trials(list(map(resolve, recipes)), *more)
+
+
+def recipes_of(grid, backbone):
+    return list(map(str, spec.recipes_of(grid, backbone)))
+
+
 def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
     small, full = (recipes_of(name, backbone) for name in ("small", "full"))
     for recipes, poolings, tops in ((small, 4, 4), (full, 8, 8)):
@@ -726,7 +736,7 @@ def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
 
 def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
     found = trials(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
-    assert [trial.order.reading for trial in found] == ["mean", "mean", "cls", "cls"]
+    assert [trial.resolved.reading for trial in found] == ["mean", "mean", "cls", "cls"]
     assert found[0].parameters == WIDTH * 3 + 3
 
 

@@ -18,6 +18,7 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
 from heads.data.splits import Splits
+from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
 from heads.training.fitters import logistic
@@ -250,7 +251,9 @@ def parted(rows: int) -> Splits:
 
 
 def unit_of(recipe: str, backbone: Backbone, problem: ProblemType) -> Trial:
-    (trial,) = trials([recipe], backbone, 1 if problem is REGRESSION else 3, Limits(), problem)
+    (trial,) = trials(
+        [resolve(recipe)], backbone, 1 if problem is REGRESSION else 3, Limits(), problem
+    )
     assert isinstance(trial.fitter, LinearFitter)
     return trial
 

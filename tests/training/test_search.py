@@ -99,9 +99,9 @@ def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) ->
     (one,) = result([recipe], small, board).values()
     seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
     for chosen, learned, rows in seeds:
-        order = one.trial.order
-        given = {n: v for n, v in chosen.items() if n in order.head.options}
-        chain = order.head.make(WIDTH, 1, **{**order.head_options, **given}).eval()
+        resolved = one.trial.resolved
+        given = {n: v for n, v in chosen.items() if n in resolved.head.options}
+        chain = resolved.head.make(WIDTH, 1, **{**resolved.head_options, **given}).eval()
         chain.load_state_dict(learned.state)
         with torch.no_grad():
             assert_close(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=5e-3)

@@ -14,7 +14,6 @@ from heads.analysis.padding.cases import Perturbation
 from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
-from heads.parts.resolve import pooling
 
 # A finding is a difference over this share of the range in which the logits lie,
 SHARE = 1e-4
@@ -254,10 +253,7 @@ def _padding(
 def token_of(subject: Subject) -> str:
     """Which one token the family's head reads; empty where it reads several, or none is known."""
     try:
-        return (
-            pooling[subject.form.recipe_for(subject.model.config).pooling].token
-            if subject.form
-            else ""
-        )
+        form, config = subject.form, subject.model.config
+        return form.recipe_for(config).pooling.token if form else ""
     except RecipeError:
         return ""

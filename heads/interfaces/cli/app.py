@@ -217,7 +217,7 @@ def _add_export(verbs: Any, common: Parser) -> None:
     )
     verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
     verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")
-    verb.add_argument("--calibrated", action="store_true", help="as sure as right; of a run's head")
+    verb.add_argument("--calibrated", action="store_true", help="as sure as it is right")
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=commands.export)
 

@@ -20,7 +20,7 @@ from heads.settings import ExperimentConfig, limits
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
-    from heads.analysis.comparison import comparing
+    from heads.api import comparing
     from heads.data.samples import RECIPES
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
@@ -170,7 +170,7 @@ def diff(asked: argparse.Namespace) -> None:
 
 def doctor(asked: argparse.Namespace) -> None:
     """Tells which changes of the padding change a classifier's logits."""
-    from heads.analysis.padding.report import examine
+    from heads.api import examine
 
     found = examine(asked.model)
     if asked.json:
@@ -205,29 +205,25 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
-    from heads.api import training
-    from heads.classifier.pretrained import OWN
-    from heads.exporters.calibrated import calibrated
-    from heads.exporters.export import check_place, export_onnx
-    from heads.exporters.export import export as write
+    from heads import api
+    from heads.exporters.export import check_place
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
     if asked.run_name and asked.data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
-    if asked.calibrated and not asked.run_name and asked.recipe != OWN:
-        what = "Only a run finds the temperature by which a head is calibrated."
-        raise DataError(what, "Name a run with --run, or leave out --calibrated.")
     if asked.run_name:
         from heads.runs.folder import find
         from heads.runs.trained_heads import classifier as of_run
 
         classifier = of_run(find(asked.run_name), asked.recipe, limits())
     else:
-        classifier = last_of(training(asked.recipe, asked.data or "sentiment", model=asked.model))
+        classifier = last_of(
+            api.training(asked.recipe, asked.data or "sentiment", model=asked.model)
+        )
     if asked.calibrated:
-        classifier = calibrated(classifier)
-    found = (export_onnx if asked.onnx else write)(classifier, asked.to)
+        classifier = api.calibrated(classifier)
+    found = (api.export_onnx if asked.onnx else api.export)(classifier, asked.to)
     if asked.json:
         print_json(found.as_json())
     else:

@@ -18,7 +18,7 @@ from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
-from heads.evaluation.metrics import SCORES, MetricName, score_called
+from heads.evaluation.metrics import SCORES, score_called
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.exporters.export import Exported
@@ -28,13 +28,15 @@ from heads.interfaces.views.charts import percent
 from heads.interfaces.views.comparison import accuracy, count, counted, effect, signed
 from heads.interfaces.views.format import BRIEF, MEASURES, between, of_metric, titled
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
-from heads.interfaces.views.leaderboard import behind, split_name
+from heads.interfaces.views.leaderboard import behind
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
+from heads.runs.spec import RunSpec
 from heads.study.mteb import Reproduced
 from heads.training.search import CurvePointTried
 
@@ -223,13 +225,9 @@ def scored(cell: Cell) -> str:
     return f"{score.shown(own.score)} ({between(own, 'to')})"
 
 
-def followed(events: Iterator[Event], metric: MetricName = "accuracy") -> Leaderboard:
-    """Shows a run while it works: what it does, and a grid that fills; its leaderboard.
-
-    Args:
-        metric: What its scores are.
-    """
-    told = SCORES[metric].told
+def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
+    """Shows a run while it works: what it does, and a grid that fills; its leaderboard."""
+    told, recipes = SCORES[asked.metric].told, dict(zip(asked.recipes, asked.resolved, strict=True))
     found: Leaderboard | None = None
     cells: dict[str, Cell] = {}
     says, trying = "Starting", ""
@@ -244,19 +242,18 @@ def followed(events: Iterator[Event], metric: MetricName = "accuracy") -> Leader
                 says = f"{event.done} of {event.planned} cells are done"
             else:
                 found = event
-            live.update(Group(_grid(cells), Text(says), Text(trying)))
+            live.update(Group(_grid(cells, recipes), Text(says), Text(trying)))
     assert found is not None
     return found
 
 
-def _grid(cells: Mapping[str, Cell]) -> Table:
+def _grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> Table:
     """Readings down, heads across, the score in each cell."""
     shown: dict[str, dict[str, str]] = {}
     for name, cell in cells.items():
         if not cell.is_baseline:
-            reading, head = split_name(name)
-            own = cell.measures
-            shown.setdefault(reading, {})[head] = SCORES[own.metric].told(own.score)
+            recipe, own = recipes[name], cell.measures
+            shown.setdefault(recipe.reading, {})[recipe.behind] = SCORES[own.metric].told(own.score)
     heads = list(dict.fromkeys(head for row in shown.values() for head in row))
     table = table_of("", *heads)
     for reading, row in shown.items():

@@ -115,9 +115,10 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
     from heads.interfaces.cli.tables import called, followed, scored
     from heads.runs.runner import CellDone
+    from heads.runs.spec import load
 
     if live:
-        return followed(events, _metric(run))
+        return followed(events, load(run))
     event = None
     for event in events:
         if isinstance(event, CellDone):

@@ -5,7 +5,7 @@ The page and the report draw the same. Every value passes `Markup.format`, which
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -14,8 +14,8 @@ from heads.evaluation.transferability import MEASURES
 from heads.interfaces.views.charts import Axis, Line, chart, powers, scores
 from heads.interfaces.views.comparison import COLOURS, counted, joined
 from heads.interfaces.views.format import LEAST, Measure, between, offered, titled
-from heads.parts.resolve import head, pairing, pooling, resolve
-from heads.parts.resolved_recipe import PAIR
+from heads.parts.resolve import head, pairing, pooling
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.drill_down import LayerCurve, layered
 from heads.runs.leaderboard import Leaderboard
@@ -107,20 +107,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def split_name(recipe: str) -> tuple[str, str]:
-    """The reading and the head of a recipe, each with its options: the row and column of its cell.
-
-    >>> split_name("cls@cat4+mlp?hidden=8")
-    ('cls@cat4', 'mlp?hidden=8')
-    >>> split_name("mean+linear?loss=ovr&pair=uv_diff")
-    ('mean?pair=uv_diff', 'linear?loss=ovr')
-    """
-    order = resolve(recipe)
-    read = {*order.pooling.options, PAIR}
-    own = tuple(option for option in order.recipe.options if option[0] not in read)
-    return order.reading, str(replace(order.recipe, options=own)).partition("+")[2]
-
-
 def broken(name: str) -> Markup:
     """A name that may go on in the next line after each of its signs.
 
@@ -151,7 +137,7 @@ WAITS, NONE = Markup('<td class="waits"></td>'), Markup('<td class="none"></td>'
 
 
 def heat(
-    recipes: Sequence[str],
+    recipes: Sequence[ResolvedRecipe],
     tiles: Mapping[str, Tile],
     measure: Measure,
     *,
@@ -165,7 +151,7 @@ def heat(
         is_live: Whether more are to come, so that no star is given yet.
         out: Of them those that were stopped in a race.
     """
-    names = {recipe: split_name(recipe) for recipe in recipes}
+    names = {str(recipe): (recipe.reading, recipe.behind) for recipe in recipes}
     readings = list(dict.fromkeys(reading for reading, _ in names.values()))
     tops = list(dict.fromkeys(top for _, top in names.values()))
     at = {place: recipe for recipe, place in names.items()}
@@ -224,7 +210,7 @@ def heat_of(board: Leaderboard, name: str = "") -> Markup:
     tiles = {cell.name: found for cell in heads if (found := tile(cell, measure))}
     if not tiles:
         return Markup('<p class="quiet">Not measured yet.</p>')
-    names = in_order([*(cell.name for cell in heads), *out])
+    names = in_order([board.recipes[name] for name in (*(cell.name for cell in heads), *out)])
     drawn = heat(names, tiles, measure, out=out)
     lines = [
         Markup("<li>{}: <b>{}</b> {}</li>").format(
@@ -237,16 +223,15 @@ def heat_of(board: Leaderboard, name: str = "") -> Markup:
     return drawn + (beside.format(joined(lines)) if lines else Markup(""))
 
 
-def in_order(recipes: Iterable[str]) -> list[str]:
+def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
     """Recipes in the order of the menu: like poolings and like heads side by side."""
     poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
 
-    def place(name: str) -> tuple[int, int, str, int, str, int, str]:
-        order = resolve(name)
-        reader, layers = poolings.index(order.pooling.name), order.recipe.layers
+    def place(resolved: ResolvedRecipe) -> tuple[int, int, str, int, str, int, str]:
+        reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
         named = "" if layers.isdecimal() else layers
-        reading = reader, order.layer, named, pairs.index(order.pair), order.reading
-        return *reading, heads.index(order.head.name), name
+        reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
+        return *reading, heads.index(resolved.head.name), str(resolved)
 
     return sorted(recipes, key=place)
 

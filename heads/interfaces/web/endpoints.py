@@ -228,11 +228,10 @@ def compare(
     Returns:
         The classes, and for each recipe its logits, probabilities and held-out accuracy.
     """
-    from heads.analysis import comparison
+    from heads import api
 
-    return comparison.compare(
-        text, pair, recipes=recipes, model=model, sample=sample, pairs=pairs
-    ).as_json()
+    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    return api.compare(text, pair, **asked).as_json()
 
 
 @guarded
@@ -267,9 +266,9 @@ def families() -> list[dict[str, Any]]:
     Returns:
         The family, its class, its form, its recipe, and the reason where there is none.
     """
-    from heads.catalog.catalog import catalogue
+    from heads import api
 
-    return [entry.as_json() for entry in catalogue()]
+    return [entry.as_json() for entry in api.catalogue()]
 
 
 @guarded
@@ -299,9 +298,9 @@ def doctor(model: str) -> dict[str, Any]:
     Returns:
         Each change with the largest difference of two logits, the reason and what to do.
     """
-    from heads.analysis.padding.report import examine
+    from heads import api
 
-    return examine(model).as_json()
+    return api.examine(model).as_json()
 
 
 @guarded

@@ -32,11 +32,11 @@ class ClosedFormFitter:
     """A head whose tensors are set at once, by the solver that stands beside it.
 
     Attributes:
-        order: Its recipe, which may fix options.
+        resolved: Its recipe, which may fix options.
         width: w.
     """
 
-    order: ResolvedRecipe
+    resolved: ResolvedRecipe
     width: int
     is_random: ClassVar[bool] = False
     pace: ClassVar[float] = 1.0
@@ -53,8 +53,8 @@ class ClosedFormFitter:
     def _search(
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, TriedSettings]:
-        given = dict(self.order.recipe.options)
-        searched = self.order.head.search
+        given = dict(self.resolved.recipe.options)
+        searched = self.resolved.head.search
         name = next((n for n in searched if n not in given), None)
         left = [{}]
         if name:
@@ -92,8 +92,8 @@ class ClosedFormFitter:
     ) -> FittedHead:
         task.check()
         chain = self.chain(task.classes, chosen)
-        solve: Any = self.order.head.solve
-        options = {**self.order.head_options, **chosen}
+        solve: Any = self.resolved.head.solve
+        options = {**self.resolved.head_options, **chosen}
         known = inspect.signature(solve).parameters
         # A solver takes a row for a member of its class or not, so nothing is smoothed.
         target_matrix = replace(task.objective, smoothing=0.0).target_matrix(task.targets[rows])
@@ -110,10 +110,10 @@ class ClosedFormFitter:
 
     def chain(self, classes: int, chosen: Chosen) -> nn.Sequential:
         """The head with the options that were chosen."""
-        own = {name: value for name, value in chosen.items() if name in self.order.head.options}
-        options = {**self.order.head_options, **own}
+        own = {name: value for name, value in chosen.items() if name in self.resolved.head.options}
+        options = {**self.resolved.head_options, **own}
         with IsolatedRng().rolling():  # its random weights are not used, but others are drawing
-            return self.order.head.make(self.width, classes, **options)
+            return self.resolved.head.make(self.width, classes, **options)
 
 
 def _first(name: str, space: SearchSpace, rows: int) -> list[dict[str, Value]]:

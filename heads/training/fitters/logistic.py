@@ -178,11 +178,11 @@ class LinearFitter:
 
     Attributes:
         first: Its one layer.
-        order: Its recipe, which may fix C.
+        resolved: Its recipe, which may fix C.
     """
 
     first: FirstLinear
-    order: ResolvedRecipe
+    resolved: ResolvedRecipe
     is_random: ClassVar[bool] = False
     pace: ClassVar[float] = 30.0
 
@@ -206,7 +206,7 @@ class LinearFitter:
     def _search(
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, SearchResult]:
-        fixed, standardise = dict(self.order.recipe.options).get("C"), self.order.standardise
+        fixed, standardise = dict(self.resolved.recipe.options).get("C"), self.resolved.standardise
         standardise = task.fixed.standardise if standardise is None else standardise
         first = standardise is not False
         known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
@@ -223,7 +223,7 @@ class LinearFitter:
             C = float(begin.settings["C"])
             around = [_with(round(C * step, 9), first) for step in NEIGHBOURS]
             yield from self._try(task, tries, around, begin)
-        if "C" not in self.order.head.options and standardise is None:
+        if "C" not in self.resolved.head.options and standardise is None:
             begin = tries.best(task)
             as_it_is = {**begin.settings, "standardise": False}
             yield from self._try(task, tries, [as_it_is], begin)

@@ -419,9 +419,11 @@ def test_every_setting_has_a_flag_with_its_sentence(capsys):
 def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
     from heads.interfaces.cli import tables
     from heads.runs.runner import working
+    from heads.runs.spec import load
     from heads.settings import limits
 
-    found = tables.followed(working(find(trained["run"]), limits()))
+    run = find(trained["run"])
+    found = tables.followed(working(run, limits()), load(run))
     assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
 
 

@@ -14,8 +14,9 @@ from heads.evaluation.details import LabelDetails
 from heads.interfaces.views import charts, dataset, head_details, predictions
 from heads.interfaces.views.charts import Axis, Line
 from heads.interfaces.views.format import MEASURES, ends, headers
-from heads.interfaces.views.leaderboard import Tile, broken, coded, heat, in_order, split_name
+from heads.interfaces.views.leaderboard import Tile, broken, coded, heat, in_order
 from heads.interfaces.views.predictions import Reply
+from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement
 
@@ -125,6 +126,7 @@ def test_only_the_twenty_first_bars_are_drawn_and_the_rest_is_counted():
 
 
 RECIPES = ["mean+linear", "cls+linear", "mean+mlp"]
+RESOLVED = list(map(resolve, RECIPES))
 
 
 def test_the_heat_map_gives_the_best_a_star_and_waits_for_the_rest():
@@ -132,16 +134,16 @@ def test_the_heat_map_gives_the_best_a_star_and_waits_for_the_rest():
         "mean+linear": Tile(value=0.9, shown="90 %"),
         "cls+linear": Tile(value=0.8, shown="80 %"),
     }
-    drawn = heat(RECIPES, tiles, ACCURACY)
+    drawn = heat(RESOLVED, tiles, ACCURACY)
     assert drawn.count("★") == 1
     assert '--depth:1.000"><b>90 % ' in drawn
     assert '--depth:0.000"><b>80 %' in drawn
     assert drawn.count('class="waits"') == 1
     assert drawn.count('class="none"') == 1
-    assert "★" not in heat(RECIPES, tiles, ACCURACY, is_live=True)
+    assert "★" not in heat(RESOLVED, tiles, ACCURACY, is_live=True)
     waiting = [name for name in RECIPES if name not in tiles]
     assert "stopped" not in drawn
-    assert heat(RECIPES, tiles, ACCURACY, out=waiting).count(">stopped<") == len(waiting) > 0
+    assert heat(RESOLVED, tiles, ACCURACY, out=waiting).count(">stopped<") == len(waiting) > 0
 
 
 def test_less_is_better_where_the_measure_says_so_and_small_differences_stay_pale():
@@ -149,17 +151,22 @@ def test_less_is_better_where_the_measure_says_so_and_small_differences_stay_pal
         "mean+linear": Tile(value=0.2, shown="low"),
         "cls+linear": Tile(value=0.9, shown="high"),
     }
-    assert '--depth:1.000"><b>low ' in heat(RECIPES, tiles, LOG_LOSS)
+    assert '--depth:1.000"><b>low ' in heat(RESOLVED, tiles, LOG_LOSS)
     near = {"mean+linear": Tile(value=0.9, shown="a"), "cls+linear": Tile(value=0.899, shown="b")}
-    assert '--depth:0.950"><b>b' in heat(RECIPES, near, ACCURACY)
+    assert '--depth:0.950"><b>b' in heat(RESOLVED, near, ACCURACY)
 
 
 def test_recipes_stand_in_the_order_of_the_menu():
     names = ["max+mlp", "mean+linear", "cls+mlp", "cls+linear"]
-    assert in_order(names) == ["cls+linear", "cls+mlp", "mean+linear", "max+mlp"]
+    found = list(map(str, in_order(map(resolve, names))))
+    assert found == ["cls+linear", "cls+mlp", "mean+linear", "max+mlp"]
 
     layers = ["mean@10+linear", "mean@2+linear", "mean+linear?pair=uv_diff", "mean+linear?pair=uv"]
-    assert in_order(layers) == [*layers[:1:-1], "mean@2+linear", "mean@10+linear"]
+    assert list(map(str, in_order(map(resolve, layers)))) == [
+        *layers[:1:-1],
+        "mean@2+linear",
+        "mean@10+linear",
+    ]
 
 
 def test_small_errors_in_the_units_of_the_labels_take_the_whole_scale_of_colours():
@@ -167,16 +174,20 @@ def test_small_errors_in_the_units_of_the_labels_take_the_whole_scale_of_colours
         "mean+linear": Tile(value=0.0010, shown="low"),
         "cls+linear": Tile(value=0.0020, shown="high"),
     }
-    drawn = heat(RECIPES, tiles, ERROR)
+    drawn = heat(RESOLVED, tiles, ERROR)
     assert '--depth:1.000"><b>low ' in drawn
     assert '--depth:0.000"><b>high' in drawn
 
 
 def test_how_texts_enter_is_a_row_and_a_loss_is_a_column():
-    assert split_name("mean+linear?loss=ovr&pair=uv") == ("mean?pair=uv", "linear?loss=ovr")
-    assert split_name("attention+linear?queries=4") == ("attention?queries=4", "linear")
+    both = resolve("mean+linear?loss=ovr&pair=uv")
+    assert (both.reading, both.behind) == ("mean?pair=uv", "linear?loss=ovr")
+    learned = resolve("attention+linear?queries=4")
+    assert (learned.reading, learned.behind) == ("attention?queries=4", "linear")
     names = ["mean+linear", "mean+linear?pair=uv", "mean+linear?loss=ovr"]
-    drawn = heat(names, {name: Tile(value=0.5, shown=name) for name in names}, ACCURACY)
+    drawn = heat(
+        list(map(resolve, names)), {name: Tile(value=0.5, shown=name) for name in names}, ACCURACY
+    )
     assert drawn.count("<tr>") == 3
     assert 'class="none"' in drawn
     assert broken("mean?pair=uv") in drawn

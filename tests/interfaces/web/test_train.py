@@ -27,6 +27,7 @@ from heads.interfaces.web.tabs.train_settings import (
     expected_seconds,
     times_say,
 )
+from heads.parts.resolve import resolve
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
@@ -205,7 +206,7 @@ def test_race_and_precision_stand_on_the_form():
 
 
 def test_the_course_fills_keeps_still_and_tells_the_time_left():
-    course = Progression(recipes=["mean+linear", "cls+linear"])
+    course = Progression(recipes=[resolve("mean+linear"), resolve("cls+linear")])
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert course.share == 0.4
@@ -226,7 +227,7 @@ def test_the_course_fills_keeps_still_and_tells_the_time_left():
 
 
 def test_the_course_says_what_the_scores_are():
-    course = Progression(recipes=["mean+linear", "cls+mlp"])
+    course = Progression(recipes=[resolve("mean+linear"), resolve("cls+mlp")])
     point = {"metric": "spearman", "score": -0.25, "seed": 0}
     course.hear({"event": "trying", "recipe": "mean+linear", "step": 0} | point)
     assert "Spearman&#39;s correlation on development rows (of the first seed" in course.curve
@@ -382,7 +383,9 @@ def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
 
 
 def test_a_race_moves_the_bar_and_nothing_moves_it_back():
-    course = Progression(recipes=["mean+linear", "cls+linear", "max+linear"])
+    course = Progression(
+        recipes=[resolve("mean+linear"), resolve("cls+linear"), resolve("max+linear")]
+    )
     says = "Race: 1 of 3 recipes cannot win any more and are stopped"
     course.hear({"event": "progress", "says": says, "share": 0.58})
     assert says in course.status

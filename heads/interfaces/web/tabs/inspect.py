@@ -467,10 +467,11 @@ def _came(taken: Any, mine: Any, *compared: Any) -> list[Any]:
 
 def _read(recipe: str, way: str) -> str:
     """A recipe as two texts enter in Compare: where it can, each by itself."""
+    from heads.parts.resolve import resolve
     from heads.runs.spec import entering
 
     with contextlib.suppress(HeadsError):
-        return str(entering(recipe, way)) if way != JOINT else recipe
+        return str(entering(resolve(recipe), way)) if way != JOINT else recipe
     return recipe
 
 

@@ -146,17 +146,16 @@ def of_tools(run: RunFolder, board: "Leaderboard") -> list[Any]:
 def calibrates(board: "Leaderboard", name: str) -> bool:
     """Whether a temperature was found for a head, and its last layer can be divided by it."""
     from heads.exporters.calibrated import divides
-    from heads.parts.resolve import resolve
 
-    found, order = board.cell(name).measures.calibration, resolve(name)
+    found, resolved = board.cell(name).measures.calibration, board.recipes[name]
     if (
         found is None
         or found.temperature == 1
         or not board.problem.has_classes
-        or order.loss == OVR
+        or resolved.loss == OVR
     ):
         return False
-    return divides(order.sketch(WIDTH, len(board.classes)))
+    return divides(resolved.sketch(WIDTH, len(board.classes)))
 
 
 @guarded

@@ -153,8 +153,8 @@ def _legend(recipes: list[str]) -> str:
             lines.append((OWN, "The head that the checkpoint came with; random if it has none."))
             continue
         try:
-            order = resolve(recipe)
-            lines.append((str(order.recipe), " ".join(order.says)))
+            resolved = resolve(recipe)
+            lines.append((str(resolved.recipe), " ".join(resolved.says)))
         except HeadsError as error:
             lines.append((recipe, str(error)))
     return comparison.legend(lines)

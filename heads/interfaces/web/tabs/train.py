@@ -23,6 +23,7 @@ from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.interfaces.views.leaderboard import Tile
+    from heads.parts.resolved_recipe import ResolvedRecipe
 
 # --- What has been heard of a training so far, and how the page shows it.
 
@@ -46,7 +47,7 @@ class Progression:
         steps: The most steps that any head has taken.
     """
 
-    recipes: Sequence[str]
+    recipes: "Sequence[ResolvedRecipe]"
     metric: MetricName = "accuracy"
     says: str = "Starting"
     share: float = 0.0
@@ -288,7 +289,7 @@ def _shown(run: RunFolder, stop: Event) -> Iterator[list[Any]]:
     from heads.runs.spec import load
 
     asked = load(run)
-    course = Progression(recipes=asked.recipes, metric=asked.metric)
+    course = Progression(recipes=asked.resolved, metric=asked.metric)
     budget = asked.config.budget_seconds
     yield _values(course.status, heat=course.heat, curve="", busy=True)
     for events in worked(run, stop, budget + PATIENCE if budget else 0.0):

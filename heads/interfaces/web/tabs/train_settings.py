@@ -99,7 +99,7 @@ class Plan:
     def heads(self) -> int:
         """How many heads that are, or about how many: of layers, as many as usual models have."""
         from heads.parts.resolve import head, pairing, pooling
-        from heads.training.trial import GRIDS, HEADS, LAYERS, POOLINGS
+        from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
 
         about = {name: len(poolings) * len(tops) for name, (poolings, tops) in GRIDS.items()}
         about |= {LAYERS: LAYERS_USUAL, HEADS: len(head), POOLINGS: len(pooling)}
@@ -310,7 +310,7 @@ def _defaults() -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.training.trial import GRIDS, HEADS, LAYERS, POOLINGS
+    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
