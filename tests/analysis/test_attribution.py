@@ -228,8 +228,8 @@ def test_any_number_of_labels(small, rows):
 
 @pytest.mark.parametrize(
     "family",
-    slow.but_each(3, ["bert", "roberta", "distilbert", "xlnet", "gpt2", "electra", "deberta-v2", "modernbert", "t5",
-     "bart", "mpnet", "llama"]),
+    slow.but_each(3, ["bert", "roberta", "distilbert", "xlnet", "gpt2", "electra", "deberta-v2",
+                      "modernbert", "t5", "bart", "mpnet", "llama"]),
 )  # fmt: skip
 def test_every_kind_of_base_model(family, tiny, rows):
     backbone = loading.load(str(tiny(family)), limits=LIMITS)
