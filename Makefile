@@ -1,11 +1,11 @@
-# make app     set everything up and serve the page
-# make test    set everything up, Chromium too where that is possible, and run the tests but
-#              those marked slow (TESTS=tests/parts for some)
+# make app       set everything up and serve the page
+# make test      set everything up, Chromium too where that is possible, and run the tests but
+#                those marked slow (TESTS=tests/parts for some)
 # make test-all  the same with the slow ones: what CI runs
-# make check   format, lint and types
-# make docs    write the tables of README.md anew, and those of docs that were measured
-# make bench   measure against floors and peers, whose environments it installs once
-#              (BENCH=--quick: on few rows; BENCH=--help)
+# make check     format, lint and types
+# make docs      write the tables of README.md anew, and those of docs that were measured
+# make bench     measure against floors and peers, whose environments it installs once
+#                (BENCH=--quick: on few rows; BENCH=--help)
 PYTHON ?= python3
 BIN := .venv/bin
 

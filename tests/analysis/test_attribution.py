@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import replace
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from tiny_models import LIMITS
@@ -78,6 +79,7 @@ def test_without_the_average_it_is_what_captum_computes(heads):
         assert torch.allclose(ours, theirs, atol=2e-3 * float(theirs.abs().max()))
 
 
+@pytest.mark.slow
 def test_several_heads_at_once_are_each_by_itself(heads):
     together = attributions(heads[1:4], TEXT)
     for one, head in zip(together, heads[1:], strict=False):
@@ -110,6 +112,7 @@ def test_votes_have_no_gradient_and_say_so(heads):
     assert sum(token.read for token in found.tokens) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_any_class_can_be_asked_for(heads):
     found = [attributions(heads[1:2], TEXT, label=name)[0] for name in ("x", "Y")]
     assert [one.label for one in found] == ["x", "y"]
@@ -225,8 +228,8 @@ def test_any_number_of_labels(small, rows):
 
 @pytest.mark.parametrize(
     "family",
-    ["bert", "roberta", "distilbert", "xlnet", "gpt2", "electra", "deberta-v2", "modernbert", "t5",
-     "bart", "mpnet", "llama"],
+    slow.but_each(3, ["bert", "roberta", "distilbert", "xlnet", "gpt2", "electra", "deberta-v2",
+                      "modernbert", "t5", "bart", "mpnet", "llama"]),
 )  # fmt: skip
 def test_every_kind_of_base_model(family, tiny, rows):
     backbone = loading.load(str(tiny(family)), limits=LIMITS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 import transformers
 from tiny_models import (
@@ -148,7 +149,7 @@ def test_the_familys_recipe_trained_here_stands_beside_the_own_head(labelled: Fo
     assert not [note for note in found.notes if "same layers" in note]
 
 
-@pytest.mark.parametrize("spelled", [str.upper, str.title, str.lower])
+@pytest.mark.parametrize("spelled", slow.but_each(3, [str.upper, str.title, str.lower]))
 def test_labels_in_other_letters_vote_together(
     labelled: Folders, spelled: Callable[[str], str]
 ) -> None:
@@ -269,17 +270,20 @@ LAST = ["classifier.weight", "classifier.bias"]
 
 @pytest.mark.parametrize(
     ("family", "kind", "name", "new"),
-    [
-        ("bert", "Model", "own (cls+bert)", LAST),
-        (
-            "bert",
-            "ForMaskedLM",
-            "own (cls+bert)",
-            ["pooler.dense.weight", "pooler.dense.bias", *LAST],
-        ),
-        ("gpt2", "LMHeadModel", "own (last+gpt2)", ["score.weight"]),
-        ("modernbert", "ForMaskedLM", "own (cls+modernbert)", LAST),
-    ],
+    slow.but_each(
+        2,
+        [
+            ("bert", "Model", "own (cls+bert)", LAST),
+            (
+                "bert",
+                "ForMaskedLM",
+                "own (cls+bert)",
+                ["pooler.dense.weight", "pooler.dense.bias", *LAST],
+            ),
+            ("gpt2", "LMHeadModel", "own (last+gpt2)", ["score.weight"]),
+            ("modernbert", "ForMaskedLM", "own (cls+modernbert)", LAST),
+        ],
+    ),
 )
 def test_a_random_head_is_said_to_be_random(
     tiny: Folders, family: str, kind: str, name: str, new: list[str]

@@ -162,7 +162,8 @@ def test_no_design_and_no_noisy_neighbour_makes_like_heads_differ(design, mix):
     assert found.held >= 34 / 40
 
 
-@pytest.mark.parametrize("metric", slow.but_each(3, BY_CLASSES))
+@pytest.mark.parametrize("metric", BY_CLASSES)
+@pytest.mark.slow
 def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
     for design in (Design(rows=400, seeds=3), Design(rows=400, seeds=5, repetitions=1)):
         found = rates_by(metric, design, 30)

@@ -95,7 +95,7 @@ def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family:
     assert (alone(back) - true).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize(("recipe", "note"), slow.but_each(3, BUNDLED_NATIVE.items()))
+@pytest.mark.parametrize(("recipe", "note"), slow.but_each(5, BUNDLED_NATIVE.items()))
 def test_the_same_function_under_another_name_is_the_class(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str, note: str
 ) -> None:

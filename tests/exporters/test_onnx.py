@@ -84,9 +84,8 @@ def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
 
 
-@pytest.mark.parametrize(
-    "recipe", slow.but_each(2, ["mean_content+mlp?pair=prod", "mean+linear?pair=uv_diff"])
-)
+@pytest.mark.parametrize("recipe", ["mean_content+mlp?pair=prod", "mean+linear?pair=uv_diff"])
+@pytest.mark.slow
 def test_a_file_of_pairs_takes_both_texts(recipe, small, tmp_path, monkeypatch):
     longer = [("x", "y")[len(a) > len(b)] for a, b in zip(TEXTS, SECOND, strict=True)]
     pairs = build("pairs", TEXTS * 4, longer * 4, SECOND * 4)
@@ -119,6 +118,7 @@ def test_the_usage_of_a_joint_head_gives_two_texts_and_names_classes(
     assert capsys.readouterr().out.splitlines()[-1] == str(named)
 
 
+@pytest.mark.slow
 def test_the_usage_of_several_labels_gives_each_above_its_own_threshold(
     small, tmp_path, monkeypatch, capsys
 ):

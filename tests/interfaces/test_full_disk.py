@@ -93,6 +93,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(train):
     assert not any(runs_folder().iterdir())
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_a_sentence_and_the_run_goes_on_when_it_is_not(train):
     _, wanted, _ = train()
     with full_disk(30_000):  # enough for all but the head with a dense layer

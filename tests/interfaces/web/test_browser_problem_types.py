@@ -61,6 +61,7 @@ def test_numbers_are_predicted(tab, look):
     look(page, "kinds-numbers-dark")
 
 
+@pytest.mark.slow
 def test_softmax_and_one_versus_rest_side_by_side(tab, look):
     page = tab("?text=Not+bad+at+all.&recipes=mean%2Blinear,mean%2Blinear%3Floss%3Dovr")
     page.locator("#cards .card", has_text="questions say yes").wait_for()

@@ -122,6 +122,7 @@ def test_a_link_says_how_two_sentences_are_read(pairs):
 
 
 @pytest.mark.parametrize(("pairs", "radio"), [("siamese", "siamese"), ("", "joint")])
+@pytest.mark.slow
 def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
     asked = PageQuery(
         text="The dog chased the cat.",
