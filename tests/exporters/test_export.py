@@ -88,7 +88,7 @@ def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family:
     assert called.config.problem_type == "single_label_classification"
     true = theirs(tmp_path / "out")
     assert (alone(ours) - true).abs().max() <= 1e-6
-    assert found.difference <= 1e-6
+    assert found.difference <= 1e-5
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert back.recipe == found.recipe
     assert back.classes == ("animal", "travel")
