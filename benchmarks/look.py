@@ -21,13 +21,13 @@ import torch
 
 from heads.analysis.attribution import attributions
 from heads.analysis.attribution_result import ENOUGH
-from heads.analysis.selection import SelectedHeads, Selection, choosing
+from heads.analysis.selection import choosing
 from heads.api import Inspector
 from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
+from heads.events import result
 from heads.parts.resolve import head, resolve
-from heads.settings import limits
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
@@ -63,9 +63,7 @@ def classifiers(names: Sequence[str]) -> list[Classifier]:
     found = []
     for name in names:
         try:
-            events = choosing(Selection(recipes=[name], sample="sentiment"), "", limits())
-            heads = [event for event in events if isinstance(event, SelectedHeads)]
-            found += heads[0].classifiers
+            found += result(choosing([name], sample="sentiment")).classifiers
         except HeadsError as error:
             print(f"{name:<34} {error}")
     return found

@@ -1,74 +1,56 @@
-"""The one face: every public function of Head to Head, which the shell and the page call too.
+"""The one face: every public function of Head to Head, with its docstring.
 
-A function whose work is one room's own stands there with its docstring and is named here:
-`compare` in `analysis.comparison`, `load` in `classifier.pretrained`, `export`, `export_onnx` and
-`calibrated` in `exporters`, `catalogue` in `catalog.catalog`, `examine` in
-`analysis.padding.report`.
+The shell and the page call them too, and draw the sentences of their flags and endpoints from
+these docstrings. So nothing here imports torch before a function is called: a command's help and
+the page's menus are there at once. What a function does stands in the rooms below.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-import torch
-
-from heads.analysis import differences, explanation
-from heads.analysis.ablation import Ablation, Retrained, compared, effect, layers_named, retraining
-from heads.analysis.attribution import attributions, encoded
 from heads.analysis.attribution_result import OTHERS, Attribution
-from heads.analysis.comparison import compare, comparing
-from heads.analysis.counterfactuals import Counterfactuals, flipped
-from heads.analysis.explanation import Explanation
-from heads.analysis.neighbors import Neighbourhood, neighbourhood, vectors_of
-from heads.analysis.padding.report import examine
-from heads.analysis.selection import (
-    HeadOutput,
-    Reading,
-    SelectedHeads,
-    Selection,
-    choosing,
-    head_output,
-    reading,
-)
-from heads.backbone.loading import load as load_backbone
 from heads.backbone.models import BUNDLED
-from heads.catalog.catalog import catalogue
-from heads.classifier.classifier import Classifier
-from heads.classifier.pretrained import OWN, load, own_head
-from heads.data.columns import guess
-from heads.data.corpus import Corpus, gate
+from heads.data.columns import fitting, guess
 from heads.data.dataset import Data, corpus_of, data_of, name_of
 from heads.data.dataset import read as read_file
 from heads.data.files import open_table, place_of
-from heads.data.samples import SAMPLES, TEXT, sample_for
-from heads.data.table import ColumnHints, Columns, Table
-from heads.errors import DataError, LimitError, RecipeError
-from heads.events import Progress
-from heads.exporters.calibrated import calibrated
-from heads.exporters.export import export, export_onnx
-from heads.features.truncation import with_token_findings
-from heads.parts.resolve import resolve
+from heads.data.samples import RECIPES, SAMPLES, TEXT
+from heads.data.table import ColumnHints, Columns
+from heads.errors import DataError, LimitError
+from heads.events import Progress, result
 from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.recipe import Recipe
-from heads.runs.folder import find
-from heads.runs.leaderboard import Leaderboard
-from heads.runs.runner import Event, begin, working
-from heads.runs.spec import RunRequest, rows_of
-from heads.runs.trainer import trained
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
+
+if TYPE_CHECKING:
+    from heads.analysis.ablation import Ablation
+    from heads.analysis.comparison import Comparison
+    from heads.analysis.counterfactuals import Counterfactuals
+    from heads.analysis.explanation import Explanation
+    from heads.analysis.neighbors import Neighbourhood
+    from heads.analysis.padding.report import PaddingReport
+    from heads.analysis.selection import Named, Reading, SelectedHeads
+    from heads.catalog.catalog import CatalogEntry
+    from heads.classifier.classifier import Classifier
+    from heads.data.corpus import Corpus
+    from heads.exporters.export import Exported
+    from heads.exporters.onnx import OnnxReport
+    from heads.runs.leaderboard import Leaderboard
+    from heads.runs.runner import Event
 
 __all__ = [
     "Inspector",
     "calibrated",
     "catalogue",
     "compare",
-    "comparing",
     "difference",
     "examine",
     "explain",
-    "explaining",
     "export",
     "export_onnx",
     "load",
@@ -78,6 +60,54 @@ __all__ = [
     "train_grid",
     "training",
 ]
+
+
+# --- One or two sentences under several heads.
+
+
+def compare(
+    text: str,
+    pair: str = "",
+    *,
+    recipes: Sequence[Recipe | str] = RECIPES,
+    model: str = BUNDLED,
+    sample: str = "",
+    pairs: str = JOINT,
+    limits: Limits | None = None,
+) -> Comparison:
+    """Compares heads on one or two sentences: every logit and probability, side by side.
+
+    A recipe that has not been trained on the sample yet is trained first, which takes
+    seconds; after that it is kept.
+
+    Args:
+        text: The sentence.
+        pair: A second sentence.
+        recipes: The heads, such as mean+linear or cls+roberta; "own" is the head that a
+            fine-tuned checkpoint came with.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder.
+        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
+            the one that suits, if not given.
+        pairs: How two sentences enter, in recipes that do not say it: joint, as one sequence;
+            siamese, each by itself; or a pairing by name, such as uv_diff.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        Logits and probabilities of every class under every recipe.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit, in one sentence.
+    """
+    from heads.analysis.comparison import Compared, comparing
+
+    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    for event in comparing(text, pair, **asked, limits=limits):
+        if isinstance(event, Compared):
+            return event.comparison
+    raise AssertionError("a comparison ends in its result")
+
+
+# --- Data, and heads trained on them.
 
 
 def read(
@@ -92,11 +122,12 @@ def read(
     """Reads a file of texts and labels, with an account of every row and warnings.
 
     Args:
-        data: A sample, or a CSV, TSV, JSONL, JSON or Parquet file, or a `datasets` folder.
+        data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSONL,
+            JSON or Parquet file, or a folder that `datasets` saved.
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
         group: The column that says which rows belong together, such as their author: no split
-            parts them. The other columns are still guessed, if not given.
+            parts them.
         model: The base model whose tokenizer says which texts are cut.
 
     Raises:
@@ -104,8 +135,15 @@ def read(
         LimitError: It holds more than this place allows.
     """
     limits = limits or limits_here()
-    found = _opened(data, columns, header, group, limits)
-    return with_token_findings(found, load_backbone(model, limits=limits))
+    return _with_token_findings(_opened(data, columns, header, group, limits), model, limits)
+
+
+def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
+    """The rows, with a warning of those that the base model cuts."""
+    from heads.backbone.loading import load
+    from heads.features.truncation import with_token_findings
+
+    return with_token_findings(data, load(model, limits=limits))
 
 
 def _opened(
@@ -136,16 +174,19 @@ def train_grid(
     """Trains every recipe of a grid on the same rows and compares them.
 
     Args:
-        data: A file, a sample, or what `heads.read` gave.
-        recipes: The heads, for example ``["mean+linear", "cls+roberta"]``.
-        grid: Where no recipes are given: "small" or "full"; "layers" ("layers:cls"), every layer;
-            "heads" ("heads:cls"), every head on one reading; "poolings" ("poolings:mlp"), every
-            pooling that is not learned under one head.
-        group: The column of what belongs together, see `heads.read`.
-        pairs: How two texts enter: "joint", "siamese", "features" (all seven), or by name.
-        losses: Where a row has one class: "softmax", "ovr" (one versus the rest), "ordinal".
+        data: A sample, a file or a folder as `heads.read` takes it, or what it gave.
+        recipes: The heads, such as mean+linear or cls+roberta.
+        grid: Where no recipes are given: small or full; layers, each under a linear layer (of
+            another pooling: layers:cls); heads, each on the mean (or heads:cls); poolings that
+            are not learned, each under a linear layer (or poolings:mlp).
         test: Rows that are scored; without them some of the data are held out, several times.
-        model: The bundled base model, a Hub id, or a folder.
+        group: The column that says which rows belong together, such as their author: no split
+            parts them.
+        pairs: How two texts enter: joint, as one sequence; siamese, each by itself; features, in
+            all ways of putting two vectors together; or a pairing by name, such as uv_diff.
+        losses: What one class a row is learned by: softmax, ovr (one versus the rest), ordinal,
+            hinge.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
 
@@ -155,10 +196,13 @@ def train_grid(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    from heads.runs.runner import begin, working
+    from heads.runs.spec import RunRequest
+
     limits = limits_here()
     rows = _data(data, group, limits)
     if not isinstance(data, Data):
-        rows = with_token_findings(rows, load_backbone(model, limits=limits))
+        rows = _with_token_findings(rows, model, limits)
     request = RunRequest(
         data=rows,
         test=_scored(test, rows, limits),
@@ -183,38 +227,28 @@ def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data 
     return data_of(table, limits, fitting(data.columns, table), name=name_of(path))
 
 
-def fitting(columns: Columns, table: Table) -> Columns | None:
-    """The columns of the data for a file that is to be its test; None where they are not there.
-
-    Its classes need no order of their own, and it need not say what is a test or a group.
-    """
-    columns = replace(
-        columns,
-        split=columns.split if columns.split in table.columns else "",
-        group=columns.group if columns.group in table.columns else "",
-    )
-    if all(name in table.columns for name in columns.used):
-        return replace(columns, order=())
-    return None
-
-
 def resume(run: str) -> Leaderboard:
     """Goes on with a run that was stopped; what is done is not done again.
+
+    Args:
+        run: The id of the run, or its folder.
 
     Raises:
         DataError: There is no such run, or another process works on it.
     """
+    from heads.runs.folder import find
+    from heads.runs.runner import working
+
     return _leaderboard(working(find(run), limits_here()))
 
 
 def _leaderboard(events: Iterator[Event]) -> Leaderboard:
+    from heads.runs.leaderboard import Leaderboard
+
     for event in events:
         if isinstance(event, Leaderboard):
             return event
     raise DataError("The run ended without a leaderboard.", "Resume it.")
-
-
-# --- Training one head on one's own texts, from the outside: by name, in one call.
 
 
 def train(
@@ -235,12 +269,11 @@ def train(
 
     Args:
         recipe: For example ``"cls+roberta"``.
-        data: A sample (sentiment, intents, pairs, aspects, similarity), or a CSV, TSV, JSONL or
-            Parquet file, or a folder saved by `datasets`, with a column of texts and one of
-            labels, or what `heads.read` gave.
+        data: A sample, a file or a folder as `heads.read` takes it, or what it gave.
         test: Rows that are scored; without them the first of five folds is.
-        group: The column of what belongs together, see `heads.read`.
-        model: The bundled base model, a Hub id, or a folder.
+        group: The column that says which rows belong together, such as their author: no split
+            parts them.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
 
     Returns:
@@ -249,6 +282,8 @@ def train(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    from heads.classifier.classifier import Classifier
+
     asked = {"test": test, "group": group, "model": model, "config": config}
     for event in training(recipe, data, **asked, limits=limits):
         if isinstance(event, Classifier):
@@ -267,11 +302,16 @@ def training(
     limits: Limits | None = None,
 ) -> Iterator[Progress | Classifier]:
     """The same as `train`, as a stream; the recipe may be "own", which needs no data."""
+    from heads.backbone.loading import load as load_backbone
+    from heads.classifier.classifier import Classifier
+    from heads.classifier.pretrained import is_own
+    from heads.parts.resolve import resolve
+    from heads.runs.trainer import trained
+
     limits = limits or limits_here()
     config = config or ExperimentConfig()
-    own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    resolved = None if own else resolve(recipe)
-    corpus = None if own else _corpus(data, test, group, config, limits)
+    resolved = None if is_own(recipe) else resolve(recipe)
+    corpus = _corpus(data, test, group, config, limits) if resolved else None
     yield Progress(says=f"Loading {model}", share=0.0)
     if resolved is None or corpus is None:
         yield load(model, limits=limits)
@@ -294,6 +334,8 @@ def _corpus(
         DataError: There is no such file, it cannot be used, or the two do not fit.
         LimitError: A file, where only samples are allowed.
     """
+    from heads.runs.spec import rows_of
+
     if isinstance(data, str) and data in SAMPLES and test is None and not group:
         return corpus_of(SAMPLES[data], limits)
     if limits.public:
@@ -312,7 +354,7 @@ def _data(data: str | Path | Data, group: str, limits: Limits) -> Data:
     return data
 
 
-# --- Explaining, from the outside: what a recipe is, and what sets two apart, by name.
+# --- What a head is, what sets two apart, and what padding does to one.
 
 
 def explain(
@@ -324,115 +366,197 @@ def explain(
     sample: str = "",
     limits: Limits | None = None,
 ) -> Explanation:
-    """Takes a recipe apart on a base model: layers, shapes, counts, formula, origin, reading.
+    """Explains a recipe on a base model: layers, shapes, counts, formula, origin, tokens read.
 
     A learned pooling is trained on the sample first, so that it shows what it has learned
     to read.
 
     Args:
-        recipe: For example ``"cls+roberta"``; ``"own"`` is the head that a fine-tuned
+        recipe: A pooling and a head, such as cls+roberta; "own" is the head that a fine-tuned
             checkpoint came with.
         text: The sentence on which the reading is shown.
         pair: A second sentence.
-        model: The bundled base model, a Hub id, or (locally) a folder.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder.
         sample: The data of its classes: sentiment, intents, pairs, aspects or similarity.
 
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
+    from heads.analysis.explanation import Explanation, explaining
+
     for event in explaining(recipe, text, pair, model=model, sample=sample, limits=limits):
         if isinstance(event, Explanation):
             return event
     raise AssertionError("an explanation ends in its result")
 
 
-def explaining(
-    recipe: Recipe | str,
-    text: str = TEXT,
-    pair: str = "",
-    *,
-    model: str = BUNDLED,
-    sample: str = "",
-    limits: Limits | None = None,
-) -> Iterator[Progress | Explanation]:
-    """The same as `explain`, as a stream: progress, then the explanation."""
-    limits = limits or limits_here()
-    pair, model, sample = pair or "", model or BUNDLED, sample or ""
-    is_own = isinstance(recipe, str) and recipe.strip().lower() == OWN
-    resolved = None if is_own else resolve(recipe)
-    data = sample_for(sample, pair)
-    text = gate(text, limits)
-    pair = gate(pair, limits, "second sentence") if data.pair else ""
-    yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load_backbone(model, limits=limits)
-    head = None
-    if resolved is None:
-        head = own_head(backbone)
-        resolved = head.asked
-    elif resolved.learns_to_read:
-        head = (yield from trained([resolved], corpus_of(data, limits), backbone, limits))[0]
-    yield explanation.explain(
-        resolved,
-        backbone,
-        classes=len(head.classes if head else corpus_of(data, limits).classes),
-        text=text,
-        pair=pair,
-        head=head,
-    )
-
-
 def difference(
     one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED, limits: Limits | None = None
 ) -> str:
-    """What sets the second head apart from the first, in a few sentences.
+    """Says in plain words what sets two heads apart.
 
     Args:
-        one: A recipe, a family of Transformers such as ``"bert"``, or a model.
+        one: A recipe such as cls+bert, a family of Transformers such as roberta, or a model.
         other: The same.
         model: The base model under two recipes.
+
+    Returns:
+        What sets the second apart from the first, in a few sentences.
 
     Raises:
         HeadsError: A recipe, a family or a model does not exist or does not fit.
     """
+    from heads.analysis import differences
+    from heads.backbone.loading import load
+    from heads.classifier.pretrained import is_own, own_head
+    from heads.parts.resolve import resolve
+
     limits = limits or limits_here()
-    one, other = (_own_recipe(name, model, limits) for name in (one, other))
+    one, other = (
+        own_head(load(model, limits=limits)).recipe if is_own(name) else name
+        for name in (one, other)
+    )
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
         return differences.difference_by_name(str(one), str(other), limits)
-    return differences.difference(resolve(one), resolve(other), load_backbone(model, limits=limits))
+    return differences.difference(resolve(one), resolve(other), load(model, limits=limits))
 
 
-def _own_recipe(name: Recipe | str, model: str, limits: Limits) -> Recipe | str:
-    """The recipe that "own" stands for on a base model; any other name as it is."""
-    if isinstance(name, str) and name.strip().lower() == OWN:
-        return own_head(load_backbone(model, limits=limits)).recipe
-    return name
+def catalogue() -> tuple[CatalogEntry, ...]:
+    """Lists every XForSequenceClassification of Transformers with the recipe that equals it.
+
+    Returns:
+        One entry for each key of Transformers' mapping, in its order.
+    """
+    from heads.catalog import catalog
+
+    return catalog.catalogue()
 
 
-# --- Looking inside trained heads, from the outside: by name.
+def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
+    """Finds which changes of padding and truncation change a classifier's logits, and why.
 
-NEIGHBOURS = 5
-HELD = 1000  # rows on which the effect of a layer is measured, at most
-Found = TypeVar("Found")
+    Args:
+        model: The bundled model, a folder, a Hub id; or a family such as gpt2, of which a small
+            random model is made where no model on this machine has that name.
+
+    Raises:
+        ModelError: There is no such model, it must not be loaded, or it reads no plain text.
+    """
+    from heads.analysis.padding import report
+
+    return report.examine(model, limits or limits_here())
+
+
+# --- A classifier from a checkpoint, and to one.
+
+
+def load(
+    model: str | Path,
+    *,
+    base: str = BUNDLED,
+    recipe: Recipe | str = "mean+linear",
+    limits: Limits | None = None,
+) -> Classifier:
+    """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
+
+    Args:
+        model: A folder that `save_pretrained` or `heads.export` wrote, or an id of the Hub; or
+            a safetensors file that holds a head alone.
+        base: The base model of a head alone.
+        recipe: The recipe of a head alone.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        A classifier with the labels of its config, whose logits are those of its own class.
+
+    Raises:
+        ModelError: It cannot be reached, or must not be loaded.
+        CheckpointError: It has no trained head, or tensors are missing or wrong.
+        RecipeError: No recipe expresses its family's head; says why.
+    """
+    from heads.classifier import pretrained
+    from heads.parts.resolve import resolve
+
+    return pretrained.load(model, base, resolve(recipe), limits or limits_here())
+
+
+def export(classifier: Classifier, folder: str | Path) -> Exported:
+    """Writes a trained head with its base model as a folder that Transformers loads.
+
+    Args:
+        classifier: From `heads.train` or `heads.load`.
+        folder: A new folder: it must not exist, or be empty.
+
+    Raises:
+        CheckpointError: There is something in the folder, it cannot be written, or what was
+            written does not answer as this classifier does (it is deleted then).
+    """
+    from heads.exporters import export as exporter
+
+    return exporter.export(classifier, folder)
+
+
+def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
+    """Writes base model, pooling and head as one ONNX file, and checks it with onnxruntime.
+
+    Args:
+        classifier: From `heads.train` or `heads.load`.
+        path: A new file whose name ends in .onnx.
+
+    Raises:
+        HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
+            answer as this classifier does (it is deleted then).
+    """
+    from heads.exporters import export as exporter
+
+    return exporter.export_onnx(classifier, path)
+
+
+def calibrated(classifier: Classifier) -> Classifier:
+    """The same classifier with its logits divided by the temperature found in its training.
+
+    Every answer stays, for thresholds are divided as well; its probabilities change. The
+    classifier that is given is left as it was.
+
+    Args:
+        classifier: Trained here, which found its temperature on rows set aside, or loaded from the
+            export of such a one.
+
+    Raises:
+        CheckpointError: No temperature was found for it.
+        RecipeError: It cannot be divided: it is one-versus-rest, or has no last linear layer.
+    """
+    from heads.exporters import calibrated as exporter
+
+    return exporter.calibrated(classifier)
+
+
+# --- Looking inside trained heads.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspector(Selection):
+class Inspector:
     """Looks inside trained heads: `heads.Inspector(recipes=["cls+linear"]).attribute("Not bad.")`.
 
     What is found is a tuple with one entry a head, except for `flips`.
 
     Attributes:
-        recipes: Recipes, "own" for the head that a checkpoint came with, or
-            classifiers as `heads.train` and `heads.load` give them. Without any, four common
-            ones, or the first four of a run.
-        model: The bundled base model, a Hub id, or (locally) a folder; a run has its own.
+        recipes: At most four heads, such as mean+linear or cls+roberta, "own" for the head that a
+            checkpoint came with, or classifiers as `heads.train` and `heads.load` give them;
+            four common ones, or the first four of a run, if none is given.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder; a run has its own.
         sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
             the one that suits, if not given.
-        run: A run whose heads are asked instead, by its id.
+        run: The id of a run whose heads are asked instead.
 
     Every method takes the sentence, where needed a second one as `pair`, and raises a HeadsError
     for anything in the question that does not fit, in one sentence.
     """
+
+    recipes: Sequence[Named] = ()
+    model: str = BUNDLED
+    sample: str = ""
+    run: str = ""
 
     def attribute(
         self, text: str, pair: str = "", *, label: str = "", against: str = OTHERS
@@ -446,19 +570,22 @@ class Inspector(Selection):
 
         Args:
             label: The class that is asked about; of each head its answer, if not given.
-            against: "others", or "runner-up" for the margin to the largest other logit.
+            against: What its logit is held against: others, their mean, or runner-up, the largest
+                of them; of several labels and of numbers the logit itself is explained.
         """
+        from heads.analysis.attribution import attributions
+
         return attributions(self._found(pair).classifiers, text, pair, label, against)
 
-    def nearest(
-        self, text: str, pair: str = "", *, most: int = NEIGHBOURS
-    ) -> tuple[Neighbourhood, ...]:
+    def nearest(self, text: str, pair: str = "", *, most: int = 5) -> tuple[Neighbourhood, ...]:
         """Finds the training examples that each head sees as most similar to a sentence.
 
         Args:
-            most: How many examples for each head.
+            most: How many training examples of each head.
         """
-        return _result(searching(self._found(pair), text, pair, most))
+        from heads.analysis.neighbors import searching
+
+        return result(searching(self._found(pair), text, pair, most))
 
     def flips(
         self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = ""
@@ -466,9 +593,11 @@ class Inspector(Selection):
         """Asks heads about edits of a sentence, and says which head flips on what.
 
         Args:
-            edits: The edited sentences, for example ``["Not good at all."]``. Where there is a
-                second sentence, an edit is of the first, or both as a tuple.
+            edits: The edited sentences, such as "Not good at all."; where there is a second
+                sentence, an edit is of the first, or both as a tuple.
         """
+        from heads.analysis.counterfactuals import flipped
+
         return flipped(self._found(pair).classifiers, text, edits, pair)
 
     def ablate(
@@ -480,12 +609,14 @@ class Inspector(Selection):
         head trained without it, with the same rows, settings and seeds, what the layer is worth.
 
         Args:
-            without: The layer: its name, or dense, activation, norm or scale. Without it, every
-                layer but the last is taken out in turn.
-            retrain: Whether to train anew, which takes seconds on a sample; on a run about as
-                long as its own heads took.
+            without: A layer's name, or dense, activation, norm or scale; every layer but the last
+                in turn, if not given.
+            retrain: Whether to train anew without it as well, which takes seconds on a sample; on
+                a run about as long as its own heads took.
         """
-        return _result(ablating(self._found(pair), text, pair, without, retrain=retrain))
+        from heads.analysis.ablation import ablating
+
+        return result(ablating(self._found(pair), text, pair, without, retrain=retrain))
 
     def readings(
         self, text: str, pair: str = "", *, temperature: float = 1.0
@@ -495,110 +626,13 @@ class Inspector(Selection):
         Args:
             temperature: What the logits are divided by, from 0.1 to 10.
         """
+        from heads.analysis.selection import answered, reading
+
         found = answered(self._found(pair).classifiers, text, pair)
         return tuple(reading(one, temperature) for one in found)
 
     def _found(self, pair: str) -> SelectedHeads:
-        for event in choosing(self, pair, limits_here()):
-            if isinstance(event, SelectedHeads):
-                return event
-        raise AssertionError("a choice ends in its heads")
+        from heads.analysis.selection import choosing
 
-
-def answered(
-    classifiers: Sequence[Classifier], text: str, pair: str = ""
-) -> tuple[HeadOutput, ...]:
-    """What each head says of a text."""
-    texts = _gated(text, pair)
-    return tuple(head_output(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
-
-
-def searching(
-    heads: SelectedHeads, text: str, pair: str = "", most: int = NEIGHBOURS
-) -> Generator[Progress, None, tuple[Neighbourhood, ...]]:
-    """The nearest training examples of each head: progress while texts are read, then they.
-
-    There are none for a head that came with its checkpoint.
-    """
-    texts = _gated(text, pair)
-    found = []
-    for number, classifier in enumerate(heads.classifiers):
-        if classifier.head.is_own:
-            continue  # nobody here knows what it has learned from
-        found.append((yield from neighbourhood(heads, number, texts, most)))
-    return tuple(found)
-
-
-def ablating(
-    heads: SelectedHeads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
-) -> Generator[Progress, None, tuple[Ablation, ...]]:
-    """What each head says without a layer: progress while rows are read, then that.
-
-    Args:
-        retrain: Whether heads are trained anew without it as well.
-
-    Raises:
-        RecipeError: No head has such a layer, or none can do without it.
-    """
-    texts = _gated(text, pair)
-    found: list[Ablation] = []
-    wanted: list[tuple[int, str]] = []
-    refused: list[RecipeError] = []
-    for number, classifier in enumerate(heads.classifiers):
-        try:
-            names = layers_named(classifier, without)
-        except RecipeError as error:
-            refused.append(error)
-            continue
-        found += yield from _taken_out(heads, classifier, names, texts)
-        wanted += [(number, name) for name in names]
-    if not found and refused:
-        raise refused[0]
-    if retrain:
-        others = yield from retraining(heads, wanted)
-        found = [_beside(one, other, texts) for one, other in zip(found, others, strict=True)]
-    if without and all(one.after is None and one.retrained is None for one in found):
-        raise RecipeError(found[0].why_not, "Take another layer out.")
-    return tuple(found)
-
-
-def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
-    """A head with a layer taken out, and the one that was trained without it."""
-    bare = other.classifier
-    says = head_output(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
-    return one.beside(other, says)
-
-
-def _taken_out(
-    heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
-) -> Generator[Progress, None, list[Ablation]]:
-    own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
-    with torch.no_grad():
-        logits = classifier.head.module(*own)
-    found = [compared(classifier, name, logits, own) for name in names]
-    resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
-    rows = torch.tensor(heads.held[:HELD])
-    if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:
-        return found
-    if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
-        return found
-    vectors = yield from vectors_of(classifier, corpus, rows)
-    targets = [corpus.targets[row] for row in rows.tolist()]
-    return [
-        one if one.after is None else one.with_effect(effect(classifier, name, vectors, targets))
-        for name, one in zip(names, found, strict=True)
-    ]
-
-
-def _gated(text: str, pair: str) -> list[str]:
-    limits = limits_here()
-    second = [gate(pair, limits, "second sentence")] if pair.strip() else []
-    return [gate(text, limits), *second]
-
-
-def _result(events: Generator[Progress, None, Found]) -> Found:
-    while True:
-        try:
-            next(events)
-        except StopIteration as done:
-            return done.value
+        of = {"model": self.model, "sample": self.sample, "run": self.run}
+        return result(choosing(self.recipes, pair, **of, limits=limits_here()))

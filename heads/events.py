@@ -41,3 +41,12 @@ def within(
             except StopIteration as end:
                 return end.value
             yield replace(event, share=start + width * event.share)
+
+
+def result(events: Generator[object, None, Found]) -> Found:
+    """What some work ends in, its progress passed over."""
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            return end.value

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads.analysis.attribution import encoded
 from heads.analysis.neighbors import vectors_of
-from heads.analysis.selection import HeadOutput, SelectedHeads, head_output
+from heads.analysis.selection import HeadOutput, SelectedHeads, gated, head_output
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
 from heads.errors import HeadsError, RecipeError, did_you_mean
@@ -510,3 +511,69 @@ def effect(
         before=right[0],
         after=right[1],
     )
+
+
+# --- Layers taken out of heads, one after the other.
+
+HELD = 1000  # rows on which the effect of a layer is measured, at most
+
+
+def ablating(
+    heads: SelectedHeads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
+) -> Generator[Progress, None, tuple[Ablation, ...]]:
+    """What each head says without a layer: progress while rows are read, then that.
+
+    Args:
+        retrain: Whether heads are trained anew without it as well.
+
+    Raises:
+        RecipeError: No head has such a layer, or none can do without it.
+    """
+    texts = gated(text, pair)
+    found: list[Ablation] = []
+    wanted: list[tuple[int, str]] = []
+    refused: list[RecipeError] = []
+    for number, classifier in enumerate(heads.classifiers):
+        try:
+            names = layers_named(classifier, without)
+        except RecipeError as error:
+            refused.append(error)
+            continue
+        found += yield from _taken_out(heads, classifier, names, texts)
+        wanted += [(number, name) for name in names]
+    if not found and refused:
+        raise refused[0]
+    if retrain:
+        others = yield from retraining(heads, wanted)
+        found = [_beside(one, other, texts) for one, other in zip(found, others, strict=True)]
+    if without and all(one.after is None and one.retrained is None for one in found):
+        raise RecipeError(found[0].why_not, "Take another layer out.")
+    return tuple(found)
+
+
+def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
+    """A head with a layer taken out, and the one that was trained without it."""
+    bare = other.classifier
+    says = head_output(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
+    return one.beside(other, says)
+
+
+def _taken_out(
+    heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
+) -> Generator[Progress, None, list[Ablation]]:
+    own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+    with torch.no_grad():
+        logits = classifier.head.module(*own)
+    found = [compared(classifier, name, logits, own) for name in names]
+    resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
+    rows = torch.tensor(heads.held[:HELD])
+    if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:
+        return found
+    if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
+        return found
+    vectors = yield from vectors_of(classifier, corpus, rows)
+    targets = [corpus.targets[row] for row in rows.tolist()]
+    return [
+        one if one.after is None else one.with_effect(effect(classifier, name, vectors, targets))
+        for name, one in zip(names, found, strict=True)
+    ]

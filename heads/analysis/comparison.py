@@ -17,7 +17,7 @@ from heads.backbone.states import Encoded
 from heads.classifier.inputs import HeadInputs, check_second, head_inputs
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import Prediction, predict
-from heads.classifier.pretrained import OWN, own_head
+from heads.classifier.pretrained import OWN, is_own, own_head
 from heads.data.corpus import gate
 from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, sample_for
@@ -256,46 +256,6 @@ class Compared:
     comparison: Comparison
 
 
-def compare(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Recipe | str] = RECIPES,
-    model: str = BUNDLED,
-    sample: str = "",
-    pairs: str = JOINT,
-    limits: Limits | None = None,
-) -> Comparison:
-    """Compares heads on one or two sentences.
-
-    A recipe that has not been trained on the sample yet is trained first, which takes
-    seconds; after that it is kept.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence.
-        recipes: The heads, for example ``["mean+linear", "cls+roberta"]``; ``"own"`` is the
-            head that a fine-tuned checkpoint came with.
-        model: The bundled base model, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-            Without it sentiment, and pairs where there are two sentences.
-        pairs: How two sentences enter, in recipes that do not say it: "joint", as one sequence,
-            "siamese", each by itself, or a pairing by name, such as "uv_diff".
-        limits: What is allowed; this place's limits if not given.
-
-    Returns:
-        Logits and probabilities of every class under every recipe.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit, in one sentence.
-    """
-    asked: dict[str, Any] = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
-    for event in comparing(text, pair, **asked, limits=limits):
-        if isinstance(event, Compared):
-            return event.comparison
-    raise AssertionError("a comparison ends in its result")
-
-
 def comparing(
     text: str,
     pair: str = "",
@@ -306,7 +266,7 @@ def comparing(
     pairs: str = JOINT,
     limits: Limits | None = None,
 ) -> Iterator[Progress | Compared]:
-    """The same as `compare`, as a stream: progress while heads are trained, then the result."""
+    """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
     limits = limits or limits_here()
     _check_texts(("second sentence", pair), ("base model", model), ("sample", sample))
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
@@ -362,11 +322,7 @@ def _chosen(
 ) -> list[ResolvedRecipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
-    is_own = [isinstance(recipe, str) and recipe.strip().lower() == OWN for recipe in recipes]
-    asked = (
-        OWN if own else entering(resolve(recipe), way)
-        for recipe, own in zip(recipes, is_own, strict=True)
-    )
+    asked = (OWN if is_own(one) else entering(resolve(one), way) for one in recipes)
     chosen = list({str(one): one for one in asked}.values())
     if not chosen:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")

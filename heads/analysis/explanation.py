@@ -13,17 +13,27 @@ from torch import Tensor, nn
 
 from heads.analysis.differences import equivalent_heads
 from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
+from heads.classifier.pretrained import is_own, own_head
+from heads.data.corpus import gate
+from heads.data.dataset import corpus_of
+from heads.data.samples import TEXT, sample_for
+from heads.events import Progress
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
-from heads.parts.resolve import loss, pairing
+from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
+from heads.runs.trainer import trained
+from heads.settings import Limits
+from heads.settings import limits as limits_here
 
 # --- Where each tensor of a recipe comes from: the checkpoint, and which tensor of it, or nowhere.
 
@@ -219,6 +229,40 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """The explanation as plain values: the answer of `heads explain --json`."""
         return asdict(self) | {"recipe": str(self.recipe)}
+
+
+def explaining(
+    recipe: Recipe | str,
+    text: str = TEXT,
+    pair: str = "",
+    *,
+    model: str = BUNDLED,
+    sample: str = "",
+    limits: Limits | None = None,
+) -> Iterator[Progress | Explanation]:
+    """What `heads.explain` does, as a stream: progress, then the explanation."""
+    limits = limits or limits_here()
+    pair, model, sample = pair or "", model or BUNDLED, sample or ""
+    resolved = None if is_own(recipe) else resolve(recipe)
+    data = sample_for(sample, pair)
+    text = gate(text, limits)
+    pair = gate(pair, limits, "second sentence") if data.pair else ""
+    yield Progress(says=f"Loading {model}", share=0.0)
+    backbone = load(model, limits=limits)
+    head = None
+    if resolved is None:
+        head = own_head(backbone)
+        resolved = head.asked
+    elif resolved.learns_to_read:
+        head = (yield from trained([resolved], corpus_of(data, limits), backbone, limits))[0]
+    yield explain(
+        resolved,
+        backbone,
+        classes=len(head.classes if head else corpus_of(data, limits).classes),
+        text=text,
+        pair=pair,
+        head=head,
+    )
 
 
 def explain(

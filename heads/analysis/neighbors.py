@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from heads.analysis.attribution import encoded
-from heads.analysis.selection import SelectedHeads, head_output
+from heads.analysis.selection import SelectedHeads, gated, head_output
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
@@ -102,6 +102,22 @@ class Neighbourhood:
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
         return asdict(self) | {"says": self.says}
+
+
+def searching(
+    heads: SelectedHeads, text: str, pair: str = "", most: int = 5
+) -> Generator[Progress, None, tuple[Neighbourhood, ...]]:
+    """The nearest training examples of each head: progress while texts are read, then they.
+
+    There are none for a head that came with its checkpoint.
+    """
+    texts = gated(text, pair)
+    found = []
+    for number, classifier in enumerate(heads.classifiers):
+        if classifier.head.is_own:
+            continue  # nobody here knows what it has learned from
+        found.append((yield from neighbourhood(heads, number, texts, most)))
+    return tuple(found)
 
 
 def neighbourhood(

@@ -1,7 +1,7 @@
 """Which trained heads are asked: those of a sample, those of a run, or heads given as they are."""
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
 from typing import Any
@@ -15,10 +15,10 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
-from heads.classifier.pretrained import OWN, own_head
-from heads.data.corpus import Corpus
+from heads.classifier.pretrained import is_own, own_head
+from heads.data.corpus import Corpus, gate
 from heads.data.dataset import corpus_of
-from heads.data.samples import RECIPES, SAMPLES, sample_for
+from heads.data.samples import RECIPES, SAMPLES, Sample, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
@@ -31,27 +31,10 @@ from heads.runs.trained_heads import classifier as of_run
 from heads.runs.trained_heads import trained_names
 from heads.runs.trainer import first_split, trained
 from heads.settings import ExperimentConfig, Limits
+from heads.settings import limits as limits_here
 
 FEW = 4  # heads of a run, where none is named
 Named = Recipe | str | Classifier
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which heads are asked.
-
-    Attributes:
-        recipes: Recipes, "own" for the head that a checkpoint came with, or classifiers. Without
-            any, four common ones, or the first four of a run.
-        model: The base model; a run has its own.
-        sample: What the heads are trained on; the one that suits, if not given.
-        run: A run whose heads are asked instead.
-    """
-
-    recipes: Sequence[Named] = ()
-    model: str = BUNDLED
-    sample: str = ""
-    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,44 +58,52 @@ class SelectedHeads:
     names: tuple[str, ...] = ()
 
 
-def choosing(asked: Selection, pair: str, limits: Limits) -> Iterator[Progress | SelectedHeads]:
-    """Finds the heads, or trains those of a sample that were never trained: progress, then they.
+def choosing(
+    recipes: Sequence[Named] = (),
+    pair: str = "",
+    *,
+    model: str = BUNDLED,
+    sample: str = "",
+    run: str = "",
+    limits: Limits | None = None,
+) -> Generator[Progress, None, SelectedHeads]:
+    """Finds heads, or trains those of a sample that were never trained: progress, then they.
 
     Args:
+        recipes: Recipes, "own" for the head that a checkpoint came with, or classifiers. Without
+            any, four common ones, or the first four of a run.
         pair: The second sentence that they will be asked about, or nothing.
+        model: The base model; a run has its own.
+        sample: What the heads are trained on; the one that suits, if not given.
+        run: A run whose heads are asked instead.
 
     Raises:
         HeadsError: Anything in the choice that does not fit, in one sentence.
     """
-    if len(asked.recipes) > limits.recipes:
-        what = f"{len(asked.recipes)} recipes are chosen; at most {limits.recipes} fit here."
+    limits = limits or limits_here()
+    if len(recipes) > limits.recipes:
+        what = f"{len(recipes)} recipes are chosen; at most {limits.recipes} fit here."
         raise LimitError(what, "Take some away.")
-    if asked.run:
-        yield _of_run(asked, limits)
-        return
-    given = [one for one in asked.recipes if isinstance(one, Classifier)]
-    if given and len(given) == len(asked.recipes):
-        yield _given(given, asked.sample, limits)
-        return
-    yield (yield from _of_sample(asked, pair, limits))
+    if run:
+        return _of_run(run, recipes, limits)
+    given = [one for one in recipes if isinstance(one, Classifier)]
+    if given and len(given) == len(recipes):
+        return _given(given, sample, limits)
+    data = sample_for(sample, pair)
+    return (yield from _of_sample(data, recipes or RECIPES, model or BUNDLED, limits))
 
 
 def _of_sample(
-    asked: Selection, pair: str, limits: Limits
+    data: Sample, recipes: Sequence[Named], model: str, limits: Limits
 ) -> Generator[Progress, None, SelectedHeads]:
-    data = sample_for(asked.sample, pair)
-    names = [
-        one if isinstance(one, Classifier) or _is_own(one) else resolve(one)
-        for one in asked.recipes or RECIPES
-    ]
-    yield Progress(says=f"Loading {asked.model}", share=0.0)
-    backbone = load(asked.model or BUNDLED, limits=limits)
+    names = [one if isinstance(one, Classifier) or is_own(one) else resolve(one) for one in recipes]
+    yield Progress(says=f"Loading {model}", share=0.0)
+    backbone = load(model, limits=limits)
     corpus = corpus_of(data, limits)
     different = {one.recipe if isinstance(one, ResolvedRecipe) else one: one for one in names}
-    recipes = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}
-    ours = list(recipes.values())
-    heads = (yield from trained(ours, corpus, backbone, limits)) if ours else []
-    found = dict(zip(recipes, heads, strict=True))
+    ours = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}
+    heads = (yield from trained([*ours.values()], corpus, backbone, limits)) if ours else []
+    found = dict(zip(ours, heads, strict=True))
     learned, held = first_split(corpus, ExperimentConfig())
     return SelectedHeads(
         classifiers=tuple(
@@ -128,10 +119,6 @@ def _of_sample(
         learned=learned,
         held=held,
     )
-
-
-def _is_own(name: Recipe | str) -> bool:
-    return isinstance(name, str) and name.strip().lower() == OWN
 
 
 def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
@@ -157,10 +144,10 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Se
     return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
-def _of_run(asked: Selection, limits: Limits) -> SelectedHeads:
-    run = find(asked.run, is_public=limits.public)
+def _of_run(called: str, recipes: Sequence[Named], limits: Limits) -> SelectedHeads:
+    run = find(called, is_public=limits.public)
     kept = spec.load(run)
-    names = [_name(one, kept.recipes) for one in asked.recipes] or trained_names(run, kept)[:FEW]
+    names = [_name(one, kept.recipes) for one in recipes] or trained_names(run, kept)[:FEW]
     corpus = kept.corpus
     backbone: Backbone | None = None
     found = []
@@ -255,6 +242,21 @@ def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
         problem=head.problem,
         temperature=head.temperature,
     )
+
+
+def gated(text: str, pair: str) -> list[str]:
+    """One or two texts as heads may read them: cut to what this place allows."""
+    limits = limits_here()
+    second = [gate(pair, limits, "second sentence")] if pair.strip() else []
+    return [gate(text, limits), *second]
+
+
+def answered(
+    classifiers: Sequence[Classifier], text: str, pair: str = ""
+) -> tuple[HeadOutput, ...]:
+    """What each head says of a text, and of its pair."""
+    texts = gated(text, pair)
+    return tuple(head_output(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
 
 
 def tempered(

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.backbone.loading import load as load_backbone
-from heads.backbone.models import BUNDLED
 from heads.catalog.families import FAMILIES
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
@@ -29,7 +28,6 @@ from heads.problem import MULTI_LABEL, SINGLE_LABEL, problem_of
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
-from heads.settings import limits as limits_here
 
 # --- Heads in files of their own, put onto a base model: a safetensors file, or a folder of ours.
 
@@ -239,31 +237,19 @@ LONGEST = 8192  # tokens of a text, where a checkpoint's own head has room for t
 OWN = "own"  # stands where a recipe may stand, for the head that the checkpoint came with
 
 
-def load(
-    model: str | Path,
-    *,
-    base: str = BUNDLED,
-    recipe: Recipe | str = "mean+linear",
-    limits: Limits | None = None,
-) -> Classifier:
-    """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
+def is_own(recipe: Recipe | str) -> bool:
+    """Whether what is asked for is the head that a checkpoint came with, not a recipe."""
+    return isinstance(recipe, str) and recipe.strip().lower() == OWN
+
+
+def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -> Classifier:
+    """What `heads.load` does.
 
     Args:
-        model: A folder that `save_pretrained` or `heads.export` wrote, or an id of the Hub; or
-            a safetensors file that holds a head alone.
+        model: A folder, an id of the Hub, or a safetensors file that holds a head alone.
         base: The base model of a head alone.
         recipe: The recipe of a head alone.
-        limits: What is allowed; this place's limits if not given.
-
-    Returns:
-        A classifier with the labels of its config, whose logits are those of its own class.
-
-    Raises:
-        ModelError: It cannot be reached, or must not be loaded.
-        CheckpointError: It has no trained head, or tensors are missing or wrong.
-        RecipeError: No recipe expresses its family's head; says why.
     """
-    limits = limits or limits_here()
     if not limits.public:  # what its authors let it read, it reads
         limits = replace(limits, tokens=max(limits.tokens, LONGEST))
     place = None if limits.public else _place(model)
@@ -273,7 +259,7 @@ def load(
         if place is None or not place.is_file():
             raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")
         backbone = load_backbone(base, limits=limits)
-        head = load_head(place, resolve(recipe), backbone, limits)
+        head = load_head(place, recipe, backbone, limits)
         return Classifier(backbone=backbone, head=head)
     if place and (place / FACTS).is_file():
         backbone = load_backbone(str(place / "backbone"), limits=limits)

@@ -313,6 +313,21 @@ _FIRST = 200  # rows of which some cells are shown
 _HALF = 0.5
 
 
+def fitting(columns: Columns, table: Table) -> Columns | None:
+    """The columns of the data for a file that is to be its test; None where they are not there.
+
+    Its classes need no order of their own, and it need not say what is a test or a group.
+    """
+    columns = replace(
+        columns,
+        split=columns.split if columns.split in table.columns else "",
+        group=columns.group if columns.group in table.columns else "",
+    )
+    if all(name in table.columns for name in columns.used):
+        return replace(columns, order=())
+    return None
+
+
 def guess(table: Table, said: ColumnHints | None = None) -> Columns:
     """Guesses which column is what; the user confirms or changes it.
 

@@ -50,19 +50,20 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHints:
-    """What the user said of the columns; the rest is guessed.
+    """What the user said of the columns, by name; the rest is guessed.
 
     Attributes:
-        text: The column of the texts, as the next three by name; "" where nothing was said.
-        label: The column of the labels.
-        pair: The column of the second texts.
-        split: The column of train, validation and test.
-        separator: The sign between labels, "[]" for lists, "" for none; None where nothing was
-            said.
-        labels: The columns of 0 and 1.
-        number: Whether the label is a number to predict; None where nothing was said.
-        order: The classes from low to high.
-        group: The column of what belongs together.
+        text: The column of the texts; guessed, if not named.
+        label: The column of the labels; guessed, if not named.
+        pair: The column of the second texts; guessed, if not named.
+        split: The column that says train, validation or test; guessed, if not named.
+        separator: The sign between labels in a cell, [] where cells are lists; guessed, if not
+            given.
+        labels: Columns of 0 and 1, one for each label; guessed, if not named.
+        number: Whether the label is a number to predict; guessed, if not said.
+        order: The classes from low to high, where they have an order.
+        group: The column that says which rows belong together, such as their author: no split
+            parts them.
     """
 
     text: str = ""

@@ -18,19 +18,7 @@ from heads.problem import ONE_VERSUS_REST
 
 
 def calibrated(classifier: Classifier) -> Classifier:
-    """The same classifier with its logits divided by the temperature found in its training.
-
-    Every answer stays, for thresholds are divided as well; its probabilities change. The
-    classifier that is given is left as it was.
-
-    Args:
-        classifier: Trained here, which found its temperature on rows set aside, or loaded from the
-            export of such a one.
-
-    Raises:
-        CheckpointError: No temperature was found for it.
-        RecipeError: It cannot be divided: it is one-versus-rest, or has no last linear layer.
-    """
+    """What `heads.calibrated` does: a copy whose last linear layer is divided."""
     head = classifier.head
     if CALIBRATED in head.chosen:
         return classifier

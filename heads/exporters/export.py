@@ -50,16 +50,7 @@ class Exported:
 
 
 def export(classifier: Classifier, folder: str | Path) -> Exported:
-    """Writes a trained head with its base model as a folder that Transformers loads.
-
-    Args:
-        classifier: From `heads.train` or `heads.load`.
-        folder: Where to; it must not exist, or be empty.
-
-    Raises:
-        CheckpointError: There is something in the folder, it cannot be written, or what was
-            written does not answer as this classifier does (it is deleted then).
-    """
+    """What `heads.export` does: writes the folder, loads it anew, and compares."""
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
     try:
@@ -81,16 +72,7 @@ def export(classifier: Classifier, folder: str | Path) -> Exported:
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
-    """Writes base model, pooling and head as one ONNX file, and checks it with onnxruntime.
-
-    Args:
-        classifier: From `heads.train` or `heads.load`.
-        path: A new file whose name ends in .onnx.
-
-    Raises:
-        HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
-            answer as this classifier does (it is deleted then).
-    """
+    """What `heads.export_onnx` does: writes the file, and checks it with onnxruntime."""
     path = check_place(path, onnx=True)
     _check_trained(classifier)
     return write_onnx(classifier, path)

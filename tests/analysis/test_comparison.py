@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
-from heads.analysis.comparison import Compared, Comparison, compare, comparing
+from heads.analysis.comparison import Compared, Comparison, comparing
+from heads.api import compare
 from heads.backbone.models import BUNDLED
 from heads.classifier import head_cache
 from heads.classifier.prediction import Prediction

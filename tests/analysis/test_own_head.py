@@ -23,14 +23,13 @@ from tiny_models import (
 from heads.analysis.comparison import (
     Compared,
     Comparison,
-    compare,
     comparing,
     is_unanimous,
     verdict,
 )
+from heads.api import compare, load
 from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
-from heads.classifier.pretrained import load
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress

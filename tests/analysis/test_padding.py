@@ -16,8 +16,9 @@ from tiny_models import rewrite, save_tiny
 from transformers import AutoModelForSequenceClassification
 
 from heads.analysis.padding import subject as doctor_models
-from heads.analysis.padding.report import PaddingFinding, PaddingReport, examine
+from heads.analysis.padding.report import PaddingFinding, PaddingReport
 from heads.analysis.padding.subject import PaddedInput, subject_of
+from heads.api import examine
 from heads.catalog import tiny_models
 from heads.errors import ModelError
 from heads.settings import PUBLIC, Limits

@@ -11,17 +11,16 @@ from tiny_models import LIMITS
 from torch.nn.functional import normalize
 
 import heads as public
-from heads.analysis.ablation import ablated, kind_of, layers_named
+from heads.analysis.ablation import ablated, ablating, kind_of, layers_named
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, flipped, pieces
+from heads.analysis.neighbors import searching
 from heads.analysis.selection import (
     HeadOutput,
     SelectedHeads,
-    Selection,
     choosing,
     reading,
     tempered,
 )
-from heads.api import ablating, searching
 from heads.data.corpus import build
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
@@ -343,15 +342,15 @@ def test_no_head_has_the_layer(asked):
 
 def test_heads_are_given_or_found_by_name(asked):
     one = asked.classifiers[0]
-    found = list(choosing(Selection(recipes=[one]), "", LIMITS))[-1]
+    found = result(choosing([one], limits=LIMITS))
     assert found.classifiers == (one,)
     assert found.corpus is None
     with pytest.raises(LimitError, match="17 recipes"):
-        list(choosing(Selection(recipes=["mean+linear"] * 17), "", LIMITS))
+        result(choosing(["mean+linear"] * 17, limits=LIMITS))
     with pytest.raises(DataError, match="no run called"):
-        list(choosing(Selection(run="nothing"), "", LIMITS))
+        result(choosing(run="nothing", limits=LIMITS))
     with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
-        list(choosing(Selection(recipes=["mean+robert"]), "", LIMITS))
+        result(choosing(["mean+robert"], limits=LIMITS))
 
 
 @pytest.mark.slow
@@ -374,7 +373,7 @@ def test_heads_of_a_run(tmp_path):
     recipes = ["mean+logistic", "cls+centroid"]
     place = tmp_path / "run"
     public.train_grid("sentiment", recipes=recipes, config=config, out=place)
-    found = list(choosing(Selection(run=str(place)), "", LIMITS))[-1]
+    found = result(choosing(run=str(place), limits=LIMITS))
     assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
     assert not set(found.learned) & set(found.held)
     near = public.Inspector(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[

@@ -29,11 +29,11 @@ from torch import Tensor
 
 import heads
 from heads.analysis.explanation import Explanation, TensorFact
+from heads.api import load
 from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.classifier.module import RecipeModule
-from heads.classifier.pretrained import load
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
 from heads.parts.resolve import resolve

@@ -20,7 +20,6 @@ from heads.analysis.padding.subject import subject_of as admitted
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.settings import Limits
-from heads.settings import limits as limits_here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +94,9 @@ class PaddingReport:
         return values | {"findings": [asdict(finding) for finding in self.findings]}
 
 
-def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
-    """Tells which changes of the input change a classifier's logits, why, and what to do.
-
-    Args:
-        model: The bundled model, a folder, an id of the Hub; or a family such as "xlnet", of
-            which a small random model is made where no model on this machine has that name.
-
-    Raises:
-        ModelError: There is no such model, it must not be loaded, or it reads no plain text.
-    """
-    subject = admitted(model, limits or limits_here())
+def examine(model: str, limits: Limits) -> PaddingReport:
+    """What `heads.examine` does: every change of the input, its effect, and the reason."""
+    subject = admitted(model, limits)
     try:
         measure = scale(subject)
     except ModelError as error:

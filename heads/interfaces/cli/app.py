@@ -10,28 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from heads import __version__
+from heads import __version__, api
+from heads.backbone.models import BUNDLED
+from heads.data.table import ColumnHints
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.cli import commands, inspect, train
 from heads.interfaces.cli.commands import Parser, let_go_of_output, noted_interrupts, unforeseen
+from heads.interfaces.docstrings import flag
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-MODEL = "all-MiniLM-L6-v2"
-SAMPLES = "sentiment, intents, pairs, aspects or similarity"
-COLUMNS = {
-    "text": "the column of the texts; guessed, if not named",
-    "pair": "the column of second texts",
-    "label": "the column of the labels",
-    "split": "the column that says train, validation or test",
-    "group": "the column that says which rows belong together: no split parts them",
-}
-LABELS = {
-    "separator": ("SIGN", "the sign between labels in a cell, or none; guessed, if not given"),
-    "labels": ("COLUMNS", "columns of 0 and 1, one for each label, parted by commas"),
-    "order": ("CLASSES", "the classes from low to high, parted by commas"),
-}
-FORMATS = "CSV, TSV, JSONL, JSON, Parquet or a datasets folder"
+COLUMNS = ("text", "pair", "label", "split", "group")
+LABELS = {"separator": "SIGN", "labels": "COLUMNS", "order": "CLASSES"}
 
 
 def command() -> int:
@@ -89,22 +79,20 @@ def _parser() -> Parser:
         help="a Python file with poolings and heads of your own; it is run, so trust it",
     )
     asking = Parser(add_help=False, parents=[common])
-    asking.add_argument("--pair", default="", metavar="TEXT", help="a second sentence")
-    asking.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
-    asking.add_argument("--sample", default="", metavar="NAME", help=f"trained on: {SAMPLES}")
+    asking.add_argument("--pair", default="", metavar="TEXT", help=flag(api.compare, "pair"))
+    _add_model(asking)
+    asking.add_argument("--sample", default="", metavar="NAME", help=flag(api.compare, "sample"))
     asking.add_argument("--json", action="store_true", help="print JSON")
 
     verb = verbs.add_parser("compare", parents=[asking], help="a text under several recipes")
     verb.add_argument("text", help="the sentence, or - to read it from standard input")
-    verb.add_argument(
-        "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
-    )
+    commands.add_recipes(verb)
     commands.add_way(verb)
     verb.set_defaults(run=commands.compare)
 
     verb = verbs.add_parser("explain", parents=[asking], help="a recipe from tokens to logits")
     verb.add_argument("recipe", nargs="+", help="such as cls+roberta; two show what differs")
-    verb.add_argument("--text", default="", help="the sentence on which the reading is shown")
+    verb.add_argument("--text", default="", help=flag(api.explain, "text"))
     verb.set_defaults(run=commands.explain)
 
     inspect.add(verbs, asking)
@@ -115,44 +103,41 @@ def _parser() -> Parser:
     return parser
 
 
+def _add_model(parser: Parser) -> None:
+    says = flag(api.compare, "model")
+    parser.add_argument("--model", default=BUNDLED, metavar="ID", help=says)
+
+
 def _add_grid_verbs(verbs: Any, common: Parser) -> None:
     reading = Parser(add_help=False, parents=[common])
-    reading.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
-    for column, says in COLUMNS.items():
-        reading.add_argument(f"--{column}", default="", metavar="COLUMN", help=says)
-    for flag, (metavar, says) in LABELS.items():
-        reading.add_argument(f"--{flag}", default="", metavar=metavar, help=says)
+    _add_model(reading)
+    for name in COLUMNS:
+        says = flag(ColumnHints, name)
+        reading.add_argument(f"--{name}", default="", metavar="COLUMN", help=says)
+    for name, metavar in LABELS.items():
+        how = "none: one label a cell" if name == "separator" else "parted by commas"
+        says = f"{flag(ColumnHints, name)}; {how}"
+        reading.add_argument(f"--{name}", default="", metavar=metavar, help=says)
+    reading.add_argument("--number", action=BooleanOptionalAction, help=flag(ColumnHints, "number"))
     reading.add_argument(
-        "--number", action=BooleanOptionalAction, help="the label is a number to predict"
-    )
-    reading.add_argument(
-        "--header", default="guess", choices=("guess", "yes", "no"), help="does line 1 name columns"
+        "--header", default="guess", choices=("guess", "yes", "no"), help=flag(api.read, "header")
     )
     reading.add_argument("--json", action="store_true", help="print JSON")
     verb = verbs.add_parser(
         "read", parents=[reading], help="how a file of texts and labels is read"
     )
-    verb.add_argument("data", help=f"{SAMPLES}; or a file: {FORMATS}")
+    verb.add_argument("data", help=flag(api.read, "data"))
     verb.set_defaults(run=train.look)
 
     verb = verbs.add_parser(
         "train", parents=[reading], help="a grid of heads on your own data, compared"
     )
-    verb.add_argument("data", nargs="?", default="", help=f"{SAMPLES}; or a file: {FORMATS}")
-    verb.add_argument(
-        "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
-    )
-    verb.add_argument(
-        "--grid",
-        default="",
-        help="small (the default) or full; layers, each under a linear layer; heads, each on the "
-        "mean (or heads:cls); poolings, each under a linear layer (or poolings:mlp); not with -r",
-    )
+    verb.add_argument("data", nargs="?", default="", help=flag(api.read, "data"))
+    commands.add_recipes(verb)
+    verb.add_argument("--grid", default="", help=f"{flag(api.train_grid, 'grid')} (small)")
     commands.add_ways(verb)
-    verb.add_argument(
-        "--test", default="", metavar="FILE", help="rows to score, instead of a split"
-    )
-    verb.add_argument("--out", type=Path, metavar="DIR", help="the run's folder, a new one")
+    verb.add_argument("--test", default="", metavar="FILE", help=flag(api.train_grid, "test"))
+    verb.add_argument("--out", type=Path, metavar="DIR", help=flag(api.train_grid, "out"))
     verb.add_argument(
         "--resume", default="", metavar="RUN", help="go on with a run that was stopped"
     )
@@ -188,14 +173,15 @@ def _add_catalogue_verbs(verbs: Any, common: Parser) -> None:
     verb.set_defaults(run=commands.families)
 
     verb = verbs.add_parser("diff", parents=[common], help="what sets two heads apart, in words")
-    verb.add_argument("one", help="a recipe, a family such as bert, or a model")
-    verb.add_argument("other", help="the same")
-    verb.add_argument("--model", default=MODEL, metavar="ID", help="the base model of two recipes")
+    verb.add_argument("one", help=flag(api.difference, "one"))
+    verb.add_argument("other", help=flag(api.difference, "other"))
+    says = flag(api.difference, "model")
+    verb.add_argument("--model", default=BUNDLED, metavar="ID", help=says)
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=commands.diff)
 
     verb = verbs.add_parser("doctor", parents=[common], help="what padding does to a classifier")
-    verb.add_argument("model", help="a Hub id, a folder, or a family such as gpt2")
+    verb.add_argument("model", help=flag(api.examine, "model"))
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=commands.doctor)
 
@@ -209,15 +195,18 @@ def _add_export(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("export", parents=[common], help="a head as a Transformers checkpoint")
     verb.add_argument("recipe", help="such as cls+bert, or own: the head that a model came with")
     verb.add_argument("to", type=Path, help="a new folder; with --onnx a file")
-    verb.add_argument(
-        "--data", default="", metavar="NAME", help=f"{SAMPLES} (sentiment); or a file: {FORMATS}"
-    )
+    says = f"{flag(api.read, 'data')} (sentiment)"
+    verb.add_argument("--data", default="", metavar="NAME", help=says)
     verb.add_argument(
         "--run", dest="run_name", default="", metavar="RUN", help="take a head of this run instead"
     )
-    verb.add_argument("--model", default=MODEL, metavar="ID", help="a Hub id or a folder")
+    _add_model(verb)
     verb.add_argument("--onnx", action="store_true", help="write one ONNX file instead")
-    verb.add_argument("--calibrated", action="store_true", help="as sure as it is right")
+    verb.add_argument(
+        "--calibrated",
+        action="store_true",
+        help="divide its logits by the temperature found in training: as sure as it is right",
+    )
     verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=commands.export)
 

@@ -14,13 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from heads import api
 from heads.errors import DataError, LimitError
+from heads.interfaces.docstrings import flag
 from heads.settings import ExperimentConfig, limits
 
 
 def compare(asked: argparse.Namespace) -> None:
     """Compares heads on one or two sentences."""
-    from heads.api import comparing
+    from heads.analysis.comparison import comparing
     from heads.data.samples import RECIPES
 
     text = sys.stdin.read() if asked.text == "-" else asked.text
@@ -43,14 +45,15 @@ def compare(asked: argparse.Namespace) -> None:
 
 def explain(asked: argparse.Namespace) -> None:
     """Takes one or two recipes apart."""
-    from heads.api import TEXT, difference, explaining
+    from heads.analysis.explanation import explaining
+    from heads.data.samples import TEXT
 
     if len(asked.recipe) > 2:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
     text = asked.text or TEXT
     settings = {"model": asked.model, "sample": asked.sample}
     found = [last_of(explaining(recipe, text, asked.pair, **settings)) for recipe in asked.recipe]
-    differs = difference(*asked.recipe, model=asked.model) if len(found) == 2 else ""
+    differs = api.difference(*asked.recipe, model=asked.model) if len(found) == 2 else ""
     if asked.json and differs:
         print_json({"recipes": [item.as_json() for item in found], "difference": differs})
     elif asked.json:
@@ -157,9 +160,7 @@ def _walked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 
 def diff(asked: argparse.Namespace) -> None:
     """Says in plain words what sets two heads apart."""
-    from heads.api import difference
-
-    says = difference(asked.one, asked.other, model=asked.model)
+    says = api.difference(asked.one, asked.other, model=asked.model)
     if asked.json:
         print_json({"one": asked.one, "other": asked.other, "difference": says})
     else:
@@ -170,9 +171,7 @@ def diff(asked: argparse.Namespace) -> None:
 
 def doctor(asked: argparse.Namespace) -> None:
     """Tells which changes of the padding change a classifier's logits."""
-    from heads.api import examine
-
-    found = examine(asked.model)
+    found = api.examine(asked.model)
     if asked.json:
         print_json(found.as_json())
     else:
@@ -205,7 +204,6 @@ def twin(asked: argparse.Namespace) -> None:
 
 def export(asked: argparse.Namespace) -> None:
     """Trains a head, or takes a checkpoint's own, and writes it."""
-    from heads import api
     from heads.exporters.export import check_place
 
     check_place(asked.to, onnx=asked.onnx)  # before the work, not after it
@@ -234,20 +232,25 @@ def export(asked: argparse.Namespace) -> None:
 
 # --- The flags of `heads train` that are made from what settings say of themselves.
 
-PAIRS = "how two texts enter: joint, siamese, features or a pairing by name, parted by commas"
-LOSSES = "what one class a row is learned by: softmax, ovr, ordinal, hinge, parted by commas"
+
+def add_recipes(parser: argparse.ArgumentParser) -> None:
+    """A flag for the heads."""
+    says = f"{flag(api.compare, 'recipes')}; repeatable"
+    parser.add_argument("-r", "--recipe", action="append", metavar="RECIPE", help=says)
 
 
 def add_way(parser: argparse.ArgumentParser) -> None:
     """A flag for the one way in of two sentences."""
-    says = "how two sentences enter: joint, siamese or a pairing by name (joint)"
+    says = f"{flag(api.compare, 'pairs')} (joint)"
     parser.add_argument("--pairs", default="joint", metavar="WAY", help=says)
 
 
 def add_ways(parser: argparse.ArgumentParser) -> None:
     """Flags for the ways in and the losses, each of which gives cells of its own."""
-    parser.add_argument("--pairs", default="", metavar="WAYS", help=PAIRS)
-    parser.add_argument("--loss", default="", metavar="LOSSES", help=LOSSES)
+    for name, dest in (("pairs", "--pairs"), ("losses", "--loss")):
+        says = f"{flag(api.train_grid, name)}; several parted by commas"
+        metavar = "WAYS" if name == "pairs" else "LOSSES"
+        parser.add_argument(dest, default="", metavar=metavar, help=says)
 
 
 def config_of(asked: argparse.Namespace) -> ExperimentConfig:
@@ -257,20 +260,18 @@ def config_of(asked: argparse.Namespace) -> ExperimentConfig:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting of a contest, with its sentence and its range."""
+    """A flag for every setting of an experiment, with its sentence and its range."""
     for one in fields(ExperimentConfig):
-        flag, says = f"--{one.name.replace('_', '-')}", one.metadata["says"]
+        name, says = f"--{one.name.replace('_', '-')}", flag(ExperimentConfig, one.name)
         if isinstance(one.default, bool):
-            parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=says
-            )
-            continue
-        if among := one.metadata.get("among"):
-            parser.add_argument(flag, choices=among, help=f"{says} ({one.default})")
-            continue
-        kind = type(one.default)  # the range is checked by the contest itself
-        metavar = "N" if kind is int else "X"
-        parser.add_argument(flag, type=kind, metavar=metavar, help=f"{says} ({one.default})")
+            how: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
+        else:
+            says = f"{says} ({one.default})"
+            kind = type(one.default)  # the range is checked by the experiment itself
+            how = {"type": kind, "metavar": "N" if kind is int else "X"}
+            if among := one.metadata.get("among"):
+                how = {"choices": among}
+        parser.add_argument(name, help=says, **how)
 
 
 # --- What all commands share: how they say what does not fit, and how they are interrupted.

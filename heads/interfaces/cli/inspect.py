@@ -3,19 +3,12 @@
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from heads import api
 from heads.errors import DataError
-from heads.interfaces.cli.commands import Parser, print_json
-
-if TYPE_CHECKING:
-    from heads.api import Inspector
-
-LABEL = "the class that is asked about; of each head its answer, if not given"
-AGAINST = (
-    "what its logit is held against: others, their mean (the default), or runner-up, the largest "
-    "of them; of several labels and of numbers the logit itself is explained"
-)
+from heads.interfaces.cli.commands import Parser, add_recipes, print_json
+from heads.interfaces.docstrings import flag
 
 
 def add(verbs: Any, asking: Parser) -> None:
@@ -26,18 +19,16 @@ def add(verbs: Any, asking: Parser) -> None:
     """
     common = Parser(add_help=False, parents=[asking])
     common.add_argument("text", help="the sentence, or - to read it from standard input")
-    common.add_argument(
-        "-r", "--recipe", action="append", metavar="RECIPE", help="such as mean+linear; repeatable"
-    )
-    common.add_argument(
-        "--run", dest="run_name", default="", metavar="RUN", help="take the heads of this run"
-    )
+    add_recipes(common)
+    says = flag(api.Inspector, "run")
+    common.add_argument("--run", dest="run_name", default="", metavar="RUN", help=says)
+    asked = api.Inspector.attribute
     verb = verbs.add_parser("look", parents=[common], help="which tokens move a head's answer")
-    verb.add_argument("--label", default="", metavar="CLASS", help=LABEL)
-    verb.add_argument("--against", default="others", choices=("others", "runner-up"), help=AGAINST)
-    verb.add_argument(
-        "--nearest", type=int, default=3, metavar="N", help="training examples shown; 0: none (3)"
-    )
+    verb.add_argument("--label", default="", metavar="CLASS", help=flag(asked, "label"))
+    against = f"{flag(asked, 'against')} (others)"
+    verb.add_argument("--against", default="others", choices=("others", "runner-up"), help=against)
+    most = f"{flag(api.Inspector.nearest, 'most')}; 0: none (3)"
+    verb.add_argument("--nearest", type=int, default=3, metavar="N", help=most)
     verb.set_defaults(run=look)
 
     verb = verbs.add_parser("edit", parents=[common], help="which heads flip if a word changes")
@@ -48,20 +39,15 @@ def add(verbs: Any, asking: Parser) -> None:
     verb = verbs.add_parser(
         "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
     )
-    verb.add_argument(
-        "--temperature", type=float, default=2.0, metavar="T", help="from 0.1 to 10 (2)"
-    )
+    says = f"{flag(api.Inspector.readings, 'temperature')} (2)"
+    verb.add_argument("--temperature", type=float, default=2.0, metavar="T", help=says)
     verb.set_defaults(run=readings)
 
 
 def _add_ablate(verbs: Any, common: Parser) -> None:
     verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
-    verb.add_argument(
-        "--without",
-        default="",
-        metavar="LAYER",
-        help="a layer's name, or dense, activation, norm, scale; all in turn, if not given",
-    )
+    says = flag(api.Inspector.ablate, "without")
+    verb.add_argument("--without", default="", metavar="LAYER", help=says)
     verb.add_argument(
         "--no-retrain",
         action="store_true",
@@ -175,15 +161,13 @@ def readings(asked: Namespace) -> None:
         tables.show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
-def _question(asked: Namespace) -> tuple[str, "Inspector"]:
+def _question(asked: Namespace) -> tuple[str, api.Inspector]:
     """The sentence, and which heads are asked about it."""
-    from heads.api import Inspector
-
     if asked.run_name and asked.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
     text = sys.stdin.read() if asked.text == "-" else asked.text
     recipes = asked.recipe or ()
-    return text, Inspector(
+    return text, api.Inspector(
         recipes=recipes, model=asked.model, sample=asked.sample, run=asked.run_name
     )
 

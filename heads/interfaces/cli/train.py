@@ -47,7 +47,7 @@ def read(asked: argparse.Namespace, name: str) -> Any:
 
 def read_test(asked: argparse.Namespace, data: Any) -> Any:
     """The rows that are scored; their columns are those of the data, where they are called so."""
-    from heads.api import fitting
+    from heads.data.columns import fitting
     from heads.data.dataset import data_of, name_of
     from heads.data.files import open_table, place_of
 

@@ -8,24 +8,23 @@ with the call.
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
+from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.samples import RECIPES, TEXT
-from heads.data.table import listed
+from heads.data.table import ColumnHints, listed
 from heads.errors import DataError
+from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.training_process import Places, waiting, worked
 from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
-
-if TYPE_CHECKING:
-    from heads.api import Inspector
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
@@ -61,6 +60,7 @@ def _trainer(places: Places) -> Callable[..., Iterator[dict[str, Any]]]:
     """The endpoint `train_grid`."""
 
     # Gradio tells callers these names and defaults, in the order of `inputs`.
+    @described(api.train_grid, ExperimentConfig, ColumnHints)
     def train_grid(
         request: gr.Request,
         file: str | None,
@@ -87,17 +87,19 @@ def _trainer(places: Places) -> Callable[..., Iterator[dict[str, Any]]]:
         folds: float = 5,
         repetitions: float = 1,
     ) -> Iterator[dict[str, Any]]:
-        """Train every recipe of a grid on a file and compare them, with intervals.
+        """Trains every recipe of a grid on a file and compares them, with intervals.
 
-        Takes a file of texts and labels, perhaps a second one to be scored, names of columns
-        (empty: guessed), recipes separated by spaces (empty: those of the grid, small or
-        full), a base model, seeds, rows a class (0: all), what the labels are, as `read`
-        does, how two texts enter (joint, siamese, …) and losses (softmax, ovr, ordinal, hinge),
-        each parted by commas; whether to stop recipes that cannot win any more, and the
-        precision (auto, exact, fast); the metric that ranks (auto: that of the kind of labels); the
-        column of groups, each on one side of every split, and what becomes of rows to be scored of
-        a class never met (aside, wrong); and, where there is no test set and seeds mean nothing,
-        folds and repetitions of them. Streams progress, then the verdict and every cell.
+        Args:
+            file: The texts and labels; a CSV, TSV, JSONL, JSON or Parquet file.
+            recipes: The heads, such as mean+linear or cls+roberta, parted by spaces.
+            pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
+            losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
+            labels_are: What the labels are: one, number, columns, or the sign between several.
+            label_columns: Columns of 0 and 1, one for each label, parted by commas.
+            order: The classes from low to high, parted by commas.
+
+        Returns:
+            Progress as it goes; then the verdict and every cell.
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
@@ -108,6 +110,7 @@ def _trainer(places: Places) -> Callable[..., Iterator[dict[str, Any]]]:
 
 
 @guarded
+@described(api.read, ColumnHints)
 def read(
     file: str | None,
     text: str,
@@ -119,12 +122,13 @@ def read(
     order: str,
     group: str = "",
 ) -> dict[str, Any]:
-    """Read a file of texts and labels: columns, rows used and dropped, classes, warnings.
+    """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
-    Takes a CSV, TSV, JSONL, JSON or Parquet file and names of columns (empty: guessed); then
-    what the labels are (one, number, columns, or the sign between several; empty: guessed), the
-    0/1 columns, and the order of the classes from low to high, both parted by commas; and the
-    column that says which rows belong together.
+    Args:
+        file: The texts and labels; a CSV, TSV, JSONL, JSON or Parquet file.
+        labels_are: What the labels are: one, number, columns, or the sign between several.
+        label_columns: Columns of 0 and 1, one for each label, parted by commas.
+        order: The classes from low to high, parted by commas.
     """
     names = (text, label, pair, split, labels_are, label_columns, order, group)
     return _read(file, names).as_json()
@@ -207,6 +211,10 @@ COMMON: list[str] = list(RECIPES)  # shown as the default
 
 
 @guarded
+@described(
+    api.compare,
+    returns="The classes, and for each recipe its logits, probabilities and held-out accuracy.",
+)
 def compare(
     text: str,
     pair: str = "",
@@ -215,26 +223,15 @@ def compare(
     sample: str = "",
     pairs: str = "joint",
 ) -> dict[str, Any]:
-    """Compare classification heads on one or two sentences: every logit and probability.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence, or nothing.
-        recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
-        model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-        pairs: How two sentences enter: joint, siamese, or a pairing such as uv_diff.
-
-    Returns:
-        The classes, and for each recipe its logits, probabilities and held-out accuracy.
-    """
-    from heads import api
-
     asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
     return api.compare(text, pair, **asked).as_json()
 
 
 @guarded
+@described(
+    api.explain,
+    returns="The steps from tokens to logits with their tensors, and each token's share.",
+)
 def explain(
     recipe: str,
     text: str = TEXT,
@@ -242,68 +239,38 @@ def explain(
     model: str = BUNDLED,
     sample: str = "",
 ) -> dict[str, Any]:
-    """Explain one pooling and head: layers, shapes, counts, formula, origin, tokens read.
-
-    Args:
-        recipe: Such as cls+roberta.
-        text: The sentence on which the reading is shown.
-        pair: A second sentence, or nothing.
-        model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: The data of its classes: sentiment, intents, pairs, aspects or similarity.
-
-    Returns:
-        The steps from tokens to logits with their tensors, and each token's share.
-    """
-    from heads import api
-
     return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
 @guarded
+@described(
+    api.catalogue,
+    returns="The family, its class, its form, its recipe, and the reason where there is none.",
+)
 def families() -> list[dict[str, Any]]:
-    """List every XForSequenceClassification of Transformers with the recipe that equals it.
-
-    Returns:
-        The family, its class, its form, its recipe, and the reason where there is none.
-    """
-    from heads import api
-
     return [entry.as_json() for entry in api.catalogue()]
 
 
 @guarded
+@described(
+    api.difference,
+    returns="The two names and the difference, a few sentences.",
+)
 def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
-    """Say in plain words what sets two classification heads apart.
-
-    Args:
-        one: A recipe such as cls+bert, a family such as roberta, or a model.
-        other: The same.
-        model: The base model under two recipes.
-
-    Returns:
-        The two names and the difference, a few sentences.
-    """
-    from heads import api
-
     return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
 
 @guarded
+@described(
+    api.examine,
+    returns="Each change with the largest difference of two logits, the reason and what to do.",
+)
 def doctor(model: str) -> dict[str, Any]:
-    """Find which changes of padding and truncation change a classifier's logits, and why.
-
-    Args:
-        model: A family such as gpt2, the bundled model, or a Hub id.
-
-    Returns:
-        Each change with the largest difference of two logits, the reason and what to do.
-    """
-    from heads import api
-
     return api.examine(model).as_json()
 
 
 @guarded
+@described(api.Inspector.attribute, api.compare, api.Inspector)
 def look(
     text: str,
     pair: str = "",
@@ -314,17 +281,7 @@ def look(
     label: str = "",
     against: str = "others",
 ) -> dict[str, Any]:
-    """Show which tokens move each head's answer, and its nearest training examples.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence, or nothing.
-        recipes: At most four poolings and heads, such as mean+linear or cls+roberta.
-        model: The base model: all-MiniLM-L6-v2 or a Hub id.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-        run: The id of a run whose heads are asked instead, or nothing.
-        label: The class that is asked about; of each head its answer, if empty.
-        against: What its logit is held against: others (their mean) or runner-up (the largest).
+    """Shows which tokens move each head's answer, and its nearest training examples.
 
     Returns:
         For each head every token's score, which add up, with the error; and similar examples.
@@ -338,6 +295,12 @@ def look(
 
 
 @guarded
+@described(
+    api.Inspector.flips,
+    api.compare,
+    api.Inspector,
+    returns="What each head says of each sentence, and a summary in a sentence.",
+)
 def edit(
     text: str,
     edits: list[str],
@@ -346,23 +309,17 @@ def edit(
     sample: str = "",
     run: str = "",
 ) -> dict[str, Any]:
-    """Ask heads about edits of a sentence: which head flips on what.
-
-    Args:
-        text: The sentence.
-        edits: The edited sentences.
-        pair: A second sentence, or nothing.
-        recipes: At most four poolings and heads.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-        run: The id of a run whose heads are asked instead, or nothing.
-
-    Returns:
-        What each head says of each sentence, and a summary in a sentence.
-    """
     return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
 
 
 @guarded
+@described(
+    api.Inspector.ablate,
+    api.compare,
+    api.Inspector,
+    returns="For each head and layer the logits and answers before and after, those of the head "
+    "that was trained without the layer, and its score beside that of the whole one.",
+)
 def ablate(
     text: str,
     pair: str = "",
@@ -372,26 +329,17 @@ def ablate(
     run: str = "",
     retrain: bool = True,
 ) -> list[dict[str, Any]]:
-    """Take a layer out of trained heads, and train them anew without it: what each says.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence, or nothing.
-        recipes: At most four poolings and heads.
-        without: A layer's name, or dense, activation, norm or scale; each in turn if empty.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-        run: The id of a run whose heads are asked instead, or nothing.
-        retrain: Whether to train anew as well: seconds on a sample, longer on a run.
-
-    Returns:
-        For each head and layer the logits and answers before and after, those of the head that was
-        trained without the layer, and its score beside that of the whole one.
-    """
     found = _inside(recipes, sample, run).ablate(text, pair, without=without, retrain=retrain)
     return [one.as_json() for one in found]
 
 
 @guarded
+@described(
+    api.Inspector.readings,
+    api.compare,
+    api.Inspector,
+    returns="For each head its logits and the probabilities of each reading.",
+)
 def readings(
     text: str,
     pair: str = "",
@@ -400,30 +348,15 @@ def readings(
     sample: str = "",
     run: str = "",
 ) -> list[dict[str, Any]]:
-    """Read the same logits as softmax, as sigmoid, and at a temperature.
-
-    Args:
-        text: The sentence.
-        pair: A second sentence, or nothing.
-        recipes: At most four poolings and heads.
-        temperature: What the logits are divided by, from 0.1 to 10.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity.
-        run: The id of a run whose heads are asked instead, or nothing.
-
-    Returns:
-        For each head its logits and the probabilities of each reading.
-    """
     found = _inside(recipes, sample, run).readings(text, pair, temperature=temperature)
     return [one.as_json() for one in found]
 
 
-def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> "Inspector":
+def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> api.Inspector:
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
-    from heads.api import Inspector
-
     if run and list(recipes) == COMMON:
         recipes = ()
-    return Inspector(recipes=recipes, model=model, sample=sample, run=run)
+    return api.Inspector(recipes=recipes, model=model, sample=sample, run=run)
 
 
 @guarded

@@ -7,7 +7,7 @@ import io
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn, TypeVar, cast
 
 import gradio as gr
@@ -61,12 +61,16 @@ def _show(error: Exception) -> NoReturn:
     raise gr.Error(plain(sentence(error)), duration=8, print_exception=False) from None
 
 
-def throttled(events: Iterable[Event], seconds: float = 0.25) -> Iterator[Event]:
-    """Passes on progress at most every so often, and every other event."""
+def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event, None, Any]:
+    """Passes on progress at most every so often, and every other event; ends in what they do."""
     from heads.events import Progress
 
-    last = -seconds
-    for event in events:
+    last, events = -seconds, iter(events)
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as end:
+            return end.value
         now = time.monotonic()
         if not isinstance(event, Progress) or now - last >= seconds:
             last = now

@@ -16,6 +16,7 @@ import pytest
 
 from heads.errors import ModelError
 from heads.interfaces.cli.app import main
+from heads.interfaces.docstrings import flag
 from heads.runs.folder import RunFolder, find
 from heads.settings import ExperimentConfig
 
@@ -413,7 +414,7 @@ def test_every_setting_has_a_flag_with_its_sentence(capsys):
     told = " ".join(capsys.readouterr().out.split())
     for one in fields(ExperimentConfig):
         assert f"--{one.name.replace('_', '-')}" in told
-        assert one.metadata["says"] in told
+        assert flag(ExperimentConfig, one.name).replace("%%", "%") in told
 
 
 def test_the_live_table_ends_in_the_leaderboard(capfd, trained):

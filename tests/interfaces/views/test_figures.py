@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heads.analysis.comparison import compare
-from heads.api import explain
+from heads.api import compare, explain
 from heads.interfaces.views import comparison as view
 from heads.interfaces.views import explanation as layers_view
 

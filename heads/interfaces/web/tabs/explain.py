@@ -121,7 +121,8 @@ def _run(
     recipe: str, other: str, text: str, pair: str, model: str, data: str
 ) -> Iterator[list[Any]]:
     """Explains; a learned pooling is trained first, so that it shows what it has learned."""
-    from heads.api import difference, explaining
+    from heads.analysis.explanation import explaining
+    from heads.api import difference
     from heads.events import Progress
 
     try:

@@ -11,6 +11,7 @@ from heads.analysis.attribution_result import Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.events import result
 from heads.interfaces.views import comparison
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import guarded, sentence, throttled
@@ -21,7 +22,7 @@ from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
 if TYPE_CHECKING:
-    from heads.analysis.selection import HeadOutput, SelectedHeads, Selection
+    from heads.analysis.selection import HeadOutput, SelectedHeads
     from heads.events import Progress
 
 # --- What the tab "Look inside" shows: from what its inputs say to the values of its outputs.
@@ -43,15 +44,14 @@ class InspectRequest:
     label: str
     against: str = "others"
 
-    @property
-    def chosen(self) -> "Selection":
-        """Which heads are asked.
+    def heads(self) -> "Generator[Progress, None, SelectedHeads]":
+        """The heads that are asked: progress while some are trained, then they.
 
         Raises:
-            RecipeError: None is.
+            RecipeError: None is chosen.
             LimitError: More than fit side by side.
         """
-        from heads.analysis.selection import Selection
+        from heads.analysis.selection import choosing
 
         if not self.recipes:
             raise RecipeError("No head is chosen.", "Choose one.")
@@ -59,8 +59,10 @@ class InspectRequest:
             raise LimitError(f"At most {MOST} heads stand side by side.", "Take some away.")
         kind, _, name = (self.trained_on or "").partition(":")
         if kind == "run":
-            return Selection(recipes=self.recipes, run=run_access.opened(name).id)
-        return Selection(recipes=self.recipes, model=self.model or BUNDLED, sample=name)
+            of = {"run": run_access.opened(name).id}
+        else:
+            of = {"model": self.model or BUNDLED, "sample": name}
+        return choosing(self.recipes, self.second, **of, limits=limits())
 
     @property
     def second(self) -> str:
@@ -123,27 +125,20 @@ def shown(asked: InspectRequest) -> Iterator[list[Any]]:
 
     What was found for another text goes at once.
     """
-    from heads.analysis.selection import SelectedHeads, choosing
-
     try:
-        heads = None
         yield [comparison.busy("Loading the heads"), BLANK[1], *[gr.skip()] * (len(BLANK) - 2)]
-        for event in throttled(choosing(asked.chosen, asked.second, limits())):
-            if isinstance(event, SelectedHeads):
-                heads = event
-            else:
-                yield _busy(event)
-        assert heads is not None
+        heads = yield from _with_progress(asked.heads())
         yield from _looked(asked, heads)
     except Exception as error:
         yield [comparison.failure(sentence(error)), *BLANK[1:]]
 
 
 def _looked(asked: InspectRequest, heads: "SelectedHeads") -> Iterator[list[Any]]:
+    from heads.analysis.ablation import ablating
     from heads.analysis.attribution import attributions
     from heads.analysis.counterfactuals import suggested
-    from heads.analysis.selection import reading
-    from heads.api import ablating, answered, searching
+    from heads.analysis.neighbors import searching
+    from heads.analysis.selection import answered, reading
     from heads.events import Progress
     from heads.interfaces.views import interpretation
 
@@ -199,9 +194,10 @@ def _with_progress(
     events: "Generator[Progress, None, Found]",
 ) -> Generator[list[Any], None, Found]:
     """Shows the progress of some work, and hands its result on."""
+    told = throttled(events)
     while True:
         try:
-            event = next(events)
+            event = next(told)
         except StopIteration as done:
             return done.value
         yield _busy(event)
@@ -213,17 +209,11 @@ def _busy(event: "Progress") -> list[Any]:
 
 def retrained(asked: InspectRequest) -> Iterator[Any]:
     """What heads say with a layer taken out and trained anew without it: progress, then that."""
-    from heads.analysis.selection import SelectedHeads, choosing
-    from heads.api import ablating
+    from heads.analysis.ablation import ablating
     from heads.interfaces.views import interpretation
 
     try:
-        heads = [
-            e
-            for e in choosing(asked.chosen, asked.second, limits())
-            if isinstance(e, SelectedHeads)
-        ]
-        events = ablating(heads[-1], asked.text, asked.second)
+        events = ablating(result(asked.heads()), asked.text, asked.second)
         while True:
             try:
                 yield comparison.progress(next(events))
@@ -237,17 +227,12 @@ def retrained(asked: InspectRequest) -> Iterator[Any]:
 def edited(asked: InspectRequest, lines: str) -> Any:
     """What the heads say of edits, one a line."""
     from heads.analysis.counterfactuals import flipped
-    from heads.analysis.selection import SelectedHeads, choosing
     from heads.interfaces.views import interpretation
 
     try:
-        heads = [
-            e
-            for e in choosing(asked.chosen, asked.second, limits())
-            if isinstance(e, SelectedHeads)
-        ]
+        heads = result(asked.heads())
         edits = [line for line in (lines or "").splitlines() if line.strip()]
-        return interpretation.flips(flipped(heads[-1].classifiers, asked.text, edits, asked.second))
+        return interpretation.flips(flipped(heads.classifiers, asked.text, edits, asked.second))
     except Exception as error:
         return comparison.failure(sentence(error))
 

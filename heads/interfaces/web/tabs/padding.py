@@ -43,7 +43,7 @@ def _menu() -> list[Any]:
 
 
 def _examined(model: str) -> str:
-    from heads.analysis.padding.report import examine
+    from heads.api import examine
     from heads.interfaces.views import explanation
 
     try:
