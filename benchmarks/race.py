@@ -34,7 +34,7 @@ from heads.features.store import FeatureStore
 from heads.runs import spec as question
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
-from heads.runs.preparation import featured
+from heads.runs.preparation import run_features
 from heads.runs.runner import begin, cells_of
 from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig, limits
@@ -222,9 +222,13 @@ def gathered(folder: Path, grid: str, seeds: int) -> Whole:
         asked, backbone = question.load(run), load(limits=limits())
         trials = cells_of(asked, backbone, limits())
         features = _read(run, asked, trials, backbone)
-    board = TrainingData(read=features, task=asked.task, splits=asked.splits, config=asked.config)
+    training_data = TrainingData(
+        read=features, task=asked.task, splits=asked.splits, config=asked.config
+    )
     workers, found = max(1, torch.get_num_threads()), dict[str, _Both]()
-    for event in run_trials([_both(trial, board) for trial in trials], board, workers):
+    for event in run_trials(
+        [_both(trial, training_data) for trial in trials], training_data, workers
+    ):
         if isinstance(event, _Both):
             found[event.result.trial.name] = event
             print(f"\r{folder.name}: {len(found)} of {len(trials)}", end="", flush=True)
@@ -233,8 +237,8 @@ def gathered(folder: Path, grid: str, seeds: int) -> Whole:
         data=folder.name,
         names=[one.result.trial.name for one in cells],
         parts=torch.stack([one.searched.parts for one in cells], dim=1),
-        texts=board.task.groups[torch.cat(board.splits.development)],
-        tested=torch.stack([_tested(one.result, board) for one in cells], dim=2),
+        texts=training_data.task.groups[torch.cat(training_data.splits.development)],
+        tested=torch.stack([_tested(one.result, training_data) for one in cells], dim=2),
         search=torch.tensor([one.seconds[0] for one in cells]),
         learn=torch.tensor([one.seconds[1] for one in cells]),
     )
@@ -249,15 +253,15 @@ class _Both:
     seconds: tuple[float, float]
 
 
-def _both(trial: Trial, board: TrainingData) -> Job:
-    first = search_job(trial, board)
+def _both(trial: Trial, training_data: TrainingData) -> Job:
+    first = search_job(trial, training_data)
 
     def work(training_task: TrainingTask, tell: Tell) -> _Both:
         times = [time.thread_time()]  # the machine may be shared
         searched = first.work(training_task, lambda event: None)
         assert isinstance(searched, SearchFinished)
         times.append(time.thread_time())
-        result = fit_job(trial, board, searched).work(training_task, tell)
+        result = fit_job(trial, training_data, searched).work(training_task, tell)
         assert isinstance(result, TrialResult)
         times.append(time.thread_time())
         return _Both(
@@ -270,7 +274,7 @@ def _both(trial: Trial, board: TrainingData) -> Job:
 
 
 def _read(run: RunFolder, asked: RunSpec, trials: list[Trial], backbone: Backbone) -> FeatureStore:
-    reading = featured(run, asked, trials, backbone)
+    reading = run_features(run, asked, trials, backbone)
     while True:
         try:
             next(reading)
@@ -278,9 +282,9 @@ def _read(run: RunFolder, asked: RunSpec, trials: list[Trial], backbone: Backbon
             return end.value
 
 
-def _tested(result: TrialResult, board: TrainingData) -> Tensor:
+def _tested(result: TrialResult, training_data: TrainingData) -> Tensor:
     """(s, n), each tested row's part of the score in each seed."""
-    return torch.stack([part.float() for part in of_rows(result.outcome, board.task)])
+    return torch.stack([part.float() for part in of_rows(result.outcome, training_data.task)])
 
 
 if __name__ == "__main__":

@@ -120,7 +120,9 @@ def _read(folder: Path, backbone: Backbone, recipes: Sequence[str]) -> Data:
     )
 
 
-def _board(data: Data, rows: Tensor, learned: int, config: ExperimentConfig) -> TrainingData:
+def _training_data(
+    data: Data, rows: Tensor, learned: int, config: ExperimentConfig
+) -> TrainingData:
     """Some rows of the data, the first of which are to be learned from."""
     features = replace(data.features, index=data.features.index[rows])
     targets, groups = data.targets[rows], features.index.unique(return_inverse=True)[1]
@@ -141,13 +143,20 @@ def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> s
     for draw in range(draws):
         rng = torch.Generator().manual_seed(draw)
         drawn = torch.randperm(len(data.targets), generator=rng)[: rows + TESTED]
-        board = _board(data, drawn, rows, ExperimentConfig(seeds=seeds, seed=1_000 * draw))
-        outcomes = [one.outcome for one in _played([trial_job(c, board) for c in cells], board)]
+        training_data = _training_data(
+            data, drawn, rows, ExperimentConfig(seeds=seeds, seed=1_000 * draw)
+        )
+        outcomes = [
+            one.outcome for one in _run([trial_job(c, training_data) for c in cells], training_data)
+        ]
         outcomes.sort(key=lambda one: one.name)
-        compared = compare(outcomes, board.task, reference=outcomes[0].name, seed=draw)
+        compared = compare(outcomes, training_data.task, reference=outcomes[0].name, seed=draw)
         for place, family in enumerate((compared.to_reference, compared.to_best)):
             false[place] += any(one.differs for one in family)
-        found += [(_score(one, board.task), *score_interval(one, board.task)) for one in outcomes]
+        found += [
+            (_score(one, training_data.task), *score_interval(one, training_data.task))
+            for one in outcomes
+        ]
         print(f"{data.name} {rows}: {draw + 1} draws, {false} false", file=sys.stderr, flush=True)
     mean = fmean(score for score, _, _ in found)
     held = fmean(low <= mean <= high for _, low, high in found)
@@ -157,9 +166,13 @@ def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> s
     return f"| {data.name} | {rows:,} | {draws} | {shares} | {100 * held:.1f} % |"
 
 
-def _played(jobs: Sequence[Job], board: TrainingData) -> Iterator[TrialResult]:
+def _run(jobs: Sequence[Job], training_data: TrainingData) -> Iterator[TrialResult]:
     workers = max(1, torch.get_num_threads())
-    return (event for event in run_trials(jobs, board, workers) if isinstance(event, TrialResult))
+    return (
+        event
+        for event in run_trials(jobs, training_data, workers)
+        if isinstance(event, TrialResult)
+    )
 
 
 def _score(outcome: CellPredictions, task: EvaluationTask) -> float:
@@ -175,12 +188,12 @@ def steps(
 ) -> Iterator[str]:
     """What learning longer changes: a row a recipe, in points of accuracy with a standard error."""
     rows = torch.arange(len(data.targets))
-    board = _board(data, rows, data.learned, ExperimentConfig(seeds=seeds))
+    training_data = _training_data(data, rows, data.learned, ExperimentConfig(seeds=seeds))
     cells = trials(list(map(resolve, recipes)), backbone, len(data.classes), limits())
-    found = _searched(cells, board)
-    more = longer(cells, board, found)
+    found = _searched(cells, training_data)
+    more = longer(cells, training_data, found)
     for cell in cells:
-        before, after = (_right(cell, board, one[cell.name]) for one in (found, more))
+        before, after = (_right(cell, training_data, one[cell.name]) for one in (found, more))
         gain = after - before
         error = float(gain.std()) / len(gain) ** 0.5
         scores = " | ".join(f"{100 * float(one.mean()):.2f}" for one in (before, after))
@@ -188,27 +201,27 @@ def steps(
         yield f"| {data.name} | `{cell.name}` | {scores} | {gained} |"
 
 
-def _searched(cells: Sequence[Trial], board: TrainingData) -> AllFound:
-    jobs = [search_job(cell, board) for cell in cells]
+def _searched(cells: Sequence[Trial], training_data: TrainingData) -> AllFound:
+    jobs = [search_job(cell, training_data) for cell in cells]
     workers = max(1, torch.get_num_threads())
-    events = run_trials(jobs, board, workers)
+    events = run_trials(jobs, training_data, workers)
     return {one.name: list(one.found) for one in events if isinstance(one, SearchFinished)}
 
 
-def _patient(cells: Sequence[Trial], board: TrainingData, found: AllFound) -> AllFound:
+def _patient(cells: Sequence[Trial], training_data: TrainingData, found: AllFound) -> AllFound:
     """The whole search again, which waits `TIMES` as long."""
     names = ("PATIENCE", "CAP", "CAP_PASSES")
     before = {name: getattr(successive_halving, name) for name in names}
     try:
         for name, value in before.items():
             setattr(successive_halving, name, TIMES * value)
-        return _searched(cells, board)
+        return _searched(cells, training_data)
     finally:
         for name, value in before.items():
             setattr(successive_halving, name, value)
 
 
-def _forced(cells: Sequence[Trial], board: TrainingData, found: AllFound) -> AllFound:
+def _forced(cells: Sequence[Trial], training_data: TrainingData, found: AllFound) -> AllFound:
     """The same settings from the beginning, for `TIMES` as many steps."""
     return {name: [_with_more_steps(one) for one in own] for name, own in found.items()}
 
@@ -218,14 +231,16 @@ def _with_more_steps(found: SearchResult) -> SearchResult:
     return replace(found, chosen={**found.chosen, "epochs": epochs}, state=None)
 
 
-def _right(cell: Trial, board: TrainingData, found: Sequence[SearchResult]) -> Tensor:
+def _right(cell: Trial, training_data: TrainingData, found: Sequence[SearchResult]) -> Tensor:
     """(n,), how often the heads of all seeds are right about each tested row, from 0 to 1."""
-    training_task = board.training_task(cell.reading, threading.Event())
-    taught = on_task(cell, training_task, board.splits, board.config)
-    learned = taught.learn(found, board.splits.train, board.splits.test, seeds_of(board))
+    training_task = training_data.training_task(cell.reading, threading.Event())
+    taught = on_task(cell, training_task, training_data.splits, training_data.config)
+    learned = taught.learn(
+        found, training_data.splits.train, training_data.splits.test, seeds_of(training_data)
+    )
     right = [
-        (one.logits.argmax(dim=1) == board.task.targets[rows]).double()
-        for one, rows in zip(learned, board.splits.test, strict=True)
+        (one.logits.argmax(dim=1) == training_data.task.targets[rows]).double()
+        for one, rows in zip(learned, training_data.splits.test, strict=True)
     ]
     return torch.stack(right).mean(dim=0)
 

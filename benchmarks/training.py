@@ -225,7 +225,7 @@ def fresh_cache() -> Iterator[None]:
 
 def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained:
     """Every cell of the grid, as a run trains it without a race."""
-    board = TrainingData(
+    training_data = TrainingData(
         read=FeatureStore(joint=found, alone=None, siamese={}),
         task=asked.task,
         splits=asked.splits,
@@ -238,18 +238,18 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
 
     def done(jobs: list[Job]) -> None:
         begun = time.perf_counter()
-        for event in run_trials(jobs, board, torch.get_num_threads()):
+        for event in run_trials(jobs, training_data, torch.get_num_threads()):
             if isinstance(event, SearchFinished):
                 searched[event.name] = event
             elif isinstance(event, TrialResult):
-                scores[event.trial.name] = accuracy(event, board)
+                scores[event.trial.name] = accuracy(event, training_data)
         times.append(time.perf_counter() - begun)
 
-    done([search_job(trial, board) for trial in cells])
-    out = {one.recipe for one in behind(searched, board)}
+    done([search_job(trial, training_data) for trial in cells])
+    out = {one.recipe for one in behind(searched, training_data)}
     for is_out in (False, True):
         part = [trial for trial in cells if (trial.name in out) is is_out]
-        done([fit_job(trial, board, searched[trial.name]) for trial in part])
+        done([fit_job(trial, training_data, searched[trial.name]) for trial in part])
     search, left, others = times
     return Trained(
         search=search,
@@ -260,8 +260,8 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
     )
 
 
-def accuracy(result: TrialResult, board: TrainingData) -> float:
+def accuracy(result: TrialResult, training_data: TrainingData) -> float:
     """The mean over seeds of the share of tested rows that are answered right."""
-    pairs = zip(result.learned, board.splits.test, strict=True)
-    right = [one.logits.argmax(dim=1) == board.task.targets[rows] for one, rows in pairs]
+    pairs = zip(result.learned, training_data.splits.test, strict=True)
+    right = [one.logits.argmax(dim=1) == training_data.task.targets[rows] for one, rows in pairs]
     return fmean(float(one.float().mean()) for one in right)

@@ -45,7 +45,7 @@ from heads.problem import plain
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell as answered
 from heads.runs.folder import RunFolder
-from heads.runs.preparation import board_of, featured, stated
+from heads.runs.preparation import run_features, run_token_states, training_data_of
 from heads.runs.spec import task_of
 from heads.runs.trained_heads import majority_of, trained_head
 from heads.runs.trainer import first_split, trained
@@ -246,13 +246,13 @@ def _of_run(
         return found
     corpus, backbone = asked.corpus, one.backbone
     cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.problem)
-    read = yield from within(featured(run, asked, cells, backbone), 0.0, 0.4)
-    states = yield from stated(run, asked, cells, read, backbone, limits)
-    board = board_of(run, asked, read, states)
+    read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4)
+    states = yield from run_token_states(run, asked, cells, read, backbone, limits)
+    training_data = training_data_of(run, asked, read, states)
     places = {str(recipe): place for place, recipe in missing.items()}
-    jobs = [trial_job(cell, board) for cell in cells]
+    jobs = [trial_job(cell, training_data) for cell in cells]
     done = 0
-    for event in run_trials(jobs, board, max(1, torch.get_num_threads())):
+    for event in run_trials(jobs, training_data, max(1, torch.get_num_threads())):
         if isinstance(event, TrialFailed):
             found[places[event.name]] = Retrained(why_not=event.says)
         elif isinstance(event, TrialResult):

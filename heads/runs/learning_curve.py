@@ -36,22 +36,28 @@ class _Again:
 
 
 def learning_curve(
-    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], board: TrainingData, workers: int
+    run: RunFolder,
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    training_data: TrainingData,
+    workers: int,
 ) -> Iterator[Progress]:
     """Trains the leaders on nested parts of their rows and keeps the comparison at each size.
 
     Every seed searches its settings anew on its part: what suits few rows is not what suits many.
     """
     found = {name: cell for n, name in enumerate(asked.recipes) if (cell := kept(run, n))}
-    boards = _boards(board)
-    if not found or len(boards) < 2:
+    by_share = _by_share(training_data)
+    if not found or len(by_share) < 2:
         return
     names = leaders(found)
     chosen = [trial for trial in cells if trial.name in names]
-    jobs = [_job(trial, share, boards[share]) for trial in chosen for share in boards if share < 1]
-    answers: dict[float, list[CellPredictions | Answers]] = {share: [] for share in boards}
+    jobs = [
+        _job(trial, share, by_share[share]) for trial in chosen for share in by_share if share < 1
+    ]
+    answers: dict[float, list[CellPredictions | Answers]] = {share: [] for share in by_share}
     done = 0
-    for event in run_trials(jobs, board, workers):
+    for event in run_trials(jobs, training_data, workers):
         if isinstance(event, _Again):
             answers[event.share].append(event.outcome)
             done += 1
@@ -61,9 +67,9 @@ def learning_curve(
         answers_of_cell(run, asked.recipes.index(name), name).answers for name in names
     ]
     # One that could not be learned from fewer rows stands at no size.
-    whole = set.intersection(*({one.name for one in answers[share]} for share in boards))
+    whole = set.intersection(*({one.name for one in answers[share]} for share in by_share))
     if whole:
-        stages = [_stage(_of(answers[share], whole), boards[share]) for share in boards]
+        stages = [_stage(_of(answers[share], whole), by_share[share]) for share in by_share]
         run.write("curve.json", stages)
 
 
@@ -77,17 +83,17 @@ def leaders(found: Mapping[str, Cell]) -> list[str]:
     return list(dict.fromkeys([*names, reference_of(list(found))]))
 
 
-def _boards(board: TrainingData) -> dict[float, TrainingData]:
-    """For each share the same board with fewer rows to learn from, each share within the next."""
-    alike, splits = strata(board.task), board.splits
+def _by_share(training_data: TrainingData) -> dict[float, TrainingData]:
+    """For each share the same with fewer rows to learn from, each share within the next."""
+    alike, splits = strata(training_data.task), training_data.splits
     rows: dict[float, list[Tensor]] = {share: [] for share in SHARES}
-    for own, seed in zip(splits.train, seeds_of(board), strict=True):
+    for own, seed in zip(splits.train, seeds_of(training_data), strict=True):
         same = splits.is_fixed and rows[SHARES[0]]
         nested = None if same else subsets(alike.tolist(), own.tolist(), seed=seed)
         for place, share in enumerate(SHARES):
             rows[share].append(torch.tensor(nested[place]) if nested else rows[share][0])
     found = {
-        share: _fewer(board, own, alike)
+        share: _fewer(training_data, own, alike)
         for share, own in rows.items()
         if share == 1 or min(map(len, own)) >= FEWEST
     }
@@ -95,22 +101,26 @@ def _boards(board: TrainingData) -> dict[float, TrainingData]:
     return {share: one for share, one in found.items() if _chooses(one)}
 
 
-def _chooses(board: TrainingData) -> bool:
+def _chooses(training_data: TrainingData) -> bool:
     """Whether every seed has rows to choose on, and two answers to try settings on."""
-    enough = min(map(len, board.splits.development)) >= FEWEST_DEVELOPMENT
-    targets = board.task.targets
-    return enough and all(len(targets[rows].unique(dim=0)) > 1 for rows in board.splits.search)
+    enough = min(map(len, training_data.splits.development)) >= FEWEST_DEVELOPMENT
+    targets = training_data.task.targets
+    return enough and all(
+        len(targets[rows].unique(dim=0)) > 1 for rows in training_data.splits.search
+    )
 
 
-def _fewer(board: TrainingData, rows: Sequence[Tensor], alike: Tensor) -> TrainingData:
-    if all(map(torch.equal, rows, board.splits.train)):
-        return board
-    splits = on_fewer_rows(board.splits, rows, alike, board.task.groups, board.config)
-    return replace(board, splits=splits)
+def _fewer(training_data: TrainingData, rows: Sequence[Tensor], alike: Tensor) -> TrainingData:
+    if all(map(torch.equal, rows, training_data.splits.train)):
+        return training_data
+    splits = on_fewer_rows(
+        training_data.splits, rows, alike, training_data.task.groups, training_data.config
+    )
+    return replace(training_data, splits=splits)
 
 
-def _job(trial: Trial, share: float, board: TrainingData) -> Job:
-    whole = trial_job(trial, board)
+def _job(trial: Trial, share: float, training_data: TrainingData) -> Job:
+    whole = trial_job(trial, training_data)
 
     def work(training_task: TrainingTask, tell: Tell) -> _Again:
         result = whole.work(training_task, lambda event: None)
@@ -127,15 +137,19 @@ def _of(
     return sorted((one for one in answers if one.name in names), key=lambda one: one.name)
 
 
-def _stage(answers: Sequence[CellPredictions | Answers], board: TrainingData) -> dict[str, Any]:
+def _stage(
+    answers: Sequence[CellPredictions | Answers], training_data: TrainingData
+) -> dict[str, Any]:
     reference = reference_of([one.name for one in answers])
-    compared = compare(answers, board.task, reference=reference, seed=board.config.seed)
+    compared = compare(
+        answers, training_data.task, reference=reference, seed=training_data.config.seed
+    )
     told = {}
     for one in answers:
-        low, high = score_interval(one, board.task)
-        told[one.name] = {"score": fmean(scores(one, board.task)), "low": low, "high": high}
+        low, high = score_interval(one, training_data.task)
+        told[one.name] = {"score": fmean(scores(one, training_data.task)), "low": low, "high": high}
     return {
-        "rows": len(board.splits.train[0]),
+        "rows": len(training_data.splits.train[0]),
         "scores": told,
         "best": compared.best,
         "to_best": [asdict(difference) for difference in compared.to_best],

@@ -41,7 +41,7 @@ def scored_rows(asked: RunSpec) -> list[int]:
     return given or list(range(len(asked.corpus)))
 
 
-def featured(
+def run_features(
     run: RunFolder, asked: RunSpec, cells: Sequence[Trial], backbone: Backbone
 ) -> Generator[Progress, None, FeatureStore]:
     """The base model's features for all cells, and what reading the texts let one know.
@@ -128,7 +128,7 @@ def _read(
     raise AssertionError("reading ends in features")
 
 
-def stated(
+def run_token_states(
     run: RunFolder,
     asked: RunSpec,
     cells: Sequence[Trial],
@@ -173,7 +173,7 @@ def token_states(
     return (yield from keep_states(recipes, texts, pairs, backbone, limits, precision, scored))
 
 
-def board_of(
+def training_data_of(
     run: RunFolder, asked: RunSpec, read: FeatureStore, states: TokenStates | None
 ) -> TrainingData:
     """What the heads of a run are learned on, in the precision that was noted when it was read."""

@@ -28,12 +28,12 @@ from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.learning_curve import learning_curve
 from heads.runs.preparation import (
     CellDone,
-    board_of,
     counted,
     estimated,
-    featured,
+    run_features,
+    run_token_states,
     scored_rows,
-    stated,
+    training_data_of,
 )
 from heads.runs.racing import race, stopped_of
 from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, specified
@@ -47,7 +47,11 @@ from heads.training.trial import Trial, trials
 
 
 def filled(
-    run: RunFolder, asked: RunSpec, cells: Sequence[Trial], board: TrainingData, backbone: Backbone
+    run: RunFolder,
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    training_data: TrainingData,
+    backbone: Backbone,
 ) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
     """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
 
@@ -56,27 +60,29 @@ def filled(
     """
     workers = max(1, torch.get_num_threads())
     if not is_kept(run, asked, MAJORITY):  # the heads that are kept name its score
-        yield _done(run, asked, keep_baseline(run, asked, commonest(asked, board), board))
+        yield _done(
+            run, asked, keep_baseline(run, asked, commonest(asked, training_data), training_data)
+        )
     searched: Mapping[str, SearchFinished | TrialFailed] = {}
     if asked.config.race:
-        searched = yield from race(run, asked, cells, board, workers)
-    jobs = _left(run, asked, cells, board, searched)
+        searched = yield from race(run, asked, cells, training_data, workers)
+    jobs = _left(run, asked, cells, training_data, searched)
     if not is_kept(run, asked, TFIDF):
-        jobs.append(words_job(asked, board, cells[0].reading))
-    with contextlib.closing(run_trials(jobs, board, workers)) as events:
+        jobs.append(words_job(asked, training_data, cells[0].reading))
+    with contextlib.closing(run_trials(jobs, training_data, workers)) as events:
         for event in events:
-            if told := _kept(run, asked, event, board, backbone):
+            if told := _kept(run, asked, event, training_data, backbone):
                 yield told
 
 
 def _kept(
-    run: RunFolder, asked: RunSpec, event: object, board: TrainingData, backbone: Backbone
+    run: RunFolder, asked: RunSpec, event: object, training_data: TrainingData, backbone: Backbone
 ) -> CurvePointTried | CellDone | Progress | None:
     """Keeps what a core has made, and says so; None, where there is nothing to say."""
     if isinstance(event, TrialResult):
-        return _kept_cell(run, asked, event, board, backbone)
+        return _kept_cell(run, asked, event, training_data, backbone)
     if isinstance(event, Baseline):
-        return _done(run, asked, keep_baseline(run, asked, event, board))
+        return _done(run, asked, keep_baseline(run, asked, event, training_data))
     if isinstance(event, TrialFailed):
         return keep_failure(run, asked.names.index(event.name), event.says)
     return event if isinstance(event, CurvePointTried) else None
@@ -86,7 +92,7 @@ def _left(
     run: RunFolder,
     asked: RunSpec,
     cells: Sequence[Trial],
-    board: TrainingData,
+    training_data: TrainingData,
     searched: Mapping[str, SearchFinished | TrialFailed],
 ) -> list[Job]:
     """What is still to be done; of a cell that has been searched, the second half."""
@@ -96,14 +102,18 @@ def _left(
         before = searched.get(cell.name)
         is_done = cell.name in out or kept(run, asked.recipes.index(cell.name)) is not None
         if isinstance(before, SearchFinished) and not is_done:
-            jobs.append(fit_job(cell, board, before))
+            jobs.append(fit_job(cell, training_data, before))
         elif before is None and not is_done:
-            jobs.append(trial_job(cell, board))
+            jobs.append(trial_job(cell, training_data))
     return jobs
 
 
 def _kept_cell(
-    run: RunFolder, asked: RunSpec, result: TrialResult, board: TrainingData, backbone: Backbone
+    run: RunFolder,
+    asked: RunSpec,
+    result: TrialResult,
+    training_data: TrainingData,
+    backbone: Backbone,
 ) -> CellDone | Progress:
     """Measures a cell and keeps it: head and answers first, the measures last.
 
@@ -111,7 +121,7 @@ def _kept_cell(
     """
     name, number = result.trial.name, asked.recipes.index(result.trial.name)
     try:
-        measures = measure(result.outcome, board.task)
+        measures = measure(result.outcome, training_data.task)
     except RecipeError as error:
         return keep_failure(run, number, str(error))
     cell = Cell(
@@ -125,7 +135,7 @@ def _kept_cell(
         development_score=result.development_score,
     )
     keep_head(run, number, result, asked, cell.measures, backbone)
-    keep(run, number, cell, result.outcome, board.task)
+    keep(run, number, cell, result.outcome, training_data.task)
     return _done(run, asked, cell)
 
 
@@ -252,16 +262,16 @@ def _worked(
     cells = cells_of(asked, backbone, limits)
     # All texts are read twice where the states of their tokens are kept.
     once = 1.0 if all(cell.reading for cell in cells) else 0.5
-    read = yield from within(featured(run, asked, cells, backbone), 0.0, 0.4 * once)
+    read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4 * once)
     states = yield from within(
-        stated(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
+        run_token_states(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
     )
-    board = board_of(run, asked, read, states)
-    yield from estimated(run, asked, cells, board)
-    yield from filled(run, asked, cells, board, backbone)
+    training_data = training_data_of(run, asked, read, states)
+    yield from estimated(run, asked, cells, training_data)
+    yield from filled(run, asked, cells, training_data, backbone)
     if asked.config.curve and run.read("curve.json") is None:
         yield Progress(says="Training the leaders on fewer rows", share=0.95)
         workers = max(1, torch.get_num_threads())
-        yield from learning_curve(run, asked, cells, board, workers)
+        yield from learning_curve(run, asked, cells, training_data, workers)
     yield Progress(says="Timing every head on one text", share=0.99)
     run.write("latency.json", latencies(run, asked, backbone, limits))

@@ -40,7 +40,7 @@ from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements, label_of
 from heads.runs.folder import RunFolder, all_runs
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
-from heads.runs.preparation import CellDone, featured
+from heads.runs.preparation import CellDone, run_features
 from heads.runs.runner import begin, cells_of, working
 from heads.runs.spec import RunRequest, chosen_recipes, entering
 from heads.runs.trained_heads import classifier
@@ -454,7 +454,7 @@ def pair_read(start, small: Backbone) -> tuple[question.RunSpec, FeatureStore, l
     run = start("pairs", recipes=readings)
     asked = question.load(run)
     backbone = load(asked.model, limits=LIMITS)
-    events = featured(run, asked, cells_of(asked, backbone, LIMITS), backbone)
+    events = run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone)
     while True:
         try:
             next(events)
@@ -491,7 +491,7 @@ def test_texts_that_stand_on_both_sides_are_read_once(
     run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+linear?pair=uv"])
     asked = question.load(run)
     backbone = load(asked.model, limits=LIMITS)
-    events = featured(run, asked, cells_of(asked, backbone, LIMITS), backbone)
+    events = run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone)
     while True:
         try:
             next(events)

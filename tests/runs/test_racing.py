@@ -14,7 +14,7 @@ import slow
 import torch
 from safetensors.torch import load_file
 from same_runs import bare, tensors
-from small_boards import blobs, board_of, cells
+from small_training_data import blobs, cells, training_data_of
 from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -173,11 +173,13 @@ def test_the_parts_of_every_score_have_it_as_their_mean(
     vectors, classes = blobs(150)
     targets = {MULTI_LABEL: one_hot(classes, 3).float(), REGRESSION: vectors[:, 0] + classes}
     config = ExperimentConfig(folds=2, class_weights=weighed)
-    board = board_of(vectors, targets.get(problem, classes), config, problem=problem)
-    for trial in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, board):
-        *_, one = run_trials([search_job(trial, board)], board, 1)
+    training_data = training_data_of(
+        vectors, targets.get(problem, classes), config, problem=problem
+    )
+    for trial in cells(["mean+linear", "mean+roberta", "mean+ridge"], small, training_data):
+        *_, one = run_trials([search_job(trial, training_data)], training_data, 1)
         assert isinstance(one, SearchFinished)
-        assert one.parts.shape == (sum(map(len, board.splits.development)),)
+        assert one.parts.shape == (sum(map(len, training_data.splits.development)),)
         scores = [each.point.score for each in one.found]
         assert float(one.parts.mean()) == pytest.approx(fmean(scores), abs=1e-5)
         for number, score in enumerate(scores):
@@ -324,13 +326,15 @@ def test_what_a_search_found_is_read_back_to_the_last_bit(
     """The tensors too from which learning goes on, and where seeds share what they found."""
     vectors, targets = blobs(150)
     parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40 if given else ()
-    board, run = (
-        board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts),
+    training_data, run = (
+        training_data_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts),
         start(),
     )
     recipes = ["mean+linear", "mean+roberta", "mean+ridge"]
-    jobs = [search_job(trial, board) for trial in cells(recipes, small, board)]
-    for one in (event for event in run_trials(jobs, board, 1) if isinstance(event, SearchFinished)):
+    jobs = [search_job(trial, training_data) for trial in cells(recipes, small, training_data)]
+    for one in (
+        event for event in run_trials(jobs, training_data, 1) if isinstance(event, SearchFinished)
+    ):
         number = recipes.index(one.name)
         heats._keep(run, number, one)
         back = heats._kept(run, number)
@@ -370,24 +374,24 @@ def test_a_race_by_the_mean_over_small_classes_stops_hardly_any_of_equal_heads()
         kind="per class", search=development, development=development, train=development,
         test=development,
     )  # fmt: skip
-    features = board_of(*blobs(30), ExperimentConfig()).read
-    board = TrainingData(read=features, task=task, splits=splits, config=config)
+    features = training_data_of(*blobs(30), ExperimentConfig()).read
+    training_data = TrainingData(read=features, task=task, splits=splits, config=config)
     stopped = before = 0
     for _ in range(10):
-        found = {f"cell {n}": searched_as(board, rng, f"cell {n}") for n in range(heads)}
+        found = {f"cell {n}": searched_as(training_data, rng, f"cell {n}") for n in range(heads)}
         parts = torch.stack([one.parts for one in found.values()], dim=1)
         before += len(eliminated(list(found), parts, rows))
-        stopped += len(heats.behind(found, board))
+        stopped += len(heats.behind(found, training_data))
     assert before > 0.5 * 10 * heads  # by the parts themselves nearly all were
     assert stopped <= 0.05 * 10 * heads
 
 
-def searched_as(board: TrainingData, rng: torch.Generator, name: str) -> SearchFinished:
+def searched_as(training_data: TrainingData, rng: torch.Generator, name: str) -> SearchFinished:
     """A cell that answers seven of ten development rows right."""
     found = list[SearchResult]()
-    count = SCORES[board.task.ranked_by].parts[SINGLE_LABEL]
-    for rows in board.splits.development:
-        truth, classes = board.task.targets[rows], len(board.task.classes)
+    count = SCORES[training_data.task.ranked_by].parts[SINGLE_LABEL]
+    for rows in training_data.splits.development:
+        truth, classes = training_data.task.targets[rows], len(training_data.task.classes)
         right = torch.rand(len(rows), generator=rng) < 0.7
         given = torch.where(right, truth, (truth + 1) % classes)
         parts = count(given, truth, classes).float()

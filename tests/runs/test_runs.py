@@ -22,7 +22,7 @@ import pytest
 import slow
 import torch
 from same_runs import bare, tensors
-from small_boards import blobs, board_of
+from small_training_data import blobs, training_data_of
 from tiny_models import LIMITS, rewrite, save_tiny
 
 from heads.backbone.backbone import Backbone
@@ -862,13 +862,13 @@ def test_the_rows_of_the_curve_lie_within_each_other(
     task = EvaluationTask(targets=targets, classes=corpus.classes, groups=torch.arange(100))
     splits = split(targets, task.groups, parts, CONFIG)
     read: Any = None  # what is not looked at
-    board = TrainingData(read=read, task=task, splits=splits, config=CONFIG)
+    training_data = TrainingData(read=read, task=task, splits=splits, config=CONFIG)
     monkeypatch.setattr(learning_curve, "FEWEST", 20)
-    assert list(learning_curve._boards(board)) == [0.5, 1.0]  # a quarter is too few
+    assert list(learning_curve._by_share(training_data)) == [0.5, 1.0]  # a quarter is too few
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
-    found = learning_curve._boards(board)
+    found = learning_curve._by_share(training_data)
     assert list(found) == list(SHARES)
-    for seed, train in enumerate(board.splits.train):
+    for seed, train in enumerate(training_data.splits.train):
         of_share = [found[share].splits for share in SHARES]
         quarter, half, all_of_them = (set(one.train[seed].tolist()) for one in of_share)
         assert all(torch.equal(one.test[seed], splits.test[seed]) for one in of_share)
@@ -894,7 +894,7 @@ def test_a_part_whose_rows_to_try_settings_on_are_of_one_class_is_none() -> None
     """Given development rows stay what they are, and may leave hardly any others of a quarter."""
     vectors, targets = blobs(120, classes=2)
     parts = ["train"] * 40 + ["validation"] * 40 + ["test"] * 40
-    board = board_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
+    board = training_data_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
     assert learning_curve._chooses(board)
     same = [rows[targets[rows] == 0] for rows in board.splits.search]
     poor = replace(board, splits=replace(board.splits, search=tuple(same)))

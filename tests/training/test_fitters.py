@@ -11,7 +11,16 @@ import pytest
 import slow
 import torch
 from sklearn.linear_model import LogisticRegression
-from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, lesson_of, result
+from small_training_data import (
+    WIDTH,
+    accuracy,
+    blobs,
+    cells,
+    ended,
+    lesson_of,
+    result,
+    training_data_of,
+)
 from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -426,9 +435,9 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
 ) -> None:
     vectors, targets = blobs(160, seed=4)
     config = ExperimentConfig(folds=2, class_weights=weighted)
-    board = board_of(vectors, targets, config)
-    (one,) = result([recipe], small, board).values()
-    seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
+    training_data = training_data_of(vectors, targets, config)
+    (one,) = result([recipe], small, training_data).values()
+    seeds = zip(one.chosen, one.learned, training_data.splits.test, strict=True)
     for chosen, learned, rows in seeds:
         options = {n: v for n, v in chosen.items() if n in one.trial.resolved.head.options}
         chain = one.trial.resolved.head.make(WIDTH, CLASSES, **options).eval()
@@ -447,14 +456,14 @@ def test_a_change_of_the_input_is_folded_into_the_head(
     small: Backbone, recipe: str, standardise: bool, axes: bool
 ) -> None:
     vectors, targets = blobs(120, seed=13)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2))
-    (trial,) = cells([recipe], small, board)
+    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
+    (trial,) = cells([recipe], small, training_data)
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
     if "roberta" in recipe or "modernbert" in recipe:
         chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
         chosen |= {"epochs": 4.0, "principal_axes": axes}
-    task = board.training_task("mean", threading.Event())
-    splits, begin = board.splits, [found_of(chosen)] * 2
+    task = training_data.training_task("mean", threading.Event())
+    splits, begin = training_data.splits, [found_of(chosen)] * 2
     found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
     if "C" not in chosen:  # and once more, from there
         begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
@@ -475,7 +484,9 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
     vectors, targets = blobs(200, classes, apart=0.3, seed=14)
     rows = torch.arange(200)
     task = lesson_of(vectors, targets, classes)
-    (trial,) = cells([f"mean+{top}"], small, board_of(vectors, targets, ExperimentConfig(folds=2)))
+    (trial,) = cells(
+        [f"mean+{top}"], small, training_data_of(vectors, targets, ExperimentConfig(folds=2))
+    )
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
     (learned,) = trial.fitter.learn(task, [found_of(chosen)], [rows], [rows], [0])
     spread = vectors.std(dim=0, correction=0)
@@ -488,12 +499,12 @@ def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
 
 @pytest.mark.parametrize("recipe", OF_EVERY_KIND)
 def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
-    board = board_of(*blobs(120, apart=3.0, seed=5), ExperimentConfig(folds=2))
-    (one,) = result([recipe], small, board).values()
+    training_data = training_data_of(*blobs(120, apart=3.0, seed=5), ExperimentConfig(folds=2))
+    (one,) = result([recipe], small, training_data).values()
     least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
-    assert accuracy(one, board) >= least
+    assert accuracy(one, training_data) >= least
     assert one.tried
-    assert one.rows == len(board.splits.train[0])
+    assert one.rows == len(training_data.splits.train[0])
     assert one.seconds > 0
 
 
@@ -501,10 +512,10 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone)
     """Of vectors that tell the true labels apart without a fault."""
     vectors, targets = blobs(400, 4, apart=3.0, seed=6)
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
-    board = board_of(vectors, targets[order], ExperimentConfig(folds=2))
+    training_data = training_data_of(vectors, targets[order], ExperimentConfig(folds=2))
     spread = math.sqrt(0.25 * 0.75 / 400)
-    for one in result(OF_EVERY_KIND, small, board).values():
-        assert abs(accuracy(one, board) - 0.25) < 3.3 * spread, one.trial.name
+    for one in result(OF_EVERY_KIND, small, training_data).values():
+        assert abs(accuracy(one, training_data) - 0.25) < 3.3 * spread, one.trial.name
 
 
 @pytest.mark.usefixtures("quick")
@@ -515,8 +526,12 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
     config = ExperimentConfig(seeds=2, class_weights=True)
     turned = targets.clone()
     turned[120:] = (turned[120:] + 1) % CLASSES
-    (one,) = result([recipe], small, board_of(vectors, targets, config, parts=parts)).values()
-    (other,) = result([recipe], small, board_of(vectors, turned, config, parts=parts)).values()
+    (one,) = result(
+        [recipe], small, training_data_of(vectors, targets, config, parts=parts)
+    ).values()
+    (other,) = result(
+        [recipe], small, training_data_of(vectors, turned, config, parts=parts)
+    ).values()
     assert one.chosen == other.chosen
     assert one.tried == other.tried
     for mine, theirs in zip(one.learned, other.learned, strict=True):
@@ -525,13 +540,13 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
 
 @pytest.mark.usefixtures("quick")
 def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
-    board = board_of(*blobs(200, apart=0.3, seed=8), ExperimentConfig(folds=2))
-    for one in result(OF_EVERY_KIND, small, board).values():
+    training_data = training_data_of(*blobs(200, apart=0.3, seed=8), ExperimentConfig(folds=2))
+    for one in result(OF_EVERY_KIND, small, training_data).values():
         for number, settings in enumerate(one.chosen):
             ended = lowest([point for point in one.tried if point.seed == number])
             chosen = next(point for point in ended if _plain(point.settings) == _plain(settings))
             best = max(ended, key=lambda point: (point.score, -point.loss))
-            rows = len(board.splits.development[number])
+            rows = len(training_data.splits.development[number])
             assert best.score - chosen.score <= 1 / rows**0.5, one.trial.name
             assert chosen.loss <= best.loss or chosen.score == best.score, one.trial.name
         scores = [
@@ -594,9 +609,9 @@ def test_rows_count_in_the_loss_by_which_settings_are_judged() -> None:
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
-    board = board_of(*blobs(160), ExperimentConfig(folds=2))
+    training_data = training_data_of(*blobs(160), ExperimentConfig(folds=2))
     recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
-    logistic, ridge, knn = result(recipes, small, board).values()
+    logistic, ridge, knn = result(recipes, small, training_data).values()
     assert {point.settings["C"] for point in logistic.tried} == {0.5}
     assert len(ridge.tried) == len(knn.tried) == 2  # one a seed
     assert all("alpha" not in chosen for chosen in ridge.chosen)
@@ -621,8 +636,8 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
 ) -> None:
-    board = board_of(*blobs(120, apart=0.5, seed=9), ExperimentConfig(folds=2))
-    mine, theirs = result([one, other], poolerless, board).values()
+    training_data = training_data_of(*blobs(120, apart=0.5, seed=9), ExperimentConfig(folds=2))
+    mine, theirs = result([one, other], poolerless, training_data).values()
     assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
     for a, b in zip(mine.learned, theirs.learned, strict=True):
         assert torch.equal(a.logits, b.logits)
@@ -634,11 +649,13 @@ def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
     vectors, targets = vectors[kept], targets[kept]
     recalls = {}
     for weighted in (False, True):
-        board = board_of(vectors, targets, ExperimentConfig(folds=3, class_weights=weighted))
-        for name, one in result(["mean+linear", "mean+roberta"], small, board).items():
+        training_data = training_data_of(
+            vectors, targets, ExperimentConfig(folds=3, class_weights=weighted)
+        )
+        for name, one in result(["mean+linear", "mean+roberta"], small, training_data).items():
             rare = [
                 (learned.logits.argmax(dim=1) == 1)[targets[rows] == 1].float().mean()
-                for learned, rows in zip(one.learned, board.splits.test, strict=True)
+                for learned, rows in zip(one.learned, training_data.splits.test, strict=True)
             ]
             recalls[name, weighted] = float(torch.stack(rare).mean())
     for name in ("mean+linear", "mean+roberta"):
@@ -657,18 +674,22 @@ def same(one: TrialResult, other: TrialResult) -> None:
 @pytest.mark.slow
 def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
     vectors, targets = blobs(160, apart=0.5, seed=11)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls"))
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls")
+    )
     recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
-    once = result(recipes, small, board)
+    once = result(recipes, small, training_data)
     for workers, order in ((2, recipes), (1, recipes[::-1])):
         torch.manual_seed(workers)
-        again = result(order, small, board, workers)
+        again = result(order, small, training_data, workers)
         assert set(again) == set(once)
         for name in once:
             same(once[name], again[name])
-    alone = result(["mean+roberta"], small, board)
+    alone = result(["mean+roberta"], small, training_data)
     same(once["mean+roberta"], alone["mean+roberta"])
-    other = board_of(vectors, targets, ExperimentConfig(folds=2, seed=1), readings=("mean", "cls"))
+    other = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2, seed=1), readings=("mean", "cls")
+    )
     changed = result(["mean+roberta"], small, other)["mean+roberta"]
     assert not torch.equal(changed.learned[0].state["out_proj.weight"],
                            once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
@@ -678,8 +699,8 @@ def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
 def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
     parts = ["train"] * 80 + ["validation"] * 30 + ["test"] * 40
-    board = board_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
-    found = result(["mean+linear", "mean+ridge", "mean+roberta"], small, board)
+    training_data = training_data_of(vectors, targets, ExperimentConfig(seeds=2), parts=parts)
+    found = result(["mean+linear", "mean+ridge", "mean+roberta"], small, training_data)
     for name, same_numbers in (
         ("mean+linear", True),
         ("mean+ridge", True),
@@ -696,10 +717,13 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2))
-    (trial,), task = cells([recipe], small, board), board.training_task("mean", threading.Event())
-    taught = on_task(trial, task, board.splits, board.config)
-    found = ended(taught.search(board.splits, [0, 1]))
+    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
+    (trial,), task = (
+        cells([recipe], small, training_data),
+        training_data.training_task("mean", threading.Event()),
+    )
+    taught = on_task(trial, task, training_data.splits, training_data.config)
+    found = ended(taught.search(training_data.splits, [0, 1]))
     few, others, asked = torch.arange(0, 90), torch.arange(60, 150), torch.arange(90, 150)
     alone = taught.learn(found[1:], [few], [asked], [0])[0]
     after = taught.learn(found, [others, few], [asked, asked], [0, 0])[1]
@@ -757,12 +781,14 @@ def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
-def test_every_cell_of_the_default_grid_can_be_played(small: Backbone) -> None:
+def test_every_cell_of_the_default_grid_can_be_trained(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
-    board = board_of(*blobs(90, apart=2.0), ExperimentConfig(folds=2), readings=readings)
-    assert len(cells(recipes, small, board)) == 16
-    assert len(result(recipes, small, board)) == 16
+    training_data = training_data_of(
+        *blobs(90, apart=2.0), ExperimentConfig(folds=2), readings=readings
+    )
+    assert len(cells(recipes, small, training_data)) == 16
+    assert len(result(recipes, small, training_data)) == 16
 
 
 # A user's own linear head
@@ -783,12 +809,12 @@ def own_head() -> Iterator[str]:
 
 def test_a_linear_head_of_ones_own_is_fitted_to_its_optimum(small: Backbone, own_head: str) -> None:
     vectors, targets = blobs(150, apart=1.0)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2))
+    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
     recipes = [f"mean+{own_head}", "mean+linear", f"mean+{own_head}?dropout=0.2"]
-    found = {trial.name: trial.fitter for trial in cells(recipes, small, board)}
+    found = {trial.name: trial.fitter for trial in cells(recipes, small, training_data)}
     assert isinstance(found["mean+plain"], LinearFitter)
     assert isinstance(found["mean+plain?dropout=0.2"], SGDFitter)  # asked for, so it is learned
-    own, usual = result(recipes[:2], small, board).values()
+    own, usual = result(recipes[:2], small, training_data).values()
     assert own.chosen == usual.chosen
     for one, other in zip(own.outcome.logits, usual.outcome.logits, strict=True):
         assert torch.equal(one, other)
@@ -822,11 +848,11 @@ def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows
     rng = torch.Generator().manual_seed(0)
     targets = torch.arange(600) % 2
     vectors = torch.randn(600, WIDTH, generator=rng) + 0.5 * targets[:, None] / WIDTH**0.5
-    board = board_of(vectors, targets, ExperimentConfig(curve=False))
-    (found,) = result(["mean+knn"], small, board).values()
+    training_data = training_data_of(vectors, targets, ExperimentConfig(curve=False))
+    (found,) = result(["mean+knn"], small, training_data).values()
     tried = {point.settings["k"] for point in found.tried}
     assert {3, 10, 30} <= tried
-    few = board_of(vectors[:24], targets[:24], ExperimentConfig(curve=False))
+    few = training_data_of(vectors[:24], targets[:24], ExperimentConfig(curve=False))
     (found,) = result(["mean+knn"], small, few).values()
     assert max(point.settings["k"] for point in found.tried) <= 24
 
@@ -837,6 +863,6 @@ def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows
 def test_a_recipe_that_says_whether_to_standardise_is_searched_so_alone(
     small: Backbone, top: str, standardise: str
 ) -> None:
-    board = board_of(*blobs(90), ExperimentConfig(curve=False))
-    (found,) = result([f"mean+{top}?standardise={standardise}"], small, board).values()
+    training_data = training_data_of(*blobs(90), ExperimentConfig(curve=False))
+    (found,) = result([f"mean+{top}?standardise={standardise}"], small, training_data).values()
     assert {point.settings["standardise"] for point in found.tried} == {standardise == "true"}

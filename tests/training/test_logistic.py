@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from small_boards import WIDTH, blobs, ended
+from small_training_data import WIDTH, blobs, ended
 from torch import Tensor
 from torch.testing import assert_close
 

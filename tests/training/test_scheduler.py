@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 import torch
-from small_boards import blobs, board_of, cells
+from small_training_data import blobs, cells, training_data_of
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
@@ -30,9 +30,11 @@ RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn",
 
 
 @pytest.fixture(scope="module")
-def board() -> TrainingData:
+def training_data() -> TrainingData:
     vectors, targets = blobs(120)
-    return board_of(vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls", "max"))
+    return training_data_of(
+        vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls", "max")
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -58,32 +60,36 @@ def waiting(task: TrainingTask, tell: Callable[[object], None]) -> object:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_cell_is_told_of_once_after_its_curve(
-    small: Backbone, board: TrainingData, workers: int
+    small: Backbone, training_data: TrainingData, workers: int
 ) -> None:
-    found = cells(RECIPES, small, board)
+    found = cells(RECIPES, small, training_data)
     curves: dict[str, list[object]] = {trial.name: [] for trial in found}
     ended = []
-    for event in run_trials([trial_job(trial, board) for trial in found], board, workers):
+    for event in run_trials(
+        [trial_job(trial, training_data) for trial in found], training_data, workers
+    ):
         if isinstance(event, CurvePointTried):
             assert event.name not in ended
             curves[event.name].append(event.point)
         else:
             assert isinstance(event, TrialResult)
             assert list(event.tried) == curves[event.trial.name]
-            assert len(event.learned) == len(event.chosen) == len(seeds_of(board)) == 2
+            assert len(event.learned) == len(event.chosen) == len(seeds_of(training_data)) == 2
             assert event.outcome.repetition == (0, 0)
             ended.append(event.trial.name)
     assert sorted(ended) == sorted(RECIPES)
 
 
-def test_no_jobs_are_no_events(board: TrainingData) -> None:
-    assert list(run_trials([], board, 2)) == []
+def test_no_jobs_are_no_events(training_data: TrainingData) -> None:
+    assert list(run_trials([], training_data, 2)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_closing_ends_all_threads_within_a_second(board: TrainingData, workers: int) -> None:
+def test_closing_ends_all_threads_within_a_second(
+    training_data: TrainingData, workers: int
+) -> None:
     jobs = [Job(name="a cell", reading="mean", work=waiting) for _ in range(8)]
-    events = run_trials(jobs, board, workers)
+    events = run_trials(jobs, training_data, workers)
     assert isinstance(events, Generator)
     assert next(events) == "begun"
     assert working()
@@ -96,10 +102,10 @@ def test_closing_ends_all_threads_within_a_second(board: TrainingData, workers: 
 @pytest.mark.parametrize("recipe", ["mean+roberta", "mean+linear", "mean+knn", "mean+ridge"])
 def test_real_work_on_many_rows_ends_within_a_second(small: Backbone, recipe: str) -> None:
     vectors, targets = blobs(8_000, 5, apart=0.5)
-    board = board_of(vectors, targets, ExperimentConfig(folds=3))
-    jobs = [trial_job(trial, board) for trial in cells([recipe], small, board)]
+    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=3))
+    jobs = [trial_job(trial, training_data) for trial in cells([recipe], small, training_data)]
     for moment in (0.0, 0.2):
-        events = run_trials(jobs, board, 1)
+        events = run_trials(jobs, training_data, 1)
         assert isinstance(events, Generator)
         next(events)
         time.sleep(moment)
@@ -114,7 +120,7 @@ def works(task: TrainingTask, tell: Callable[[object], None]) -> object:
 
 
 def test_what_goes_wrong_in_a_job_is_told_and_the_others_go_on(
-    board: TrainingData, caplog: pytest.LogCaptureFixture
+    training_data: TrainingData, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks(task: TrainingTask, tell: Callable[[object], None]) -> object:
         raise ZeroDivisionError("in a job")
@@ -124,7 +130,7 @@ def test_what_goes_wrong_in_a_job_is_told_and_the_others_go_on(
 
     jobs = [Job(name="a cell", reading="mean", work=work) for work in (breaks, refuses, works)]
     jobs += [Job(name="another", reading="weighted", work=works)]  # a reading that is not there
-    *failed, missing = [event for event in run_trials(jobs, board, 1) if event != "done"]
+    *failed, missing = [event for event in run_trials(jobs, training_data, 1) if event != "done"]
     assert [event.says for event in failed if isinstance(event, TrialFailed)] == [
         "a cell could not be trained (ZeroDivisionError: in a job).",
         "a cell could not be trained: It does not fit. Leave it out.",
@@ -135,23 +141,23 @@ def test_what_goes_wrong_in_a_job_is_told_and_the_others_go_on(
     assert "It does not fit" not in caplog.text
 
 
-def test_what_ends_the_program_reaches_the_caller(board: TrainingData) -> None:
+def test_what_ends_the_program_reaches_the_caller(training_data: TrainingData) -> None:
     def leaves(task: TrainingTask, tell: Callable[[object], None]) -> object:
         raise SystemExit(3)
 
     found = []
     jobs = [Job(name="a cell", reading="mean", work=work) for work in (works, works, leaves)]
     with pytest.raises(SystemExit):
-        found.extend(run_trials([*jobs, *jobs], board, 1))
+        found.extend(run_trials([*jobs, *jobs], training_data, 1))
     assert found == ["done"] * 2
 
 
 def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
-    small: Backbone, board: TrainingData
+    small: Backbone, training_data: TrainingData
 ) -> None:
-    found = cells(RECIPES, small, board)
+    found = cells(RECIPES, small, training_data)
     for count in (1, 2, 5):
-        events = run_trials([trial_job(trial, board) for trial in found], board, 2)
+        events = run_trials([trial_job(trial, training_data) for trial in found], training_data, 2)
         for _ in range(count):
             next(events)
         del events  # as a reader does who forgets it
@@ -159,7 +165,7 @@ def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
 
 
 def test_a_task_is_loaded_once_for_all_its_cells(
-    small: Backbone, board: TrainingData, monkeypatch: pytest.MonkeyPatch
+    small: Backbone, training_data: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []
     task_of = TrainingData.training_task
@@ -170,27 +176,33 @@ def test_a_task_is_loaded_once_for_all_its_cells(
     )
     alike = ("mean+roberta", "mean+bert", "cls+roberta", "cls+bert", "max+roberta")  # in cost
     found = list(
-        run_trials([trial_job(trial, board) for trial in cells(alike, small, board)], board, 2)
+        run_trials(
+            [trial_job(trial, training_data) for trial in cells(alike, small, training_data)],
+            training_data,
+            2,
+        )
     )
     assert sum(isinstance(event, TrialResult) for event in found) == len(alike)
     assert sorted(loaded) == ["cls", "max", "mean"]
 
 
-def test_the_longest_begin_first_and_equals_in_their_order(board: TrainingData) -> None:
+def test_the_longest_begin_first_and_equals_in_their_order(training_data: TrainingData) -> None:
     def named(name: str) -> Callable[..., object]:
         return lambda task, tell: name
 
     costs = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 3.0, "e": 1.0}
     jobs = [Job(name=n, reading="mean", work=named(n), cost=cost) for n, cost in costs.items()]
-    assert list(run_trials(jobs, board, 1)) == ["b", "d", "c", "a", "e"]
+    assert list(run_trials(jobs, training_data, 1)) == ["b", "d", "c", "a", "e"]
 
 
-def test_numbers_do_not_depend_on_the_order(small: Backbone, board: TrainingData) -> None:
+def test_numbers_do_not_depend_on_the_order(small: Backbone, training_data: TrainingData) -> None:
     found = []
     for sign in (1, -1):
-        jobs = [trial_job(trial, board) for trial in cells(RECIPES, small, board)]
+        jobs = [trial_job(trial, training_data) for trial in cells(RECIPES, small, training_data)]
         jobs = [replace(job, cost=sign * job.cost) for job in jobs]
-        ended = [event for event in run_trials(jobs, board, 2) if isinstance(event, TrialResult)]
+        ended = [
+            event for event in run_trials(jobs, training_data, 2) if isinstance(event, TrialResult)
+        ]
         found.append({one.trial.name: one for one in ended})
     assert set(found[0]) == set(found[1]) == set(RECIPES)
     for name, one in found[0].items():
@@ -201,21 +213,21 @@ def test_numbers_do_not_depend_on_the_order(small: Backbone, board: TrainingData
 
 
 def test_a_search_and_then_learning_are_the_whole_work(
-    small: Backbone, board: TrainingData
+    small: Backbone, training_data: TrainingData
 ) -> None:
-    found = cells(RECIPES, small, board)
+    found = cells(RECIPES, small, training_data)
     whole = {
         e.trial.name: e
-        for e in run_trials([trial_job(u, board) for u in found], board, 1)
+        for e in run_trials([trial_job(u, training_data) for u in found], training_data, 1)
         if isinstance(e, TrialResult)
     }
     searched = {
         e.name: e
-        for e in run_trials([search_job(u, board) for u in found], board, 1)
+        for e in run_trials([search_job(u, training_data) for u in found], training_data, 1)
         if isinstance(e, SearchFinished)
     }
     for name, one in searched.items():
-        assert one.parts.shape == (sum(map(len, board.splits.development)),)
+        assert one.parts.shape == (sum(map(len, training_data.splits.development)),)
         scores = [each.point.score for each in one.found]
         assert float(one.parts.mean()) == pytest.approx(fmean(scores))
         assert whole[name].development_score == pytest.approx(fmean(scores))
@@ -223,8 +235,8 @@ def test_a_search_and_then_learning_are_the_whole_work(
         assert {point.seed for point in one.tried} == {0, 1}
         assert tuple(each.chosen for each in one.found) == whole[name].chosen
         assert one.tried == whole[name].tried
-    jobs = [fit_job(trial, board, searched[trial.name]) for trial in found]
-    for one in run_trials(jobs, board, 1):
+    jobs = [fit_job(trial, training_data, searched[trial.name]) for trial in found]
+    for one in run_trials(jobs, training_data, 1):
         assert isinstance(one, TrialResult)
         logits = [learned.logits for learned in whole[one.trial.name].learned]
         assert all(torch.equal(a.logits, b) for a, b in zip(one.learned, logits, strict=True))
@@ -243,9 +255,9 @@ def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_h
     assert float(one.parts.mean()) == pytest.approx((0.4 + 1.0) / 2)
 
 
-def test_a_check_after_the_stop_ends_the_work(board: TrainingData) -> None:
+def test_a_check_after_the_stop_ends_the_work(training_data: TrainingData) -> None:
     stop = threading.Event()
-    task = board.training_task("mean", stop)
+    task = training_data.training_task("mean", stop)
     task.check()
     stop.set()
     with pytest.raises(Interrupted):

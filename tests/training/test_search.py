@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 import slow
 import torch
-from small_boards import WIDTH, accuracy, blobs, board_of, cells, ended, result
+from small_training_data import WIDTH, accuracy, blobs, cells, ended, result, training_data_of
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 from torch.testing import assert_close
@@ -74,11 +74,13 @@ def test_numbers_are_answered_in_their_own_units(
     small: Backbone, recipe: str, centre: float, spread: float
 ) -> None:
     vectors, targets = numbers_of(240, centre=centre, spread=spread)
-    board = board_of(vectors, targets, ExperimentConfig(folds=4), problem=REGRESSION)
-    (one,) = result([recipe], small, board).values()
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=4), problem=REGRESSION
+    )
+    (one,) = result([recipe], small, training_data).values()
     # Without a bias the numbers are not centred, so less of them is learned.
     biased, told = one.trial.biased, list[float]()
-    for learned, rows in zip(one.learned, board.splits.test, strict=True):
+    for learned, rows in zip(one.learned, training_data.splits.test, strict=True):
         true, given = targets[rows], learned.logits[:, 0]
         told.append(spearman(given, true))
         assert told[-1] > 0.8 or not biased
@@ -95,9 +97,11 @@ def test_numbers_are_answered_in_their_own_units(
 @pytest.mark.parametrize("recipe", OF_NUMBERS)
 def test_the_tensors_kept_give_the_numbers_told(small: Backbone, recipe: str) -> None:
     vectors, targets = numbers_of(160, centre=40.0, spread=3.0)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=REGRESSION)
-    (one,) = result([recipe], small, board).values()
-    seeds = zip(one.chosen, one.learned, board.splits.test, strict=True)
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2), problem=REGRESSION
+    )
+    (one,) = result([recipe], small, training_data).values()
+    seeds = zip(one.chosen, one.learned, training_data.splits.test, strict=True)
     for chosen, learned, rows in seeds:
         resolved = one.trial.resolved
         given = {n: v for n, v in chosen.items() if n in resolved.head.options}
@@ -113,11 +117,11 @@ def test_numbers_of_test_rows_teach_nothing(small: Backbone) -> None:
     changed = targets.clone()
     changed[100:] = 1e4 - changed[100:]
     boards = [
-        board_of(vectors, own, ExperimentConfig(seeds=1), parts=parts, problem=REGRESSION)
+        training_data_of(vectors, own, ExperimentConfig(seeds=1), parts=parts, problem=REGRESSION)
         for own in (targets, changed)
     ]
     for recipe in ("mean+linear", "mean+roberta", "mean+ridge"):
-        one, other = (result([recipe], small, board)[recipe] for board in boards)
+        one, other = (result([recipe], small, training_data)[recipe] for training_data in boards)
         assert torch.equal(one.learned[0].logits, other.learned[0].logits)
         assert one.tried == other.tried
 
@@ -160,13 +164,13 @@ class Spying:
 
 
 def taught_by(
-    board: TrainingData, recipe: str, backbone: Backbone
+    training_data: TrainingData, recipe: str, backbone: Backbone
 ) -> tuple[TrialOnTask, Spying, list[SearchResult]]:
-    (trial,) = cells([recipe], backbone, board)
+    (trial,) = cells([recipe], backbone, training_data)
     spy = Spying(trial.fitter)
-    task = board.training_task(trial.reading, threading.Event())
-    taught = on_task(replace(trial, fitter=spy), task, board.splits, board.config)
-    return taught, spy, ended(taught.search(board.splits, seeds_of(board)))
+    task = training_data.training_task(trial.reading, threading.Event())
+    taught = on_task(replace(trial, fitter=spy), task, training_data.splits, training_data.config)
+    return taught, spy, ended(taught.search(training_data.splits, seeds_of(training_data)))
 
 
 @pytest.fixture
@@ -184,18 +188,18 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
     small: Backbone, recipe: str, parts: Sequence[str]
 ) -> None:
     vectors, targets = labels_of(200)
-    board = board_of(
+    training_data = training_data_of(
         vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts, problem=MULTI_LABEL
     )
-    splits = board.splits
-    taught, spy, found = taught_by(board, recipe, small)
+    splits = training_data.splits
+    taught, spy, found = taught_by(training_data, recipe, small)
     searched = SearchFinished(name=recipe, found=tuple(found), tried=(), seconds=0.0)
-    task = board.training_task(taught.trial.reading, threading.Event())
-    done = fit_job(taught.trial, board, searched).work(task, lambda event: None)
+    task = training_data.training_task(taught.trial.reading, threading.Event())
+    done = fit_job(taught.trial, training_data, searched).work(task, lambda event: None)
     assert isinstance(done, TrialResult)
     outcome = done.outcome
     # The heads that are scored learn from all of their rows.
-    assert spy.seeds == seeds_of(board)
+    assert spy.seeds == seeds_of(training_data)
     for rows, train in zip(spy.rows, splits.train, strict=True):
         assert torch.equal(rows, train)
     for one, own in zip(done.learned, spy.found, strict=True):
@@ -217,13 +221,15 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
 
 def test_thresholds_find_a_rare_label(small: Backbone) -> None:
     vectors, targets = labels_of(900)
-    board = board_of(vectors, targets, ExperimentConfig(folds=3), problem=MULTI_LABEL)
-    (one,) = result(["mean+linear"], small, board).values()
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=3), problem=MULTI_LABEL
+    )
+    (one,) = result(["mean+linear"], small, training_data).values()
     assert one.outcome.thresholds is not None
     found = {}
     for name, bar in (("tuned", one.outcome.thresholds[0]), ("half", torch.zeros(LABELS))):
         given = one.outcome.logits[0] > bar
-        true = targets[board.splits.test[0]].bool()
+        true = targets[training_data.splits.test[0]].bool()
         found[name] = float(2 * (given & true).sum() / (given.sum() + true.sum()))
     assert found["tuned"] > found["half"] - 0.02
     assert found["tuned"] > 0.7
@@ -234,16 +240,18 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = labels_of(200)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL)
-    _, _, found = taught_by(board, recipe, small)
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL
+    )
+    _, _, found = taught_by(training_data, recipe, small)
     for number, one in enumerate(found):
-        rows = board.splits.development[number]
+        rows = training_data.splits.development[number]
         assert one.held is not None
         given = one.held > thresholds(one.held, targets[rows])
         true = targets[rows].bool()
         wanted = 2 * (given & true).sum() / (given.sum() + true.sum())
         assert one.point.score == pytest.approx(float(wanted), abs=1e-5)
-    (one,) = result([recipe], small, board).values()
+    (one,) = result([recipe], small, training_data).values()
     assert all(0 <= point.score <= 1 for point in one.tried)
     for number, each in enumerate(found):
         own = [point for point in one.tried if point.seed == number]
@@ -266,14 +274,16 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
     vectors, targets = blobs(200) if problem is SINGLE_LABEL else labels_of(200)
     if problem is REGRESSION:
         vectors, targets = numbers_of(200, centre=5.0, spread=2.0)
-    board = board_of(vectors, targets, ExperimentConfig(seeds=2, folds=2), problem=problem)
-    taught, spy, found = taught_by(board, recipe, small)
-    assert max(map(len, board.splits.search)) < 40
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(seeds=2, folds=2), problem=problem
+    )
+    taught, spy, found = taught_by(training_data, recipe, small)
+    assert max(map(len, training_data.splits.search)) < 40
     for number, one in enumerate(found):
-        rows, asked = board.splits.fitted(number), board.splits.development[number]
+        rows, asked = training_data.splits.fitted(number), training_data.splits.development[number]
         assert len(rows) > 60
         assert one.held is not None
-        seeds = seeds_of(board)[number : number + 1]
+        seeds = seeds_of(training_data)[number : number + 1]
         (own,) = spy.fitter.learn(taught.training_task, [one], [rows], [asked], seeds)
         assert_close(one.held, own.logits, rtol=0, atol=2e-2)
         wanted = judged(one.chosen, 0, one.held, taught.training_task, asked)
@@ -288,12 +298,12 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("top", ["linear", "logistic", "roberta"])
 def test_the_vote_of_one_versus_the_rest_is_handed_on(small: Backbone, top: str) -> None:
-    board = board_of(*blobs(160, apart=1.0, seed=4), ExperimentConfig(folds=2))
-    softmax, rest = result([f"mean+{top}", f"mean+{top}?loss=ovr"], small, board).values()
+    training_data = training_data_of(*blobs(160, apart=1.0, seed=4), ExperimentConfig(folds=2))
+    softmax, rest = result([f"mean+{top}", f"mean+{top}?loss=ovr"], small, training_data).values()
     for one in (softmax, rest):
-        assert accuracy(one, board) > 0.8
+        assert accuracy(one, training_data) > 0.8
         assert one.outcome.held is not None
-        assert torch.equal(one.outcome.held[1], torch.cat(board.splits.development))
+        assert torch.equal(one.outcome.held[1], torch.cat(training_data.splits.development))
     for learned, logits in zip(rest.learned, rest.outcome.logits, strict=True):
         assert torch.equal(logits, logsigmoid(learned.logits))
         shares = learned.logits.sigmoid() / learned.logits.sigmoid().sum(dim=1, keepdim=True)
@@ -318,11 +328,11 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
 ) -> None:
     vectors, targets = labels_of(120) if problem is MULTI_LABEL else blobs(120)
     weighed = options == "balanced"
-    board = board_of(
+    training_data = training_data_of(
         vectors, targets, ExperimentConfig(folds=2, class_weights=weighed), problem=problem
     )
-    taught, _, found = taught_by(board, f"mean+roberta{'' if weighed else options}", small)
-    rows = board.splits.train[0]
+    taught, _, found = taught_by(training_data, f"mean+roberta{'' if weighed else options}", small)
+    rows = training_data.splits.train[0]
     begin = SearchResult(chosen=STILL, point=found[0].point)
     (learned,) = taught.learn([begin], [rows], [rows], [0])
     bias = learned.state["out_proj.bias"]
@@ -334,8 +344,10 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
 
 def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
     vectors, targets = labels_of(120)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL)
-    taught, _, _ = taught_by(board, "mean+linear", small)
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2), problem=MULTI_LABEL
+    )
+    taught, _, _ = taught_by(training_data, "mean+linear", small)
     whole = RecipeModule(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
     adamw.at_base_rates(whole, taught.training_task, torch.arange(120))
@@ -355,13 +367,13 @@ def test_weights_of_classes_balance_every_question_by_itself(
     small: Backbone, problem: ProblemType, recipe: str
 ) -> None:
     vectors, targets = labels_of(120) if problem is MULTI_LABEL else blobs(120)
-    board = board_of(
+    training_data = training_data_of(
         vectors, targets, ExperimentConfig(folds=2, class_weights=True), problem=problem
     )
-    taught, _, _ = taught_by(board, recipe, small)
+    taught, _, _ = taught_by(training_data, recipe, small)
     assert torch.equal(taught.training_task.weights, torch.ones(120))
     assert taught.training_task.objective.balance is not None
-    wanted = balance_of(targets[board.splits.learned], LABELS)
+    wanted = balance_of(targets[training_data.splits.learned], LABELS)
     assert torch.equal(taught.training_task.objective.balance, wanted)
 
 
@@ -369,8 +381,10 @@ def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) ->
     vectors, targets = blobs(240)
     kept = (targets != 0) | (torch.arange(240) % 3 == 0)  # a rare class
     vectors, targets = vectors[kept], targets[kept]
-    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True))
-    taught, _, _ = taught_by(board, "mean+linear", small)
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2, class_weights=True)
+    )
+    taught, _, _ = taught_by(training_data, "mean+linear", small)
     assert taught.training_task.objective.balance is None
     weights = taught.training_task.weights
     assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
@@ -378,16 +392,18 @@ def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) ->
 
 def test_a_class_of_one_group_has_its_weight_in_every_fold() -> None:
     vectors, targets = blobs(240, classes=3)
-    board = board_of(vectors, targets, ExperimentConfig(folds=2, class_weights=True))
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(folds=2, class_weights=True)
+    )
     for fold in (0, 1):  # all rows of the class c are scored in this fold, none is learned from
         own = targets == 2
         train = tuple(
             rows[~own[rows]] if number == fold else rows
-            for number, rows in enumerate(board.splits.train)
+            for number, rows in enumerate(training_data.splits.train)
         )
-        task = replace(board, splits=replace(board.splits, train=train)).training_task(
-            "mean", threading.Event()
-        )
+        task = replace(
+            training_data, splits=replace(training_data.splits, train=train)
+        ).training_task("mean", threading.Event())
         assert 0.5 < float(task.weights[own].mean()) < 2
         assert 0.5 < float(task.weights[~own].mean()) < 2
 
@@ -403,16 +419,16 @@ def test_every_head_learns_under_focal_loss_and_smoothing(
     small: Backbone, problem: ProblemType, settings: dict[str, float]
 ) -> None:
     vectors, targets = labels_of(160) if problem is MULTI_LABEL else blobs(160, apart=2.0)
-    board = board_of(
+    training_data = training_data_of(
         vectors, targets, replace(ExperimentConfig(folds=2), **settings), problem=problem
     )
-    plain = board_of(vectors, targets, ExperimentConfig(folds=2), problem=problem)
+    plain = training_data_of(vectors, targets, ExperimentConfig(folds=2), problem=problem)
     recipes = OF_MANY if problem is MULTI_LABEL else (*OF_MANY, "mean+knn", "mean+cosine")
-    found, without_any = (result(recipes, small, own) for own in (board, plain))
+    found, without_any = (result(recipes, small, own) for own in (training_data, plain))
     for name, one in found.items():
         assert one.outcome.logits[0].isfinite().all(), name
         if problem is SINGLE_LABEL:
-            assert accuracy(one, board) > 0.8, name
+            assert accuracy(one, training_data) > 0.8, name
     # It moves what is learned by its loss; heads with a solver of their own have none.
     for name in ("mean+linear", "mean+roberta"):
         assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
@@ -424,8 +440,10 @@ def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
     vectors, targets = blobs(300, apart=2.0)
     sure = {}
     for share in (0.0, 0.3):
-        board = board_of(vectors, targets, ExperimentConfig(folds=2, smoothing=share))
-        for name, one in result(["mean+linear", "mean+roberta"], small, board).items():
+        training_data = training_data_of(
+            vectors, targets, ExperimentConfig(folds=2, smoothing=share)
+        )
+        for name, one in result(["mean+linear", "mean+roberta"], small, training_data).items():
             sure[name, share] = float(one.outcome.logits[0].softmax(dim=1).amax(dim=1).mean())
     for name in ("mean+linear", "mean+roberta"):
         assert sure[name, 0.3] < sure[name, 0.0]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_boards import WIDTH, blobs, board_of, ended, lesson_of
+from small_training_data import WIDTH, blobs, ended, lesson_of, training_data_of
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -353,8 +353,10 @@ def test_a_stack_gathers_the_numbers_of_some_copies_in_the_order_asked_for() -> 
 def lesson_and_splits(seeds: int, **config: Any) -> tuple[TrainingTask, Splits]:
     vectors, targets = blobs(160, CLASSES, apart=0.5, seed=2)
     parts = ["train"] * 120 + ["test"] * 40
-    board = board_of(vectors, targets, ExperimentConfig(seeds=seeds, **config), parts=parts)
-    return board.training_task("mean", threading.Event()), board.splits
+    training_data = training_data_of(
+        vectors, targets, ExperimentConfig(seeds=seeds, **config), parts=parts
+    )
+    return training_data.training_task("mean", threading.Event()), training_data.splits
 
 
 def stacked(name: str, **options: Any) -> SGDFitter:

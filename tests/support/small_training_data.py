@@ -1,4 +1,4 @@
-"""Boards of made-up vectors: what a grid is played on, without a base model's reading."""
+"""Training data of made-up vectors: what a grid learns from, without a base model's reading."""
 
 import threading
 from collections.abc import Generator, Sequence
@@ -50,7 +50,7 @@ def lesson_of(
     )
 
 
-def board_of(
+def training_data_of(
     vectors: Tensor,
     targets: Tensor,
     config: ExperimentConfig,
@@ -85,20 +85,24 @@ def board_of(
     )
 
 
-def cells(recipes: Sequence[str], backbone: Backbone, board: TrainingData) -> list[Trial]:
+def cells(recipes: Sequence[str], backbone: Backbone, training_data: TrainingData) -> list[Trial]:
     return trials(
-        list(map(resolve, recipes)), backbone, len(board.task.classes), Limits(), board.task.problem
+        list(map(resolve, recipes)),
+        backbone,
+        len(training_data.task.classes),
+        Limits(),
+        training_data.task.problem,
     )
 
 
 def result(
-    recipes: Sequence[str], backbone: Backbone, board: TrainingData, workers: int = 1
+    recipes: Sequence[str], backbone: Backbone, training_data: TrainingData, workers: int = 1
 ) -> dict[str, TrialResult]:
     """Every cell by its name."""
-    jobs = [trial_job(trial, board) for trial in cells(recipes, backbone, board)]
+    jobs = [trial_job(trial, training_data) for trial in cells(recipes, backbone, training_data)]
     found = [
         event
-        for event in run_trials(jobs, board, workers)
+        for event in run_trials(jobs, training_data, workers)
         if not isinstance(event, CurvePointTried)
     ]
     assert all(isinstance(event, TrialResult) for event in found)
@@ -114,10 +118,10 @@ def ended(search: Generator[object, None, Any]) -> Any:
             return end.value
 
 
-def accuracy(one: TrialResult, board: TrainingData) -> float:
+def accuracy(one: TrialResult, training_data: TrainingData) -> float:
     """The mean over seeds on their test rows."""
     hits = [
-        (learned.logits.argmax(dim=1) == board.task.targets[rows]).float().mean()
-        for learned, rows in zip(one.learned, board.splits.test, strict=True)
+        (learned.logits.argmax(dim=1) == training_data.task.targets[rows]).float().mean()
+        for learned, rows in zip(one.learned, training_data.splits.test, strict=True)
     ]
     return float(torch.stack(hits).mean())
