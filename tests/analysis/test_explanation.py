@@ -12,7 +12,7 @@ from tiny_models import LIMITS, save_tiny
 
 from heads import api
 from heads.analysis import differences, explanation
-from heads.analysis.explanation import ORIGINS, Explanation
+from heads.analysis.explanation import ORIGINS, Explanation, explaining
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.module import assemble
@@ -421,7 +421,7 @@ def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: 
 
 def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
     asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining")), "limits": LIMITS}
-    events = list(api.explaining("attention+linear", TEXT, **asked))
+    events = list(explaining("attention+linear", TEXT, **asked))
     assert any(isinstance(e, Progress) and e.says == "Trained attention+linear" for e in events)
     found = events[-1]
     assert isinstance(found, Explanation)
