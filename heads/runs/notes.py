@@ -184,12 +184,15 @@ def notes(
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
 
 
+NOTHING_READ = "Nothing was read anew: an earlier run had read all texts."
+
+
 def read_and_learned(facts: Mapping[str, Any]) -> str:
     """How the texts were read, and in how many bits heads learned where those were not 32."""
     reading = facts.get("reading", {})
     says = reading.get("says", "")
     if "states" not in reading and facts.get("forward_seconds") == 0:
-        says = f"Nothing was read anew: an earlier run had read all texts. {says}"
+        says = f"{NOTHING_READ} {says}"
     if facts.get("training", "float32") != "float32":
         says += " Heads learned with 16-bit products of 32-bit weights."
     return says.strip()

@@ -3,14 +3,17 @@
 from typing import Any
 
 from heads.runs.folder import RunFolder
+from heads.runs.notes import NOTHING_READ
 
 TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
 
 
 def bare(values: Any) -> Any:
-    """Without what depends on the clock or on where it lies."""
+    """Without what depends on the clock, on where it lies, or on which run came first."""
     if isinstance(values, dict):
         return {key: bare(value) for key, value in values.items() if key not in TIMES}
+    if isinstance(values, str):
+        return values.removeprefix(f"{NOTHING_READ} ")
     return [bare(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
