@@ -71,7 +71,7 @@ def predict(
         logits = given.logits(head.module)  # (1, c)
         shares = head.problem.probabilities(logits)[0].tolist()
         chosen = head.problem.chosen(logits, head.thresholds)[0]
-        cuts = _cuts(head)
+        cuts = cuts_of(head)
         found.append(
             Prediction(
                 recipe=head.asked.recipe,
@@ -106,7 +106,7 @@ def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
     return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
 
 
-def _cuts(head: TrainedHead) -> tuple[float, ...]:
+def cuts_of(head: TrainedHead) -> tuple[float, ...]:
     """The probability from which each class is given; nothing where one of them applies."""
     if not head.problem.has_label_sets:
         return ()

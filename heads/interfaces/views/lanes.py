@@ -132,7 +132,7 @@ def lane(prediction: "Prediction", number: int) -> Lane:
         recipe="own" if is_own else name,
         title=title_of("own" if is_own else name),
         values={
-            "tokens": _tokens(prediction.reads),
+            "tokens": tokens(prediction.reads),
             "more_tokens": max(0, len(prediction.reads) - MOST_TOKENS),
             "layers": prediction.layers,
             "rows": rows,
@@ -146,7 +146,7 @@ def lane(prediction: "Prediction", number: int) -> Lane:
     )
 
 
-def _tokens(reads: Sequence[tuple[str, float]]) -> list[tuple[str, int, str]]:
+def tokens(reads: Sequence[tuple[str, float]]) -> list[tuple[str, int, str]]:
     """Each token with its shade in percent and the share that it gives."""
     most = max((share for _, share in reads), default=0.0) or 1.0
     return [
@@ -230,8 +230,9 @@ def lead(comparison: "Comparison") -> tuple[str, str]:
     if len(ranked) == 1:
         who = "Both heads" if len(known) == 2 else f"All {NUMBERS[len(known)].lower()} heads"
         return f"{who} say {_answer(known[0])}.", ""
-    told = "; ".join(_says(group) for group in ranked)
-    return f"{told}.", _rightness(ranked)
+    first, *rest = (_says(group) for group in ranked)
+    told = [first, *(one[0].lower() + one[1:] if one.startswith(NUMBERS) else one for one in rest)]
+    return f"{'; '.join(told)}.", _rightness(ranked)
 
 
 def _says(group: "Sequence[Prediction]") -> str:
@@ -254,10 +255,10 @@ def _rightness(ranked: "Sequence[Sequence[Prediction]]") -> str:
         if len(scores) < len(group):
             return ""
         low, high = (100 * pick(one.accuracy for one in scores) for pick in (min, max))
-        ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (low, high)))
-        who = "the one" if len(group) == 1 else f"the {NUMBERS[len(group)].lower()}"
-        told.append(f"{who} {ends}")
-    return f"Right on other texts, of 100: {told[0]}, {told[1].replace('the one', 'the other')}."
+        told.append(" to ".join(dict.fromkeys(f"{end:.0f}" for end in (low, high))))
+    return f"Right on other texts, of 100: the first {told[0]}, the others {told[1]}.".replace(
+        "the others", "the others" if len(ranked[1]) > 1 else "the other"
+    )
 
 
 def verdict(comparison: "Comparison") -> Markup:
@@ -285,10 +286,10 @@ def trained_on(comparison: "Comparison", title: str = "") -> str:
 
 
 def as_python(asked: Mapping[str, Any]) -> str:
-    """The call that answers the same.
+    r"""The call that answers the same.
 
     >>> as_python({"text": "Fine.", "recipes": RECIPES, "sample": "sentiment"})
-    'import heads\\n\\nprint(heads.compare("Fine.", sample="sentiment"))'
+    'import heads\n\nprint(heads.compare("Fine.", sample="sentiment"))'
     """
     named = {name: value for name, value in asked.items() if name != "text" and value}
     if tuple(named.get("recipes", ())) == RECIPES:

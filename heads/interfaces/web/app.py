@@ -11,8 +11,8 @@ from gradio.events import api as publish
 
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
-from heads.interfaces.web.location import OPENING
-from heads.interfaces.web.places import try_it
+from heads.interfaces.web.location import OPENING, Location
+from heads.interfaces.web.places import builder, open_lane, try_it
 from heads.interfaces.web.startup import Opening, Page
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_process import Places
@@ -49,13 +49,36 @@ def build() -> Page:
         )
         with gr.Column(elem_id="place-try", elem_classes="place"):
             place = try_it.build(page, opening, query, mine)
+            builder.build(place, mine)
+            panel = open_lane.build(place)
         first = try_it.first_screen(opening, place)
-        try_it.arriving(page, opening, first, place, mine)
+        came = try_it.arriving(page, opening, first, place, mine)
+        panel.follows(came)
+        _routes(router, place, panel, mine)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(places)
         opening.wire(page)
         query.change(None, query, None, js="(query) => heads.remember(query)", **QUIET)
     return page
+
+
+def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> None:
+    """Back and Forward restore what was there."""
+
+    def restored(
+        query: str, mine: Any, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        before, now = Location.of(query), Location.of(str(event._data.get("query", "")))
+        if now.asks_the_same(before):
+            yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
+            return
+        values = try_it.settings_of(now, mine)
+        for one in try_it.answering(now, set()):
+            yield [*one.values(), now.query, *values]
+            values = [gr.skip()] * len(values)
+
+    outputs = [*place.answers, place.query, *place.settings]
+    panel.follows(router.select(restored, [place.query, mine], outputs, **try_it.ASKS, **QUIET))
 
 
 def _publish(places: Places) -> None:

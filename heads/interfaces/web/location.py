@@ -69,7 +69,11 @@ class Location:
         >>> Location.of("?recipes=mean linear,cls+roberta&pair=b&lane=x").recipes
         ('mean+linear', 'cls+roberta')
         """
-        given = dict(parse_qsl(query.lstrip("?"), keep_blank_values=True)) if isinstance(query, str) else dict(query)
+        given = (
+            dict(parse_qsl(query.lstrip("?"), keep_blank_values=True))
+            if isinstance(query, str)
+            else dict(query)
+        )
         pair, sample = given.get("pair", ""), given.get("sample", "")
         if sample not in SAMPLES:
             sample = "pairs" if pair else OPENING_SAMPLE

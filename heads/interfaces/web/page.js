@@ -21,6 +21,27 @@ window.heads = {
     });
   },
 
+  // A component that is drawn anew keeps the focus where it was.
+  refocus(element, watch) {
+    let last = "";
+    element.addEventListener("focusin", (event) => { last = event.target.id; });
+    element.addEventListener("focusout", (event) => { if (event.relatedTarget) last = ""; });
+    watch("value", () => { if (last && !element.contains(document.activeElement))
+      element.querySelector("#" + CSS.escape(last))?.focus(); });
+  },
+
+  // What has just opened comes into view, and the focus goes to its heading or its line.
+  focus(id) {
+    setTimeout(() => {
+      const area = document.getElementById(id);
+      area?.scrollIntoView({ block: "start", behavior: "smooth" });
+      const line = heads.wantsLine && area?.querySelector("input[name=recipe]:not([type=radio])");
+      heads.wantsLine = false;
+      (line || area?.querySelector("h2"))?.focus({ preventScroll: true });
+      if (line) line.select();
+    }, 120);
+  },
+
   // The router of the page: links of places, Back and Forward.
   route(trigger) {
     heads.go = (query) => trigger("select", { query });
@@ -56,6 +77,8 @@ window.heads = {
       window.scrollTo(0, 0);
       requestAnimationFrame(() => window.dispatchEvent(new Event("resize")));  // charts were hidden
     }
+    for (const lane of document.querySelectorAll(".lane"))
+      lane.classList.toggle("open", lane.dataset.lane === fields.get("lane"));
     document.body.classList.toggle("present", fields.has("present"));
     document.body.classList.toggle("vote", fields.has("vote"));
     for (const link of document.querySelectorAll("#strip nav a"))
@@ -75,7 +98,7 @@ window.heads = {
     }
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key === "/" && !typing) {
-      const line = document.querySelector("#builder:not([hidden]) input[name=recipe]");
+      const line = document.querySelector("#recipe-line");
       if (line && line.offsetParent) { event.preventDefault(); line.focus(); line.select(); }
       else { event.preventDefault(); heads.wantsLine = true;
         document.querySelector("#under [data-do=build]")?.click(); }
@@ -109,12 +132,15 @@ window.heads = {
     link.download = name; link.click(); setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   },
 
-  // Brings what was opened into view, and the focus to its heading.
-  reveal(id) {
-    setTimeout(() => { const found = document.getElementById(id);
-      if (!found) return;
-      found.scrollIntoView({ block: "nearest", behavior: "smooth" });
-      found.querySelector("h2, h3")?.focus({ preventScroll: true }); }, 60);
+  // Brings the opened lane into view and the focus to its heading; back to the lane when it closes.
+  reveal(query) {
+    setTimeout(() => {
+      const lane = new URLSearchParams(query).get("lane");
+      if (!lane) return;
+      const panel = document.getElementById("panel");
+      panel?.scrollIntoView({ block: "start", behavior: "smooth" });
+      panel?.querySelector("h2")?.focus({ preventScroll: true });
+    }, 80);
   },
 
   // Clicks on points of a chart, and a name for those who do not see it.

@@ -63,6 +63,23 @@ def has_pairs(run: str) -> bool:
     return bool(load(opened(run)).corpus.pairs)
 
 
+def model_of(run: str) -> str:
+    """The base model of a run."""
+    return str((opened(run).read("run.json") or {}).get("model", ""))
+
+
+def calibration_helps(run: str, head: str) -> bool:
+    """Whether a head's temperature made it as sure as it is right on the tested rows, or nearer."""
+    from heads.runs.cells import kept
+    from heads.runs.spec import load
+
+    found = opened(run)
+    names = load(found).recipes
+    cell = kept(found, names.index(head)) if head in names else None
+    known = cell.measures.calibration if cell else None
+    return known is not None and known.error_after < known.error_before
+
+
 def heads_of(run: str) -> list[str]:
     """The heads of a run, the best first.
 

@@ -128,6 +128,9 @@ def _one_by_one(
     from heads.analysis.comparison import Compared, comparing
 
     found, begun, said = view.waiting(asked.recipes), time.monotonic(), 0.0
+    busy = render(
+        "busy.html", says="Heads that were never asked before are trained first", share=None
+    )
     good: list[str] = []
     for place, recipe in enumerate(asked.recipes):
         started = time.monotonic()
@@ -150,18 +153,21 @@ def _one_by_one(
                 )
                 if now - begun >= PATIENCE and now - said >= BEAT:
                     said = now
-                    yield Shown(lanes=view.lanes(found, asked.lane))
+                    yield Shown(
+                        verdict=busy, lanes=view.lanes(found, asked.lane), facts=facts(asked),
+                        under=under(asked),
+                    )  # fmt: skip
         except HeadsError as error:
             found[place] = replace(found[place], state=str(error), share=-1.0, left="")
             problem = error
         finally:
             events.close()  # type: ignore[attr-defined]
         if time.monotonic() - begun >= PATIENCE and good:
-            yield Shown(lanes=view.lanes(found, asked.lane))
+            yield Shown(verdict=busy, lanes=view.lanes(found, asked.lane))
     if not good:
         if problem is not None and not cancelled:
             raise problem
-        yield Shown(lanes=view.lanes(found, asked.lane))
+        yield Shown(verdict="", lanes=view.lanes(found, asked.lane))
         return
     for event in comparing(**asked.asked | {"recipes": tuple(good)}, limits=limits()):
         if isinstance(event, Compared):
@@ -453,7 +459,9 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
         if name == asked.run:
             return asked
         recipes = tuple(run_access.heads_of(name)[:MOST])
-        return replace(asked, run=name, recipes=recipes, pair="" if not _run_pairs(name) else asked.pair)
+        return replace(
+            asked, run=name, recipes=recipes, pair="" if not _run_pairs(name) else asked.pair
+        )
     if name not in SAMPLES or (name == asked.sample and not asked.run):
         return asked
     untouched = (asked.text,) in [one[:1] for one in SAMPLES[asked.sample].tries]
