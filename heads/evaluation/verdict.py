@@ -1,11 +1,12 @@
 """The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil
 
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
-from heads.evaluation.predictions import BASELINES, MAJORITY
+from heads.evaluation.predictions import BASELINES, MAJORITY, TFIDF
 from heads.evaluation.significance import Comparisons, Difference
 
 WIDE = 0.02  # an interval that leaves more than two points open settles little,
@@ -166,19 +167,170 @@ def _is_number(own: Measures) -> bool:
 
 
 def _more_rows(seen: Difference, own: Measures) -> list[str]:
-    """How many tested rows would settle a difference of the size seen, at 80 % power."""
+    """How many tested rows would settle a difference of the size seen, in a sentence."""
+    needed = rows_to_settle(seen, own)
+    if not needed:
+        return []
+    by = SCORES[own.metric].gap(seen.difference)
+    lead = f"The lead seen, `{seen.name}` by {by}"
+    return [f"{lead}, would take about {needed:,} tested rows to settle."]
+
+
+def rows_to_settle(seen: Difference, own: Measures) -> int:
+    """About how many tested rows would settle a difference of the size seen, at 80 % power.
+
+    0 where it is not worth any, or where there are enough.
+    """
     least = SEEN * abs(own.score) if SCORES[own.metric].scale == "error" else SEEN
     if seen.difference < least:
-        return []
-    rows, by = own.rows, SCORES[own.metric].gap(seen.difference)
-    needed = rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80
-    if needed <= rows:
-        return []
+        return 0
+    needed = own.rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80
+    if needed <= own.rows:
+        return 0
     scale = 10 ** (len(str(int(needed))) - 2)  # two figures: it is a rough estimate
-    about = ceil(needed / scale) * scale
-    lead = f"The lead seen, `{seen.name}` by {by}"
-    return [f"{lead}, would take about {about:,} tested rows to settle."]
+    return ceil(needed / scale) * scale
 
 
 def _heads(differences: tuple[Difference, ...]) -> list[Difference]:
     return [d for d in differences if d.name not in BASELINES]
+
+
+# --- The one head to use, and how sure that is.
+
+FEWEST_TESTED = 50  # rows; fewer are too few to choose on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The head to use, the same wherever one is named.
+
+    Attributes:
+        name: Which; empty where none can be recommended.
+        use: The same for a reader.
+        because: What it reaches, beside what guessing and counting words reach.
+        how_sure: Which others cannot be told apart from it, and what would tell them apart.
+        alike: The other heads that cannot be told apart from it.
+    """
+
+    name: str
+    use: str
+    because: str
+    how_sure: str
+    alike: tuple[str, ...] = ()
+
+
+def recommend(measures: Mapping[str, Measures], comparisons: Comparisons | None) -> Recommendation:
+    """Recommends a head, or says why none.
+
+    It is the head that is shown to be better than the reference, else the reference itself, which
+    is simple. One that is not shown to be better than always guessing the commonest answer is
+    never recommended, and on fewer than 50 tested rows nothing is.
+    """
+    if comparisons is None:
+        return Recommendation(name="", use="No head is done yet.", because="", how_sure="")
+    name = winner(comparisons)
+    own = measures[name]
+    metric = SCORES[own.metric]
+    because = _because(measures, name)
+    if own.rows < FEWEST_TESTED:
+        use = "None yet: too few rows to choose."
+        sure = f"{_tested(own.rows)} cannot tell heads apart; {FEWEST_TESTED} are the least."
+        return Recommendation(name="", use=use, because=because, how_sure=sure)
+    if not _beats(MAJORITY, name, measures, comparisons):
+        use = f"None: no head is shown to beat {_guessing(own)}."
+        sure = "More rows, or other labels, may change that."
+        return Recommendation(name="", use=use, because=because, how_sure=sure)
+    apart = _told_apart(name, comparisons)
+    others = [one for one in measures if one not in BASELINES and one != name]
+    alike = tuple(one for one in others if one not in apart)
+    _, wide = _first(measures, comparisons)
+    needed = rows_to_settle(wide, own) if wide and name == wide.other and alike else 0
+    more = (
+        f"; about {needed:,} would settle {metric.gap(wide.difference)}" if needed and wide else ""
+    )
+    is_plain = _beats(TFIDF, name, measures, comparisons)
+    words = "" if is_plain else ". It is not shown to beat counting words"
+    return Recommendation(
+        name=name,
+        use=f"`{name}`",
+        because=because,
+        how_sure=f"{_sure(len(alike), len(others), own.rows, comparisons)}{more}{words}",
+        alike=alike,
+    )
+
+
+def winner(comparisons: Comparisons) -> str:
+    """The head that is shown to be better than the reference, else the reference."""
+    better = [d for d in _heads(comparisons.to_reference) if d.differs and d.difference > 0]
+    return max(better, key=lambda d: d.difference).name if better else comparisons.reference
+
+
+def _told_apart(name: str, comparisons: Comparisons) -> set[str]:
+    """Who is told apart from a head that `winner` gave."""
+    if name == comparisons.reference:
+        return {d.name for d in comparisons.to_reference if d.differs}
+    # The best is the head itself, or not shown to be better: who is apart from it is no rival.
+    return {comparisons.reference, *(d.name for d in comparisons.to_best if d.differs)} - {name}
+
+
+def _beats(
+    baseline: str, name: str, measures: Mapping[str, Measures], comparisons: Comparisons
+) -> bool:
+    """Whether a head that `winner` gave is shown to be better than a baseline, if there is one."""
+    if baseline not in measures:
+        return True
+    # That heads as they were trained beat a baseline needs no second training. Who is better than
+    # the reference is better than what the reference beats.
+    known = comparisons.to_reference
+    if name == comparisons.best:
+        known = (*known, *comparisons.to_best)
+    if any(d.name == baseline and d.high < 0 for d in known):
+        return True
+    return name != comparisons.best and measures[name].low > measures[baseline].high
+
+
+def _because(measures: Mapping[str, Measures], name: str) -> str:
+    own = measures[name]
+    metric = SCORES[own.metric]
+    low, high = own.low, own.high
+    if own.metric == "accuracy":
+        first = f"{100 * own.score:.0f} % right ({100 * low:.0f} to {100 * high:.0f})"
+    else:
+        first = f"{metric.title} {metric.told(own.score)} ({metric.between(low, high)})"
+    told = {MAJORITY: "guessing", TFIDF: "counting words"}
+    shown = "{:.0%}".format if own.metric == "accuracy" else metric.told
+    beside = [
+        f"{says} {shown(measures[one].score).replace('%', ' %').replace('  ', ' ')}"
+        for one, says in told.items()
+        if one in measures
+    ]
+    return f"{first}; {', '.join(beside)}" if beside else first
+
+
+def _guessing(own: Measures) -> str:
+    if _is_number(own):
+        return "always answering the mean"
+    return "always giving the commonest answer"
+
+
+def _tested(rows: int) -> str:
+    return "1 tested row" if rows == 1 else f"{rows:,} tested rows"
+
+
+def _sure(alike: int, others: int, rows: int, comparisons: Comparisons) -> str:
+    """Which of the others cannot be told apart from the head, in a sentence."""
+    on = _tested(rows)
+    if comparisons.once and others:
+        return f"each head was trained once, which shows nothing of luck; {on}"
+    if not others:
+        return f"it is the only head, on {on}"
+    if not alike:
+        return f"better than {'the other head' if others == 1 else f'all {others} others'} on {on}"
+    who = (
+        "the other head"
+        if others == 1
+        else f"the {others} others"
+        if alike == others
+        else (f"{alike} of the {others} others")
+    )
+    return f"{who} cannot be told apart from it on {on}"

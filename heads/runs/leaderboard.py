@@ -12,7 +12,7 @@ from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import BASELINES
 from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
-from heads.evaluation.verdict import judge
+from heads.evaluation.verdict import Recommendation, judge, recommend
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
@@ -51,6 +51,7 @@ class Leaderboard:
         best: The head that leads; the reference, where no head leads it.
         reference: The cell that all are compared with.
         verdict: What the numbers allow one to say, a sentence each.
+        recommendation: The one head to use, or why there is none.
         curve: The same comparison on fewer rows, for the leaders.
         curve_says: Whether more rows would change the choice.
         estimates: What could be told before any training.
@@ -79,6 +80,7 @@ class Leaderboard:
     best: str
     reference: str
     verdict: tuple[str, ...]
+    recommendation: Recommendation
     curve: tuple[Mapping[str, Any], ...]
     curve_says: str
     estimates: tuple[Estimate, ...]
@@ -120,13 +122,18 @@ class Leaderboard:
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("folder", "recipes")]
+        apart = ("folder", "recipes", "recommendation")
+        names = [name for name in self.__dataclass_fields__ if name not in apart]
         facts = plain([(name, getattr(self, name)) for name in names])
         return (
             {"run": self.run}
             | facts
             | {
                 "verdict": " ".join(self.verdict),
+                "recommended": self.recommendation.name,
+                "use": self.recommendation.use,
+                "because": self.recommendation.because,
+                "how_sure": self.recommendation.how_sure,
                 "cells": [cell.as_json() for cell in self.cells],
                 "stopped": [asdict(one) for one in self.stopped],
                 "estimates": [asdict(estimate) for estimate in self.estimates],
@@ -145,6 +152,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     numbered = enumerate(asked.names)
     cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
     comparisons, verdict = _comparisons(run, asked, cells), NOTHING
+    recommendation = recommend({name: cell.measures for name, cell in cells.items()}, comparisons)
     if comparisons:
         verdict = _verdict(asked, cells, comparisons, len(stopped))
         cells = _compared(cells, comparisons)
@@ -169,6 +177,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         best=comparisons.best if comparisons else "",
         reference=comparisons.reference if comparisons else "",
         verdict=verdict,
+        recommendation=recommendation,
         curve=tuple(curve),
         curve_says=_curve_says(curve, asked.metric),
         estimates=estimates,
