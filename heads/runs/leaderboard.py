@@ -308,6 +308,8 @@ def _told(
     if not best:  # a run that was stopped from outside has not been compared yet
         of_best = _highest(run)
         best = of_best.get("recipe", "")
+    chosen = found.get("recommended", "")
+    of_chosen = next((cell for cell in found.get("cells", []) if cell["recipe"] == chosen), {})
     return {
         "run": run.id,
         "data": facts.get("data", ""),
@@ -319,5 +321,7 @@ def _told(
         "best": best,
         "score": of_best.get("score"),
         "metric": of_best.get("metric", "accuracy"),
+        "recommended": chosen,
+        "recommended_score": of_chosen.get("score"),
         "verdict": found.get("verdict", ""),
     }
