@@ -30,13 +30,13 @@ def arguments(source: Any) -> dict[str, str]:
     return told
 
 
-def flag(source: Any, name: str) -> str:
+def flag(says: str) -> str:
     """What an argument is, as the help of a command writes it.
 
-    Raises:
-        KeyError: The docstring does not describe it.
+    >>> flag("The sentence."), flag("BERT's share.")
+    ('the sentence', "BERT's share")
     """
-    says = arguments(source)[name].removesuffix(".").replace("%", "%%")
+    says = says.removesuffix(".")
     return says if says[1:2].isupper() else says[:1].lower() + says[1:]
 
 

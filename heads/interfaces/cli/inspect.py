@@ -1,90 +1,67 @@
-"""The commands that look inside trained heads: look, edit, ablate, readings."""
+"""The commands that look inside trained heads: inspect, edit, ablate, readings."""
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from heads import api
 from heads.errors import DataError
-from heads.interfaces.cli.commands import Parser, add_recipes, print_json
-from heads.interfaces.docstrings import flag
+from heads.interfaces.cli.commands import compare
+from heads.interfaces.cli.shell import command, print_json, sentence
 
 
-def add(verbs: Any, asking: Parser) -> None:
-    """Adds the commands.
+@command(compare, api.Inspector.attribute, formerly="look")
+def inspect(
+    text: str,
+    *,
+    heads: api.Inspector,
+    pair: str = "",
+    label: str = "",
+    against: Literal["others", "runner-up"] = "others",
+    nearest: int = 3,
+    json: bool = False,
+) -> None:
+    """Shows which tokens move a head's answer.
 
     Args:
-        asking: The flags of commands that ask about a sentence: pair, model, sample, json.
+        heads: The heads that are asked.
+        nearest: How many training examples of each head; 0: none.
     """
-    common = Parser(add_help=False, parents=[asking])
-    common.add_argument("text", help="the sentence, or - to read it from standard input")
-    add_recipes(common)
-    says = flag(api.Inspector, "run")
-    common.add_argument("--run", dest="run_name", default="", metavar="RUN", help=says)
-    asked = api.Inspector.attribute
-    verb = verbs.add_parser("look", parents=[common], help="which tokens move a head's answer")
-    verb.add_argument("--label", default="", metavar="CLASS", help=flag(asked, "label"))
-    against = f"{flag(asked, 'against')} (others)"
-    verb.add_argument("--against", default="others", choices=("others", "runner-up"), help=against)
-    most = f"{flag(api.Inspector.nearest, 'most')}; 0: none (3)"
-    verb.add_argument("--nearest", type=int, default=3, metavar="N", help=most)
-    verb.set_defaults(run=look)
-
-    verb = verbs.add_parser("edit", parents=[common], help="which heads flip if a word changes")
-    verb.add_argument("edited", nargs="+", help="the sentence with something changed")
-    verb.set_defaults(run=edit)
-
-    _add_ablate(verbs, common)
-    verb = verbs.add_parser(
-        "readings", parents=[common], help="the same logits as softmax, as sigmoid, and tempered"
-    )
-    says = f"{flag(api.Inspector.readings, 'temperature')} (2)"
-    verb.add_argument("--temperature", type=float, default=2.0, metavar="T", help=says)
-    verb.set_defaults(run=readings)
-
-
-def _add_ablate(verbs: Any, common: Parser) -> None:
-    verb = verbs.add_parser("ablate", parents=[common], help="a head with a layer taken out")
-    says = flag(api.Inspector.ablate, "without")
-    verb.add_argument("--without", default="", metavar="LAYER", help=says)
-    verb.add_argument(
-        "--no-retrain",
-        action="store_true",
-        help="show the head as it is only, not the one that is trained anew without the layer",
-    )
-    verb.set_defaults(run=ablate)
-
-
-def look(asked: Namespace) -> None:
-    """Shows the tokens' scores under each head, and the nearest training examples."""
     from heads.analysis.neighbors import MOST
 
-    if not 0 <= asked.nearest <= MOST:
-        what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {asked.nearest}."
+    if not 0 <= nearest <= MOST:
+        what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {nearest}."
         raise DataError(what, "Change it.")
-    text, inside = _question(asked)
-    found = inside.attribute(text, asked.pair, label=asked.label, against=asked.against)
-    near = inside.nearest(text, asked.pair, most=asked.nearest) if asked.nearest else ()
-    if asked.json:
-        print_json(
+    text = _asked(text, heads)
+    found = heads.attribute(text, pair, label=label, against=against)
+    near = heads.nearest(text, pair, most=nearest) if nearest else ()
+    if json:
+        return print_json(
             {
                 "attributions": [one.as_json() for one in found],
                 "nearest": [one.as_json() for one in near],
             }
         )
-    else:
-        _show_scores(found)
-        _show_neighbours(near)
+    _show_scores(found)
+    _show_neighbours(near)
 
 
-def edit(asked: Namespace) -> None:
-    """Shows what each head says of a sentence and of its edits."""
-    text, inside = _question(asked)
-    found = inside.flips(text, asked.edited, asked.pair)
-    if asked.json:
-        print_json(found.as_json())
-        return
+@command(inspect)
+def edit(
+    text: str,
+    edited: Sequence[str],
+    *,
+    heads: api.Inspector,
+    pair: str = "",
+    json: bool = False,
+) -> None:
+    """Shows which heads flip if a word changes.
+
+    Args:
+        edited: The sentence with something changed.
+    """
+    found = heads.flips(_asked(text, heads), edited, pair)
+    if json:
+        return print_json(found.as_json())
     from heads.interfaces.cli import tables
 
     rows = [(found.original.text, found.original), *((one.change, one) for one in found.edits)]
@@ -104,13 +81,20 @@ def edit(asked: Namespace) -> None:
     )
 
 
-def ablate(asked: Namespace) -> None:
-    """Shows what heads say with a layer, with it taken out, and trained without it."""
-    text, inside = _question(asked)
-    found = inside.ablate(text, asked.pair, without=asked.without, retrain=not asked.no_retrain)
-    if asked.json:
-        print_json([one.as_json() for one in found])
-        return
+@command(inspect, api.Inspector.ablate)
+def ablate(
+    text: str,
+    *,
+    heads: api.Inspector,
+    pair: str = "",
+    without: str = "",
+    retrain: bool = True,
+    json: bool = False,
+) -> None:
+    """Shows heads with a layer taken out."""
+    found = heads.ablate(_asked(text, heads), pair, without=without, retrain=retrain)
+    if json:
+        return print_json([one.as_json() for one in found])
     from heads.interfaces.cli import tables
     from heads.interfaces.views.comparison import signed
 
@@ -132,13 +116,19 @@ def ablate(asked: Namespace) -> None:
         )
 
 
-def readings(asked: Namespace) -> None:
-    """Shows logits read as softmax, as sigmoid, and at a temperature."""
-    text, inside = _question(asked)
-    found = inside.readings(text, asked.pair, temperature=asked.temperature)
-    if asked.json:
-        print_json([one.as_json() for one in found])
-        return
+@command(inspect, api.Inspector.readings)
+def readings(
+    text: str,
+    *,
+    heads: api.Inspector,
+    pair: str = "",
+    temperature: float = 2.0,
+    json: bool = False,
+) -> None:
+    """Shows the same logits as softmax, as sigmoid, and tempered."""
+    found = heads.readings(_asked(text, heads), pair, temperature=temperature)
+    if json:
+        return print_json([one.as_json() for one in found])
     from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE
     from heads.interfaces.cli import tables
     from heads.interfaces.views.charts import percent
@@ -161,15 +151,11 @@ def readings(asked: Namespace) -> None:
         tables.show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
-def _question(asked: Namespace) -> tuple[str, api.Inspector]:
-    """The sentence, and which heads are asked about it."""
-    if asked.run_name and asked.sample:
+def _asked(text: str, heads: api.Inspector) -> str:
+    """The sentence that heads are asked about."""
+    if heads.run and heads.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
-    text = sys.stdin.read() if asked.text == "-" else asked.text
-    recipes = asked.recipe or ()
-    return text, api.Inspector(
-        recipes=recipes, model=asked.model, sample=asked.sample, run=asked.run_name
-    )
+    return sentence(text)
 
 
 def _sure(said: Any) -> str:
@@ -184,7 +170,7 @@ def _show_scores(found: Sequence[Any]) -> None:
 
     from heads.interfaces.cli import tables
 
-    groups: dict[tuple[str, ...], list[Any]] = {}
+    groups: dict[Sequence[str], list[Any]] = {}
     for one in found:
         groups.setdefault(tuple(token.text for token in one.tokens), []).append(one)
     for words, heads in groups.items():
