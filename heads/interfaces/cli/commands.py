@@ -9,7 +9,8 @@ from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError
-from heads.interfaces.cli.shell import LOCAL, command, last_of, print_json, sentence
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
@@ -23,8 +24,7 @@ def compare(
     pairs: str = JOINT,
     model: str = BUNDLED,
     sample: str = "",
-    json: bool = False,
-) -> None:
+) -> Answers:
     """Compares a text under several recipes.
 
     Args:
@@ -34,11 +34,7 @@ def compare(
 
     asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
     found = last_of(comparing(sentence(text), pair, **asked)).comparison
-    if json:
-        return print_json(found.as_json())
-    from heads.interfaces.cli import tables
-
-    tables.comparison(found)
+    yield found.as_json(), lambda: cli.tables.comparison(found)
 
 
 @command(api.explain)
@@ -49,8 +45,7 @@ def explain(
     pair: str = "",
     model: str = BUNDLED,
     sample: str = "",
-    json: bool = False,
-) -> None:
+) -> Answers:
     """Shows a recipe from tokens to logits.
 
     Args:
@@ -62,39 +57,28 @@ def explain(
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
     found = [last_of(explaining(one, text, pair, model=model, sample=sample)) for one in recipe]
     differs = api.difference(*recipe, model=model) if len(found) == 2 else ""
-    if json:
-        told = [one.as_json() for one in found]
-        return print_json({"recipes": told, "difference": differs} if differs else told[0])
-    from heads.interfaces.cli import tables
-
-    tables.explanations(found, differs)
+    told = [one.as_json() for one in found]
+    values = {"recipes": told, "difference": differs} if differs else told[0]
+    yield values, lambda: cli.tables.explanations(found, differs)
 
 
 @command(api.difference)
-def diff(one: str, other: str, *, model: str = BUNDLED, json: bool = False) -> None:
+def diff(one: str, other: str, *, model: str = BUNDLED) -> Answers:
     """Says in plain words what sets two heads apart."""
     says = api.difference(one, other, model=model)
-    if json:
-        return print_json({"one": one, "other": other, "difference": says})
-    from heads.interfaces.cli import tables
-
-    tables.show(says)
+    yield {"one": one, "other": other, "difference": says}, lambda: cli.tables.show(says)
 
 
 @command()
-def parts(*, json: bool = False) -> None:
+def parts() -> Answers:
     """Lists all poolings, layers and heads."""
     from heads.parts import resolve
 
-    if json:
-        return print_json(resolve.parts())
-    from heads.interfaces.cli import tables
-
-    tables.parts(resolve.parts())
+    yield resolve.parts(), lambda: cli.tables.parts(resolve.parts())
 
 
 @command()
-def families(family: Sequence[str] = (), *, check: bool = False, json: bool = False) -> None:
+def families(family: Sequence[str] = (), *, check: bool = False) -> Answers:
     """Lists every classifier of Transformers.
 
     Args:
@@ -105,12 +89,8 @@ def families(family: Sequence[str] = (), *, check: bool = False, json: bool = Fa
 
     entries = [entry(name) for name in family] or list(catalogue())
     found = _checked([one.model_type for one in entries]) if check else {}
-    if json:
-        print_json([one.as_json() | found.get(one.model_type, {}) for one in entries])
-    else:
-        from heads.interfaces.cli import tables
-
-        tables.families(entries, found)
+    values = [one.as_json() | found.get(one.model_type, {}) for one in entries]
+    yield values, lambda: cli.tables.families(entries, found)
     if wrong := [name for name, facts in found.items() if facts["equal"] is False]:
         what = f"{', '.join(wrong)}: the recipe is not what the class computes."
         raise DataError(what, "Tell us which version of Transformers this is.")
@@ -134,18 +114,14 @@ def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 
 
 @command(api.examine, formerly="doctor")
-def padding(model: str, *, json: bool = False) -> None:
+def padding(model: str) -> Answers:
     """Shows what padding does to a classifier's logits, and why."""
     found = api.examine(model)
-    if json:
-        return print_json(found.as_json())
-    from heads.interfaces.cli import tables
-
-    tables.diagnosis(found)
+    yield found.as_json(), lambda: cli.tables.diagnosis(found)
 
 
 @command(formerly="twin")
-def convert(family: str = "", *, json: bool = False) -> None:
+def convert(family: str = "") -> Answers:
     """Makes the bundled model one of another family.
 
     Args:
@@ -154,22 +130,18 @@ def convert(family: str = "", *, json: bool = False) -> None:
     from heads.backbone.conversion import TWINS, converted_folder, converted_id
 
     if family:
-        name, folder = converted_id(family), converted_folder(family)
-        if json:
-            return print_json({"model": name, "folder": str(folder)})
-        print(f"{name} is ready: {folder}")
-        print(f'Use it as any base model: heads compare "Not bad at all." --model {name}')
-        return
-    listed = {converted_id(name): one.says for name, one in TWINS.items()}
-    if json:
-        return print_json([{"model": name, "says": says} for name, says in listed.items()])
-    from heads.interfaces.cli import tables
-
-    tables.listing(("model", "what it is"), list(listed.items()))
+        folder, name = converted_folder(family), converted_id(family)
+        use = f'Use it as any base model: heads compare "Not bad at all." --model {name}'
+        values = {"model": name, "folder": str(folder)}
+        yield values, lambda: print(f"{name} is ready: {folder}", use, sep="\n")
+    else:
+        listed = [(converted_id(name), one.says) for name, one in TWINS.items()]
+        values = [{"model": name, "says": says} for name, says in listed]
+        yield values, lambda: cli.tables.listing(("model", "what it is"), listed)
 
 
 @command()
-def fetch(model: str, *, json: bool = False) -> None:
+def fetch(model: str) -> Answers:
     """Downloads a base model beforehand.
 
     Args:
@@ -180,10 +152,9 @@ def fetch(model: str, *, json: bool = False) -> None:
 
     folder = hub.fetch(model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(model, limits=limits(), download=False)
-    if json:
-        told = {"model": backbone.id, "revision": backbone.revision, "folder": str(folder)}
-        return print_json(told)
-    print(f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads.")
+    says = f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads."
+    values = {"model": backbone.id, "revision": backbone.revision, "folder": str(folder)}
+    yield values, lambda: print(says)
 
 
 @command(api.train)
@@ -196,8 +167,7 @@ def export(
     model: str = BUNDLED,
     onnx: bool = False,
     calibrated: bool = False,
-    json: bool = False,
-) -> None:
+) -> Answers:
     """Writes a head as a Transformers checkpoint.
 
     Args:
@@ -224,11 +194,7 @@ def export(
     if calibrated:
         classifier = api.calibrated(classifier)
     found = (api.export_onnx if onnx else api.export)(classifier, to)
-    if json:
-        return print_json(found.as_json())
-    from heads.interfaces.cli import tables
-
-    tables.exported(found, classifier)
+    yield found.as_json(), lambda: cli.tables.exported(found, classifier)
 
 
 @command()

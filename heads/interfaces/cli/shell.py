@@ -1,64 +1,38 @@
 """Functions as commands: the signature is the command line, the docstrings are its help.
 
-What stands before the `*` of a signature is positional, what stands behind it is a flag. A sequence
-is several values, and a dataclass, such as the settings of an experiment, a flag for each of its
-fields. Each is described once: by the docstring of the command, or of what it calls.
+What stands before the `*` of a signature is positional, what stands behind it is a flag; a sequence
+is several values, a dataclass a flag for each of its fields. Each is described once, in the
+docstring of the command or of what it calls. What a command yields is printed, as JSON has it or as
+a terminal shows it.
 """
 
 import functools
 import inspect
-import json
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import Parameter
+from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
-from typer.core import TyperGroup
 
 from heads.data.table import listed
-from heads.errors import DataError, HeadsError, LimitError, did_you_mean
+from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 FLAGS = {"recipes": ("--recipe", "-r"), "losses": ("--loss",), "parts": ("--with",)}
 REPEATED = ("recipes",)  # a flag for each value; other lists are parted by commas
-FEW = 4  # choices that are shown behind a flag; more stand in its sentence
-NOTES = {"separator": "none: one label a cell"}  # what only a flag can be
-Command = TypeVar("Command", bound=Callable[..., None])
+NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
-
-class Common:
-    """What every command takes.
-
-    Attributes:
-        parts: A Python file with poolings and heads of your own; it is run, so trust it.
-        json: Print JSON.
-    """
-
-
-class Commands(TyperGroup):
-    """All commands."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name.
-
-        Raises:
-            HeadsError: There is none; names the nearest.
-        """
-        if cmd_name not in self.commands:
-            shown = [name for name, one in self.commands.items() if not one.hidden]
-            what = f"There is no command '{cmd_name}'."
-            raise HeadsError(what, did_you_mean(cmd_name, shown))
-        return self.commands[cmd_name]
-
+Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it
+Command = TypeVar("Command", bound=Callable[..., Answers | None])
 
 shell = typer.Typer(
-    cls=Commands,
     add_completion=False,
     add_help_option=False,
     rich_markup_mode=None,  # without it help takes half as long again
@@ -81,20 +55,21 @@ def command(
     """
 
     def register(function: Command) -> Command:
-        says = arguments(Common) | arguments(described(*sources, Common)(function))
-        asked = [
-            Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *_parameters(function, says),
-            _argument("parts", Path | None, None, says["parts"], FLAGS["parts"]),
-        ]
+        asked = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+        asked += _parameters(described(*sources)(function))
+        answers = inspect.isgeneratorfunction(function)
+        asked += [one for one in _parameters(common) if answers or one.name != "json"]
 
         @functools.wraps(function)
-        def run(context: typer.Context, parts: Path | None, **given: Any) -> None:
+        def run(
+            context: typer.Context, parts: Path | None, json: bool = False, **given: Any
+        ) -> None:
             if given.get("public") or given.get("host", LOCAL[0]) not in LOCAL:
                 set_public()  # before anything else: it decides what may be opened
             if path := parts or (parts_file() if inherits else None):
                 _take(path)
-            function(**_gathered(function, given, context))
+            for values, show in function(**_gathered(function, given, context)) or ():
+                print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
 
         run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
         shell.command(help=summary(function))(run)
@@ -105,29 +80,62 @@ def command(
     return register
 
 
-def _parameters(function: Callable[..., None], says: dict[str, str]) -> Iterator[Parameter]:
-    """The arguments of a command, those of a dataclass one by one."""
+def common(*, json: bool = False, parts: Path | None = None) -> None:
+    """What every command takes.
+
+    Args:
+        json: Print JSON.
+        parts: A Python file with poolings and heads of your own; it is run, so trust it.
+    """
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
+    """The arguments of a function as typer reads them, those of a dataclass one by one."""
+    says = arguments(function)
     for name, one in inspect.signature(function).parameters.items():
         if held := _held(one):
             yield from _fields(held)
         else:
-            is_flag = one.kind is Parameter.KEYWORD_ONLY
-            names = _names(name, both=one.default is True) if is_flag else ()
-            yield _argument(name, one.annotation, one.default, says[name], names)
+            yield _argument(one, says[name])
 
 
 def _fields(held: Any) -> Iterator[Parameter]:
-    """A flag for each field of a dataclass, with what its metadata says that it is among."""
+    """A flag for each field of a dataclass, whose types may be written as strings."""
     says = arguments(held)
     for one in fields(held):
         kind = type(one.default) if isinstance(one.type, str) else one.type
-        kind = Literal[one.metadata["among"]] if "among" in one.metadata else kind
-        names = _names(one.name, both=kind in (bool, bool | None))
-        yield _argument(one.name, kind, one.default, says[one.name], names)
+        kind = bool | None if kind is bool else kind  # to be said both ways
+        flag = Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=kind)
+        among = ", ".join(one.metadata.get("among", ()))
+        yield _argument(flag, f"{says[one.name]} One of {among}." if among else says[one.name])
+
+
+def _argument(one: Parameter, says: str) -> Parameter:
+    """An argument as typer reads it."""
+    kind, default, is_flag = one.annotation, one.default, one.kind is Parameter.KEYWORD_ONLY
+    says = "; ".join(filter(None, (flag(says), NOTES.get(one.name))))
+    known: dict[str, Any] = {}
+    if (get_origin(kind) or kind) in (Sequence, tuple):
+        if is_flag and one.name not in REPEATED:
+            kind, default, known = str, ",".join(default), {"callback": listed}
+            says += "; parted by commas"
+        else:
+            kind, default = list[str], default if default is Parameter.empty else list(default)
+            if is_flag:
+                says, known = f"{says}; repeatable", {"metavar": "<str>"}
+    if is_flag:
+        name = one.name.replace("_", "-")
+        both = kind == (bool | None) or default is True
+        names = FLAGS.get(one.name, (f"--{name}/--no-{name}" if both else f"--{name}",))
+        info = typer.Option(*names, help=says, **known)
+    else:
+        info = typer.Argument(help=says)
+    annotation = Annotated[kind, info]
+    return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _gathered(
-    function: Callable[..., None], given: dict[str, Any], context: typer.Context
+    function: Callable[..., Any], given: dict[str, Any], context: typer.Context
 ) -> dict[str, Any]:
     """What a function is called with: dataclasses of what was said, None where nothing was."""
     values = dict(given)
@@ -142,33 +150,6 @@ def _gathered(
 def _held(one: Parameter) -> Any:
     """The dataclass whose fields are flags, if a parameter is one."""
     return next(filter(is_dataclass, (one.annotation, *get_args(one.annotation))), None)
-
-
-def _names(name: str, *, both: bool) -> tuple[str, ...]:
-    """How a flag is written; of a switch both ways, if it is not merely off otherwise."""
-    flag = f"--{name.replace('_', '-')}"
-    return FLAGS.get(name, (f"{flag}/{flag.replace('--', '--no-')}" if both else flag,))
-
-
-def _argument(name: str, kind: Any, default: Any, says: str, names: tuple[str, ...]) -> Parameter:
-    """An argument as typer reads it; positional, if it has no names."""
-    says = "; ".join([flag(says), *filter(None, [NOTES.get(name)])])
-    known: dict[str, Any] = {}
-    if get_origin(kind) is Literal and len(get_args(kind)) > FEW:
-        says += f"; one of {', '.join(get_args(kind))}"
-        known = {"metavar": "<name>"}
-    elif (get_origin(kind) or kind) in (Sequence, tuple):
-        if names and name not in REPEATED:
-            kind, default, known = str, ",".join(default), {"callback": listed}
-            says += "; parted by commas"
-        else:
-            kind, default = list[str], default if default is Parameter.empty else list(default)
-            if names:
-                says, known = f"{says}; repeatable", {"metavar": "<str>"}
-    info = typer.Option(*names, help=says, **known) if names else typer.Argument(help=says, **known)
-    return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
 
 
 def _is_said(context: typer.Context, name: str) -> bool:
@@ -214,8 +195,3 @@ def last_of(events: Iterable[Any]) -> Any:
             if isinstance(event, Progress):
                 status.update(f"{event.says} ({event.share:.0%})")
     return event
-
-
-def print_json(values: object) -> None:
-    """Prints plain values as JSON."""
-    print(json.dumps(values, ensure_ascii=False, indent=2))

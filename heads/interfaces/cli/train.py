@@ -12,7 +12,8 @@ from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.table import ColumnHints
 from heads.errors import DataError
-from heads.interfaces.cli.shell import command, last_of, print_json
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import Answers, command, last_of
 from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
@@ -22,20 +23,11 @@ HEADERS = {"yes": True, "no": False, "guess": None}
 
 @command(api.compare, api.read)
 def read(
-    data: str,
-    *,
-    columns: ColumnHints,
-    header: Header = "guess",
-    model: str = BUNDLED,
-    json: bool = False,
-) -> None:
+    data: str, *, columns: ColumnHints, header: Header = "guess", model: str = BUNDLED
+) -> Answers:
     """Shows how a file of texts and labels is read."""
     found = _read(data, columns, header, model)
-    if json:
-        return print_json(found.as_json())
-    from heads.interfaces.cli import tables
-
-    tables.data(found)
+    yield found.as_json(), lambda: cli.tables.data(found)
 
 
 def _read(name: str, columns: ColumnHints, header: Header, model: str) -> Any:
@@ -88,8 +80,7 @@ def train(
     out: Path | None = None,
     resume: str = "",
     config: ExperimentConfig | None = None,
-    json: bool = False,
-) -> None:
+) -> Answers:
     """Compares a grid of heads on your own data.
 
     Args:
@@ -129,24 +120,20 @@ def train(
         print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     events = working(run, limits())
     try:
-        found = _followed(run, events, live=sys.stderr.isatty() and not json)
+        found = _followed(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
-        _print(leaderboard(run), run, told, json)
-        told_to = f"stopped; go on with heads train --resume {out or run.id}"
-        print(f"heads: {told_to}", file=sys.stderr)
+        yield _trained(leaderboard(run), run, told)
+        says = f"heads: stopped; go on with heads train --resume {out or run.id}"
+        print(says, file=sys.stderr)
         raise
-    _print(found, run, told, json)
+    yield _trained(found, run, told)
 
 
-def _print(found: Any, run: Any, told: Sequence[str], json: bool) -> None:
-    """Prints the leaderboard, without the notes that were told before."""
-    if json:
-        return print_json(found.as_json() | {"folder": str(run.path)})
-    from heads.interfaces.cli import tables
-
-    tables.leaderboard(found, told)
-    tables.where(run)
+def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
+    """A leaderboard and where its run is, without the notes that were told before."""
+    values = found.as_json() | {"folder": str(run.path)}
+    return values, lambda: cli.tables.leaderboard(found, told, run)
 
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
@@ -166,30 +153,25 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
 
 
 @command()
-def runs(run: Sequence[str] = (), *, delete: bool = False, json: bool = False) -> None:
+def runs(run: Sequence[str] = (), *, delete: bool = False) -> Answers:
     """Lists the runs that are kept, shows one, or compares some.
 
     Args:
         run: Show one, or compare some.
         delete: Delete the runs that are named.
     """
-    from heads.interfaces.cli import tables
     from heads.runs.folder import all_runs, find
     from heads.runs.leaderboard import facts_of, leaderboard
 
     if delete:
-        return _delete(run)
-    if not run:
+        _delete(run)
+    elif not run:
         listed = [facts_of(one) for one in all_runs()]
-        return print_json(listed) if json else tables.listed(listed)
-    found = [leaderboard(find(name)) for name in run]
-    if json:
-        values = [one.as_json() for one in found]
-        print_json(values if len(values) > 1 else values[0])
-    elif len(found) == 1:
-        tables.leaderboard(found[0])
+        yield listed, lambda: cli.tables.listed(listed)
+    elif len(found := [leaderboard(find(name)) for name in run]) == 1:
+        yield found[0].as_json(), lambda: cli.tables.leaderboard(found[0])
     else:
-        tables.side_by_side(found)
+        yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
 
 
 def _delete(names: Sequence[str]) -> None:
@@ -208,20 +190,17 @@ def _delete(names: Sequence[str]) -> None:
 
 
 @command()
-def reproduce(name: str, *, data: Path, json: bool = False) -> None:
+def reproduce(name: str, *, data: Path) -> Answers:
     """Computes a published figure anew.
 
     Args:
         name: Such as banking77.
         data: The folder of its train.csv and test.csv.
     """
-    from heads.interfaces.cli import tables
-    from heads.study.mteb import reproduce as again
+    from heads.study import mteb
 
-    found = last_of(again(name, data, limits()))
-    if json:
-        return print_json(found.as_json())
-    tables.reproduced(found)
+    found = last_of(mteb.reproduce(name, data, limits()))
+    yield found.as_json(), lambda: cli.tables.reproduced(found)
 
 
 @command(inherits=True)
