@@ -41,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     group: Any = typer.main.get_command(shell)
     with _noted_interrupts() as interrupted:
         try:
+            if not (given[0].startswith("-") or given[0] in group.commands):
+                known = [name for name, one in group.commands.items() if not one.hidden]
+                raise HeadsError(
+                    f"There is no command '{given[0]}'.", did_you_mean(given[0], known)
+                )
             with group.make_context("heads", list(given)) as context:
                 group.invoke(context)
             sys.stdout.flush()  # what a full disk does not take is said here, not behind our back

@@ -142,7 +142,8 @@ def _gathered(
     for name, one in inspect.signature(function).parameters.items():
         if held := _held(one):
             found = {field.name: values.pop(field.name) for field in fields(held)}
-            said = {key: value for key, value in found.items() if _is_said(context, key)}
+            sources = {key: getattr(context.get_parameter_source(key), "name", "") for key in found}
+            said = {key: found[key] for key in found if sources[key] == "COMMANDLINE"}
             values[name] = held(**said) if said or one.default is not None else None
     return values
 
@@ -150,11 +151,6 @@ def _gathered(
 def _held(one: Parameter) -> Any:
     """The dataclass whose fields are flags, if a parameter is one."""
     return next(filter(is_dataclass, (one.annotation, *get_args(one.annotation))), None)
-
-
-def _is_said(context: typer.Context, name: str) -> bool:
-    """Whether an argument was written, be it as it is without."""
-    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
 
 
 def _take(path: Path) -> None:

@@ -16,7 +16,7 @@ from heads.analysis.ablation import Ablation
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.explanation import ORIGINS, Explanation, TensorFact
+from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
@@ -96,7 +96,10 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
     for item in found:
         table = table_of("layer", "does", "shape", "parameters", "weights")
         for step in item.steps:
-            origins = {_origin(fact) for fact in step.tensors}
+            origins = {
+                ORIGINS[fact.origin] + f" ({fact.source})" * bool(fact.source)
+                for fact in step.tensors
+            }
             where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
             shape = " × ".join(map(str, step.shape))
             number = f"{step.parameters:,}" if step.parameters else ""
@@ -124,10 +127,6 @@ def parts(registries: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
             options = ", ".join(f"{name}={value}" for name, value in part["options"].items())
             table.add_row(*map(Text, (part["name"], part["says"], options)))
         show(table)
-
-
-def _origin(fact: TensorFact) -> str:
-    return ORIGINS[fact.origin] + (f" ({fact.source})" if fact.source else "")
 
 
 def families(entries: Sequence[CatalogEntry], found: Mapping[str, Mapping[str, Any]]) -> None:
@@ -168,8 +167,12 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
         score = score_called(head.scores.metric)
         scores = f", {score.noun if score else 'score'} {accuracy(head.scores)} on held-out rows"
     divided = head.chosen.get(CALIBRATED)
+    if isinstance(found, Exported):
+        now = f"{found.called}: {found.folder}"
+    else:
+        now = f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
     show(
-        f"{what} ({kind}{scores}) is now {_what(found)}",
+        f"{what} ({kind}{scores}) is now {now}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
         *found.notes,
@@ -177,12 +180,6 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     )
     if isinstance(found, OnnxReport):
         Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
-
-
-def _what(found: Exported | OnnxReport) -> str:
-    if isinstance(found, Exported):
-        return f"{found.called}: {found.folder}"
-    return f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -465,7 +462,8 @@ def _raced(found: Leaderboard) -> list[str]:
 
 def _of_best(found: Leaderboard) -> list[str]:
     """How the best head was learned, how sure it is, and which layers learned mixes read."""
-    lines = [f"{found.best}: {says}"] if found.best and (says := _learned(found)) else []
+    says = chosen_says(found.cell(found.best)) if found.best else ""
+    lines = [f"{found.best}: {says[:1].lower()}{says[1:]}"] if says else []
     if found.best and (scaled := found.cell(found.best).measures.calibration):
         gained = abstained_says(scaled.coverage, found.problem)
         lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
@@ -476,12 +474,6 @@ def _of_best(found: Leaderboard) -> list[str]:
         ]
         lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
     return lines
-
-
-def _learned(found: Leaderboard) -> str:
-    """With what settings the best head was learned, the first letter small."""
-    says = chosen_says(found.cell(found.best))
-    return says[:1].lower() + says[1:]
 
 
 def _layers(found: Leaderboard) -> None:
