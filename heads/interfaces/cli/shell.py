@@ -105,9 +105,9 @@ def _fields(held: Any) -> Iterator[Parameter]:
     for one in fields(held):
         kind = type(one.default) if isinstance(one.type, str) else one.type
         kind = bool | None if kind is bool else kind  # to be said both ways
-        flag = Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=kind)
+        own = Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=kind)
         among = ", ".join(one.metadata.get("among", ()))
-        yield _argument(flag, f"{says[one.name]} One of {among}." if among else says[one.name])
+        yield _argument(own, f"{says[one.name]} One of {among}." if among else says[one.name])
 
 
 def _argument(one: Parameter, says: str) -> Parameter:
