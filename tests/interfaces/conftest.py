@@ -59,7 +59,7 @@ def tab(chrome, page_url):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(page_url + query)
         opened.append(context)
-        page.locator("#strip a").first.wait_for()
+        page.locator("#runs .rail").wait_for(state="attached")  # who types earlier is not heard
         if "place=" not in query:
             page.locator("#verdict strong").wait_for()
         return page

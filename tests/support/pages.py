@@ -24,12 +24,12 @@ def ask(page, text):
 
 def answers(page):
     """What the lanes answer."""
-    return page.locator(".lane .answer strong").all_inner_texts()
+    return page.locator("#lanes .answer strong").all_inner_texts()
 
 
 def recipes(page):
     """The recipes of the lanes."""
-    return page.locator(".lane .name code").all_inner_texts()
+    return page.locator("#lanes .name code").all_inner_texts()
 
 
 def own_choice(page, recipes):

@@ -55,7 +55,7 @@ def score_axis(values: Sequence[float], metric: MetricName) -> Figure:
     low, high = min(values), max(values)
     room = max((high - low) * 0.06, 0.01 * abs(high) or 0.01)
     low, high = max(scale.low, low - room), min(scale.high + room / 3, high + room)
-    axis = AXIS | {"range": [low, high], "nticks": 7}
+    axis = AXIS | {"range": [low, high], "nticks": 6, "tickangle": 0}
     return axis | ({"tickformat": ".0%"} if scale.is_share else {})
 
 

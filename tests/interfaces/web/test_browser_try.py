@@ -39,7 +39,7 @@ def test_opens_on_four_answers_without_scrolling(tab, look, theme, width, height
     assert len(set(answers(page))) > 1  # the chips are chosen so that heads disagree
     fits(page)
     if width > 390:
-        last = page.locator(".lane").last.bounding_box()
+        last = page.locator("#lanes .lane").last.bounding_box()
         assert last["y"] + last["height"] <= height
     assert page.evaluate("document.documentElement.scrollHeight") <= 3 * height
     look(page, f"try-{theme}-{width}")
@@ -52,9 +52,9 @@ def test_answers_while_one_types_and_the_address_keeps_up(tab):
     page.wait_for_url(re.compile("text=This"))
     before = answers(page)
     page.reload()
-    page.locator(".lane .answer strong").first.wait_for()
+    page.locator("#lanes .lane .answer strong").first.wait_for()
     assert page.locator("#sentence textarea").input_value().startswith("This is the worst")
-    page.locator(".lane .tokens i", has_text="kettle").first.wait_for()
+    page.locator("#lanes .lane .tokens i", has_text="kettle").first.wait_for()
     assert answers(page) == before
 
 
@@ -62,10 +62,10 @@ def test_answers_while_one_types_and_the_address_keeps_up(tab):
 def test_a_chip_fills_the_sentence(tab):
     page = tab()
     page.locator("#tries button").nth(2).click()
-    page.locator(".lane .tokens i", has_text="delay").first.wait_for()
+    page.locator("#lanes .lane .tokens i", has_text="delay").first.wait_for()
     assert page.locator("#sentence textarea").input_value() == "Great, another delay."
     page.get_by_role("button", name="surprise me").click()
-    page.locator(".lane .tokens i", has_text="true").first.wait_for()
+    page.locator("#lanes .lane .tokens i", has_text="true").first.wait_for()
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ def test_a_head_is_changed_in_three_steps(tab, look):
     look(page, "builder")
     fits(page)
     page.get_by_role("button", name="Use this head").click()
-    page.locator(".lane .name code", has_text="weighted+centroid").wait_for()
-    page.locator(".lane[data-lane='2'] .answer strong").wait_for(timeout=60_000)
+    page.locator("#lanes .lane .name code", has_text="weighted+centroid").wait_for()
+    page.locator("#lanes .lane[data-lane='2'] .answer strong").wait_for(timeout=60_000)
     assert recipes(page) == [USUAL[0], "weighted+centroid", *USUAL[2:]]
     assert "weighted%2Bcentroid" in page.url
 
@@ -135,13 +135,13 @@ def test_a_recipe_is_written_out_after_a_slash_and_one_that_is_none_is_said(tab)
     page.wait_for_function("document.activeElement.id === 'recipe-line'")
     line.fill("mean+lineer")
     line.press("Tab")
-    page.locator("#builder [role=alert]", has_text="Did you mean linear").wait_for()
+    page.locator("#builder [role=alert]", has_text="Did you mean 'linear'").wait_for()
     assert recipes(page) == USUAL
     page.locator("#recipe-line").fill("mean@4+mlp?hidden=24")
     page.locator("#recipe-line").press("Tab")
     page.locator(".preview code", has_text="hidden=24").wait_for()
     page.get_by_role("button", name="Use this head").click()
-    page.locator(".lane[data-lane='4'] .answer strong").wait_for(timeout=60_000)
+    page.locator("#lanes .lane[data-lane='4'] .answer strong").wait_for(timeout=60_000)
     assert recipes(page)[3] == "mean@4+mlp?hidden=24"
 
 
@@ -185,7 +185,7 @@ def test_a_model_that_is_not_there_says_what_to_do_and_the_answers_stay(tab, mon
 
 def test_hostile_text_stays_text(tab):
     page = tab("?text=" + "%3Cimg%20src%3Dx%20onerror%3D%22window.__xss%3D1%22%3E%20%3Cscript%3E")
-    page.locator(".lane .tokens i").first.wait_for()
+    page.locator("#lanes .lane .tokens i").first.wait_for()
     open_lane(page, 1, "numbers")
     page.locator("#numbers td").first.wait_for()
     assert page.evaluate("window.__xss") is None
@@ -201,7 +201,7 @@ def test_a_link_is_copied_and_restores_the_same(tab):
     page.get_by_text("Copied").wait_for()
     link = page.evaluate("navigator.clipboard.readText()")
     other = tab(link[link.index("?") :])
-    other.locator(".lane .tokens i", has_text="again").first.wait_for()
+    other.locator("#lanes .lane .tokens i", has_text="again").first.wait_for()
     assert answers(other) == before
     page.locator("#under button", has_text="Python").click()
     page.wait_for_function(
@@ -229,11 +229,11 @@ def test_places_are_reached_with_the_keyboard_alone(tab):
 def test_on_stage_the_room_votes_before_the_answers_show(tab, look):
     page = tab("?present=1&vote=1")
     page.locator("#vote button").first.wait_for()
-    assert not page.locator(".lane .answer strong").first.is_visible()
+    assert not page.locator("#lanes .lane .answer strong").first.is_visible()
     page.locator("#vote button", has_text="negative").click()
     page.locator("#vote button", has_text="negative 1").wait_for()
     page.get_by_role("button", name="Reveal").click()
-    assert page.locator(".lane .answer strong").first.is_visible()
+    assert page.locator("#lanes .lane .answer strong").first.is_visible()
     look(page, "stage")
 
 
