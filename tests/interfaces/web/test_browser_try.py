@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 import slow
-from pages import answers, ask, choose, fits, recipes
+from pages import answers, ask, choose, fits, recipes, write
 
 USUAL = ["cls+linear", "mean+linear", "cls+roberta", "attention+linear"]
 
@@ -149,8 +149,8 @@ def test_a_recipe_is_written_out_after_a_slash_and_one_that_is_none_is_said(tab)
 def test_a_second_sentence_takes_the_heads_of_the_pairs(tab):
     page = tab()
     page.get_by_role("button", name="+ second sentence").click()
-    page.locator("#sentence textarea").fill("The bridge is closed.")
-    page.locator("#second-sentence textarea").fill("The bridge is shut.")
+    write(page, "#sentence", "The bridge is closed.")
+    write(page, "#second-sentence", "The bridge is shut.")
     page.locator("#facts", has_text="Sentence pairs").wait_for()
     page.locator(
         ".lane .answer strong", has_text=re.compile("paraphrase|different")

@@ -14,7 +14,7 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places.answers import answering
-from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, Try, settings_of
+from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try, settings_of
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -274,13 +274,16 @@ class Building:
     def used(self, query: str, draft: Draft, mine: Any, event: gr.EventData) -> Iterator[list[Any]]:
         """The draft takes its place, or its lane goes; the heads answer anew."""
         asked, given = Location.of(query), _strings(event._data)
+        same = [gr.skip()] * (len(SAME) + SETTINGS + 1)
         if given.get("do") not in (None, "remove"):
+            yield same
             return
         try:
             is_gone = given.get("do") == "remove"
             asked = without(asked, draft) if is_gone else placed(asked, written(draft, given))
         except Exception as error:
             gr.Warning(plain(sentence(error)))
+            yield same
             return
         values = [*settings_of(asked, mine), gr.update(visible=False)]
         for one in answering(asked, set()):

@@ -494,6 +494,7 @@ def loading(panel: Panel, query: str, label: str, against: str, other: str) -> A
         return [one for name in SECTIONS for one in (own if name == section else blank[name])]
 
     if not 1 <= asked.lane <= len(asked.recipes):
+        yield values("", [])
         return
     if asked.show == "why":
         for own in why(asked, label or "", against or ""):

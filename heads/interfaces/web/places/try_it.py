@@ -20,6 +20,8 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ASKS: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
+SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
+SETTINGS = 7  # components that show what is asked: see `settings_of`
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 
 
@@ -167,8 +169,14 @@ class Asking:
             values = [gr.skip()] * len(values)
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
-        """While one types."""
+        """On Enter."""
         yield from self.answers(_typed(query, text, pair), request)
+
+    def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
+        """While one types or pastes; not where the page itself has filled the boxes."""
+        asked = _typed(query, text, pair)
+        is_new = asked != Location.of(query)
+        yield from self.answers(asked, request) if is_new else iter([SAME])
 
     def turned(
         self, query: str, text: str, pair: str, model: str, source: str, way: str, mine: Any,
@@ -197,8 +205,8 @@ class Asking:
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
     ) -> Iterator[list[Any]]:
         """A click within the lanes: what was cancelled is trained after all."""
-        if event._data.get("do") == "again":
-            yield from self.typed(query, text, pair, request)
+        is_meant = event._data.get("do") == "again"
+        yield from self.typed(query, text, pair, request) if is_meant else iter([SAME])
 
     def cancel(self, event: gr.EventData, request: gr.Request) -> None:
         """A click within the lanes: a head is not waited for any more."""
@@ -218,8 +226,9 @@ def _wire(
     answers = [*place.answers, query]
     every = [*answers, *place.settings]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
-    gr.on([place.text.input, place.pair.input, place.text.submit, place.pair.submit],
-          asking.typed, place.inputs, answers, **run)  # fmt: skip
+    boxes = place.text, place.pair  # of `input` a paste is none
+    gr.on([box.change for box in boxes], asking.changed, place.inputs, answers, **run)
+    gr.on([box.submit for box in boxes], asking.typed, place.inputs, answers, **run)
     model, source, way = place.settings[4:7]
     gr.on([model.input, source.input, way.input], asking.turned,
           [*place.inputs, model, source, way, mine], every, **run)  # fmt: skip
