@@ -1,6 +1,6 @@
 """The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -394,8 +394,8 @@ def _others(
     name: str,
     near: tuple[str, ...],
 ) -> Iterator[str]:
-    """Whether the other heads can be told apart from it, and what would settle it."""
-    own, score = measures[name], SCORES[measures[name].metric]
+    """Whether the other heads can be told apart from it, and what would settle that."""
+    own = measures[name]
     others = len(_heads(comparisons.to_reference))
     if not others:
         yield "no other head was trained"
@@ -409,21 +409,22 @@ def _others(
         yield f"{who} cannot be told apart from it on {_rows(own)}"
     if comparisons.once:
         yield "trained once: luck is not known, 3 seeds would show it"
-        return
-    open_ = [d for d in _family(comparisons, name) if d.name in near]
-    if not open_:
-        return
-    if 0 < comparisons.groups < FEW_GROUPS and own.rows >= 2 * comparisons.groups:
-        yield f"these stand in {comparisons.groups} groups: more groups would settle it, not rows"
-        return
+    elif open_ := [d for d in _family(comparisons, name) if d.name in near]:
+        yield _settling(open_, comparisons.groups, own)
+
+
+def _settling(open_: Sequence[Difference], groups: int, own: Measures) -> str:
+    """How much better the heads may be that cannot be told apart, or what would tell them."""
+    score = SCORES[own.metric]
+    if 0 < groups < FEW_GROUPS and own.rows >= 2 * groups:
+        return f"these stand in {groups} groups: more groups would settle it, not rows"
     bound, matters = max(0.0, *(d.high for d in open_)), enough(own.score, score)
     rival = max(open_, key=lambda d: d.difference)
     if bound <= matters:
-        yield f"none is better by more than {_bound(bound, score)} (95 %)"
-    elif about := _needed(rival, own, matters):
-        yield f"about {about:,} would settle {_gap(matters, score)}"
-    else:
-        yield f"one may be better by up to {_bound(bound, score)} (95 %)"
+        return f"none is better by more than {_bound(bound, score)} (95 %)"
+    if about := _needed(rival, own, matters):
+        return f"about {about:,} would settle {_gap(matters, score)}"
+    return f"one may be better by up to {_bound(bound, score)} (95 %)"
 
 
 def _gap(gap: float, name: Metric) -> str:

@@ -380,7 +380,10 @@ def test_every_metric_is_said_in_its_own_words():
     assert of.because.startswith("micro-F1 90 % (8")
     assert of.because.endswith("); guessing 67 %")
     of = recommend(*of_numbers(900, linear=0.5, majority=99.0, tfidf=0.9))
-    told = r"Spearman correlation 0\.\d\d \(0\.\d\d to 0\.\d\d\); guessing the mean 0\.00, counting words 0\.\d\d"
+    told = (
+        r"Spearman correlation 0\.\d\d \(0\.\d\d to 0\.\d\d\); "
+        r"guessing the mean 0\.00, counting words 0\.\d\d"
+    )
     assert re.fullmatch(told, of.because)
     off = recommend(*of_numbers(900, metric="neg_mean_absolute_error", linear=0.5, majority=99.0))
     told = r"mean absolute error (0\.\d+) \((0\.\d+) to (0\.\d+)\); guessing the mean (0\.\d+)"
