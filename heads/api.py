@@ -72,6 +72,7 @@ def compare(
     recipes: Sequence[Recipe | str] = RECIPES,
     model: str = BUNDLED,
     sample: str = "",
+    run: str = "",
     pairs: str = JOINT,
     limits: Limits | None = None,
 ) -> Comparison:
@@ -88,6 +89,7 @@ def compare(
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
             the one that suits, if not given.
+        run: A run whose heads are asked instead; it has its own base model.
         pairs: How two sentences enter, in recipes that do not say it: joint, as one sequence;
             siamese, each by itself; or a pairing by name, such as uv_diff.
         limits: What is allowed; this place's limits if not given.
@@ -100,7 +102,7 @@ def compare(
     """
     from heads.analysis.comparison import Compared, comparing
 
-    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
     for event in comparing(text, pair, **asked, limits=limits):
         if isinstance(event, Compared):
             return event.comparison

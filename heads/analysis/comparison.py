@@ -4,7 +4,7 @@ The page, the shell, the API and Python ask the same function and show the same 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -27,7 +27,9 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe
+from heads.runs.folder import find
 from heads.runs.spec import entering
+from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import trained
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -188,7 +190,9 @@ class Comparison:
 
     Attributes:
         model: The id of the base model, and which version of it.
-        sample: The data that the heads were trained on; empty if all came with the checkpoint.
+        sample: The data that the heads were trained on; empty where all came with the checkpoint
+            or are of a run.
+        run: The id of the run that the heads are of, if one.
         classes: The names of the classes, in the order of every logit. A head that came with
             the checkpoint may have others: see its prediction.
         many: Whether any number of classes may apply.
@@ -205,6 +209,7 @@ class Comparison:
     problem: ProblemType
     predictions: tuple[Prediction, ...]
     notes: tuple[str, ...]
+    run: str = ""
 
     @property
     def verdict(self) -> str:
@@ -224,6 +229,7 @@ class Comparison:
             "text": self.text,
             "pair": self.pair or None,
             "sample": self.sample,
+            "run": self.run or None,
             "classes": list(self.classes),
             "problem_type": self.problem.name,
             "verdict": self.verdict,
@@ -243,6 +249,8 @@ class Comparison:
                     "logits": list(prediction.logits),
                     "probabilities": list(prediction.probabilities),
                     "thresholds": list(prediction.thresholds),
+                    "reads": [list(one) for one in prediction.reads],
+                    "layers": list(prediction.layers),
                 }
                 for prediction in self.predictions
             ],
@@ -263,44 +271,74 @@ def comparing(
     recipes: Sequence[Recipe | str] = RECIPES,
     model: str = BUNDLED,
     sample: str = "",
+    run: str = "",
     pairs: str = JOINT,
     limits: Limits | None = None,
 ) -> Iterator[Progress | Compared]:
     """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
     limits = limits or limits_here()
-    _check_texts(("second sentence", pair), ("base model", model), ("sample", sample))
-    pair, model, sample = pair or "", model or BUNDLED, sample or ""
-    chosen = _chosen(recipes or (), pairs or JOINT, limits)
-    ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
-    data = sample_for(sample, pair) if ours else None
+    _check_texts(
+        ("second sentence", pair), ("base model", model), ("sample", sample), ("run", run)
+    )
+    pair, way = pair or "", pairs or JOINT
     notes = cut_notes((text, pair), limits)
     text = gate(text, limits)
     pair = gate(pair, limits, "second sentence") if pair.strip() else ""
-    yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
-    own = own_head(backbone) if OWN in chosen else None
-    found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
-    remaining = iter(found)
-    heads = [next(remaining) if isinstance(recipe, ResolvedRecipe) else own for recipe in chosen]
-    heads = [head for head in heads if head is not None]
+    if run:
+        named = () if recipes is RECIPES else recipes or ()
+        backbone, heads = _of_run(run, named, pair, limits)
+        data = ""
+    else:
+        chosen = _chosen(recipes or (), way, limits)
+        asked = sample or "", pair, model or BUNDLED
+        backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
     notes += token_notes((given.read or backbone.encode([text], second))[0])
     notes += recipe_notes(heads, backbone)
-    notes += joint_notes(heads) if (pairs or JOINT) != JOINT else []
+    notes += joint_notes(heads) if way != JOINT else []
+    first = next((head for head in heads if not head.is_own), heads[0])
     yield Compared(
         comparison=Comparison(
             model=backbone.id,
             revision=backbone.revision,
             text=text,
             pair=pair,
-            sample=data.name if data else "",
-            classes=(found or heads)[0].classes,
-            problem=(found or heads)[0].problem,
-            predictions=tuple(predict(given, heads)),
+            sample=data,
+            run=run,
+            classes=first.classes,
+            problem=first.problem,
+            predictions=tuple(predict(given, heads, backbone)),
             notes=tuple(notes),
         )
     )
+
+
+def _of_sample(
+    chosen: Sequence[ResolvedRecipe | str], sample: str, pair: str, model: str, limits: Limits
+) -> Generator[Progress, None, tuple[Backbone, list[TrainedHead], str]]:
+    """The base model, the heads on it, trained if need be, and the name of their data."""
+    ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
+    data = sample_for(sample, pair) if ours else None
+    yield Progress(says=f"Loading {model}", share=0.0)
+    backbone = load(model, limits=limits)
+    own = own_head(backbone) if OWN in chosen else None
+    found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
+    remaining = iter(found)
+    heads = [next(remaining) if isinstance(recipe, ResolvedRecipe) else own for recipe in chosen]
+    return backbone, [head for head in heads if head is not None], data.name if data else ""
+
+
+def _of_run(
+    run: str, recipes: Sequence[Recipe | str], pair: str, limits: Limits
+) -> tuple[Backbone, list[TrainedHead]]:
+    """The base model and heads of a run; where none is named, the best four."""
+    asked, backbone, heads = heads_of(find(run, is_public=limits.public), recipes, limits)
+    check_number(len(heads), limits)
+    if pair and not asked.corpus.pairs:
+        what = f"{asked.corpus.name} has one text a row, and there are two."
+        raise DataError(what, "Empty the second sentence.")
+    return backbone, list(heads.values())
 
 
 def _read(
@@ -326,7 +364,16 @@ def _chosen(
     chosen = list({str(one): one for one in asked}.values())
     if not chosen:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
-    if len(chosen) > limits.recipes:
-        what = f"{len(chosen)} recipes are chosen; at most {limits.recipes} fit side by side here."
-        raise LimitError(what, "Take some away.")
+    check_number(len(chosen), limits)
     return chosen
+
+
+def check_number(recipes: int, limits: Limits) -> None:
+    """Refuses more heads than stand side by side.
+
+    Raises:
+        LimitError: There are more.
+    """
+    if recipes > limits.recipes:
+        what = f"{recipes} recipes are chosen; at most {limits.recipes} fit side by side here."
+        raise LimitError(what, "Take some away.")

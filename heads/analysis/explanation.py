@@ -402,8 +402,7 @@ def _reads(
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
         encoded = backbone.encode(texts, [pair] if pair and not apart else [])
-        shares = reader(backbone.states(encoded)).reads[0]
-        shares = shares / shares.sum().clamp_min(1e-9)
+        shares = reader.shares(backbone.states(encoded))[0]
         found += zip(backbone.words(encoded[0]), shares.tolist(), strict=True)
     return tuple(found)
 

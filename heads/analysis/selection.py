@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from heads.analysis.comparison import counted
-from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
@@ -25,15 +24,12 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain
 from heads.recipe import Recipe
-from heads.runs import spec
 from heads.runs.folder import RunFolder, find
-from heads.runs.trained_heads import classifier as of_run
-from heads.runs.trained_heads import trained_names
+from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import first_split, trained
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
 
-FEW = 4  # heads of a run, where none is named
 Named = Recipe | str | Classifier
 
 
@@ -145,32 +141,21 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Se
 
 
 def _of_run(called: str, recipes: Sequence[Named], limits: Limits) -> SelectedHeads:
-    run = find(called, is_public=limits.public)
-    kept = spec.load(run)
-    names = [_name(one, kept.recipes) for one in recipes] or trained_names(run, kept)[:FEW]
-    corpus = kept.corpus
-    backbone: Backbone | None = None
-    found = []
-    for name in dict.fromkeys(names):
-        one = of_run(run, name, limits)
-        backbone = backbone or one.backbone  # heads on one base model share its passes
-        found.append(Classifier(backbone=backbone, head=one.head))
-    splits = kept.splits
+    run, named = find(called, is_public=limits.public), list[Recipe | str]()
+    for one in recipes:
+        if isinstance(one, Classifier):
+            what = "A run has heads of its own."
+            raise RecipeError(what, "Name its recipes, or leave the run out.")
+        named.append(one)
+    asked, backbone, heads = heads_of(run, named, limits)
     return SelectedHeads(
-        classifiers=tuple(found),
-        corpus=corpus,
-        learned=tuple(splits.train[0].tolist()),  # the head of the first seed is kept
-        held=tuple(splits.test[0].tolist()),
+        classifiers=tuple(Classifier(backbone=backbone, head=head) for head in heads.values()),
+        corpus=asked.corpus,
+        learned=tuple(asked.splits.train[0].tolist()),  # the head of the first seed is kept
+        held=tuple(asked.splits.test[0].tolist()),
         run=run,
-        names=tuple(dict.fromkeys(names)),
+        names=tuple(heads),
     )
-
-
-def _name(one: Named, names: Sequence[str]) -> str:
-    """The name under which a run keeps a head."""
-    if isinstance(one, Classifier):
-        raise RecipeError("A run has heads of its own.", "Name its recipes, or leave the run out.")
-    return str(one) if str(one) in names else str(resolve(one))
 
 
 # --- What a head says of a text once it has been asked: the values that what-ifs compare.

@@ -18,23 +18,46 @@ class HeadInputs:
 
     Attributes:
         joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
-        sides: Of first and second texts, each by itself; None where nobody asked for it.
-        read: The tokens of what was read jointly.
+        sides: Of first and second texts, each by itself; empty where nobody asked for it.
         prompted: Of the texts with a prompt behind them, by the prompt.
+        read: The tokens of what was read jointly.
+        read_sides: Those of first and second texts.
+        read_prompted: Those with a prompt behind them, by the prompt.
     """
 
     joint: States | None
-    sides: tuple[States, States] | None = None
-    read: tuple[Encoded, ...] = ()
+    sides: tuple[States, ...] = ()
     prompted: Mapping[str, States] = field(default_factory=dict)
+    read: tuple[Encoded, ...] = ()
+    read_sides: tuple[tuple[Encoded, ...], ...] = ()
+    read_prompted: Mapping[str, tuple[Encoded, ...]] = field(default_factory=dict)
 
     def logits(self, module: RecipeModule) -> Tensor:
         """What a head says, (n, c)."""
+        return module(*self._of(module))
+
+    def reads(self, module: RecipeModule, backbone: Backbone) -> tuple[tuple[str, float], ...]:
+        """Each token of the first text with the share of the pooled vector that it gives.
+
+        A siamese head gives both texts, one after the other, each summing to 1.
+        """
+        prompt = module.reader.resolved.prompt
+        encoded = (self.read_prompted.get(prompt, self.read),)
+        found: list[tuple[str, float]] = []
+        for states, texts in zip(
+            self._of(module), self.read_sides if module.is_siamese else encoded, strict=True
+        ):
+            shares = module.reader.shares(states)[0].tolist()
+            found += zip(backbone.words(texts[0]), shares, strict=False)
+        return tuple(found)
+
+    def _of(self, module: RecipeModule) -> tuple[States, ...]:
+        """What a head reads: the states of one sequence, or of two."""
+        if module.is_siamese:
+            return self.sides
         joint = self.prompted.get(module.reader.resolved.prompt, self.joint)
-        given = self.sides if module.is_siamese else (joint,)
-        assert given is not None
-        assert given[0] is not None
-        return module(*given)
+        assert joint is not None
+        return (joint,)
 
 
 def head_inputs(
@@ -51,13 +74,16 @@ def head_inputs(
     prompts = {head.reader.resolved.prompt for head in heads if not head.is_siamese}
     read = backbone.encode(texts, pairs) if "" in prompts else []
     joint = backbone.states(read) if read else None
-    sides = [backbone.states(backbone.encode(side)) for side in (texts, pairs) if siamese]
+    sides = [tuple(backbone.encode(side)) for side in (texts, pairs) if siamese]
     others = {prompt: backbone.prompted(prompt) for prompt in sorted(prompts - {""})}
+    prompted = {prompt: tuple(one.encode(texts, pairs)) for prompt, one in others.items()}
     return HeadInputs(
         joint=joint,
-        sides=(sides[0], sides[1]) if sides else None,
+        sides=tuple(backbone.states(side) for side in sides),
+        prompted={prompt: one.states(prompted[prompt]) for prompt, one in others.items()},
         read=tuple(read),
-        prompted={prompt: one.states(one.encode(texts, pairs)) for prompt, one in others.items()},
+        read_sides=tuple(sides),
+        read_prompted=prompted,
     )
 
 

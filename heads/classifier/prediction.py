@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
+from heads.backbone.backbone import Backbone
 from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.evaluation.statistics import Scores
+from heads.parts.modules import is_idle, last_linear, leaves, words
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 
@@ -36,6 +38,9 @@ class Prediction:
         rows: On how many rows.
         scores: Its scores on the rows held out, or None where nobody here knows.
         new: Those of its tensors that are random, since the checkpoint lacks them.
+        reads: Each token with the share of the pooled vector that it gives; two texts that are
+            read each by itself stand one after the other.
+        layers: What the head does with the pooled vector, a few words a layer.
     """
 
     recipe: Recipe
@@ -52,17 +57,21 @@ class Prediction:
     rows: int
     scores: Scores | None
     new: tuple[str, ...]
+    reads: tuple[tuple[str, float], ...] = ()
+    layers: tuple[str, ...] = ()
 
 
 @torch.no_grad()
-def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]:
-    """Applies heads to what the base model made of one text, or of one pair."""
+def predict(
+    given: HeadInputs, heads: Sequence[TrainedHead], backbone: Backbone
+) -> list[Prediction]:
+    """Applies heads to what their base model made of one text, or of one pair."""
     found = []
     for head in heads:
         logits = given.logits(head.module)  # (1, c)
         shares = head.problem.probabilities(logits)[0].tolist()
         chosen = head.problem.chosen(logits, head.thresholds)[0]
-        cuts = _cuts(head)
+        cuts = cuts_of(head)
         found.append(
             Prediction(
                 recipe=head.asked.recipe,
@@ -79,16 +88,25 @@ def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]
                 rows=head.rows,
                 scores=head.scores,
                 new=head.new,
+                reads=given.reads(head.module, backbone),
+                layers=_layers(head),
             )
         )
     return found
+
+
+def _layers(head: TrainedHead) -> tuple[str, ...]:
+    chain = head.module.head
+    last = last_linear(chain)
+    kept = [(name, layer) for name, layer in leaves(chain) if not is_idle(layer)]
+    return tuple(words(layer, is_last=name == last) for name, layer in kept)
 
 
 def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
     return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
 
 
-def _cuts(head: TrainedHead) -> tuple[float, ...]:
+def cuts_of(head: TrainedHead) -> tuple[float, ...]:
     """The probability from which each class is given; nothing where one of them applies."""
     if not head.problem.has_label_sets:
         return ()

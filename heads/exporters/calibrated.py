@@ -11,7 +11,7 @@ from torch import nn
 
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule, TrainedHead
-from heads.errors import CheckpointError, RecipeError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.model_card import CALIBRATED
 from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
 from heads.problem import ONE_VERSUS_REST
@@ -34,6 +34,15 @@ def calibrated(classifier: Classifier) -> Classifier:
             chosen=chosen,
         ),
     )
+
+
+def can_be_calibrated(head: TrainedHead) -> bool:
+    """Whether a temperature is known for a head, and its last layer can be divided by it."""
+    try:
+        _check(head)
+    except HeadsError:
+        return False
+    return CALIBRATED not in head.chosen
 
 
 def _check(head: TrainedHead) -> None:

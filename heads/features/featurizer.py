@@ -73,6 +73,11 @@ class Featurizer(nn.Module):
             return found
         return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
 
+    def shares(self, states: States) -> Tensor:
+        """The share of the pooled vector that each token gives, (n, t); a row sums to 1."""
+        reads = self(states).reads
+        return reads / reads.sum(dim=-1, keepdim=True).clamp_min(1e-9)
+
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""
         decoder = self.resolved.layers is not None and "decoder" in self.resolved.layers.asks

@@ -22,7 +22,7 @@ from heads.parts.modules import (
 from heads.parts.registry import SearchSpace, head
 
 
-@head
+@head(title="One layer")
 def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     """Dropout and one linear layer: the head that the BERT paper describes.
 
@@ -32,7 +32,7 @@ def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     return chain(("dropout", nn.Dropout(dropout)), ("classifier", nn.Linear(width, classes)))
 
 
-@head(from_base="pooler")
+@head(title="BERT's head", from_base="pooler")
 def bert(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     """Dense and tanh, pretrained where the base model has a pooler, then dropout and linear.
 
@@ -47,7 +47,7 @@ def bert(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     )
 
 
-@head(prefix="classifier.")
+@head(title="RoBERTa's head", prefix="classifier.")
 def roberta(width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0) -> nn.Sequential:
     """Dropout, dense, tanh, dropout, linear: BERT's pooler moved into the head, not pretrained.
 
@@ -64,7 +64,7 @@ def roberta(width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0) 
     )
 
 
-@head
+@head(title="DistilBERT's head")
 def distilbert(width: int, classes: int, *, dropout: float = 0.2, hidden: int = 0) -> nn.Sequential:
     """Dense, ReLU, dropout, linear.
 
@@ -78,7 +78,7 @@ def distilbert(width: int, classes: int, *, dropout: float = 0.2, hidden: int = 
     )
 
 
-@head
+@head(title="XLNet's head")
 def xlnet(
     width: int,
     classes: int,
@@ -101,7 +101,7 @@ def xlnet(
     )
 
 
-@head
+@head(title="GPT-2's head")
 def gpt2(width: int, classes: int) -> nn.Sequential:
     """One linear layer without a bias, and no dropout.
 
@@ -110,7 +110,7 @@ def gpt2(width: int, classes: int) -> nn.Sequential:
     return chain(("score", nn.Linear(width, classes, bias=False)))
 
 
-@head(prefix="classifier.")
+@head(title="ELECTRA's head", prefix="classifier.")
 def electra(
     width: int,
     classes: int,
@@ -132,7 +132,7 @@ def electra(
     )
 
 
-@head
+@head(title="DeBERTa's head")
 def deberta(
     width: int,
     classes: int,
@@ -155,7 +155,7 @@ def deberta(
     )
 
 
-@head
+@head(title="ModernBERT's head")
 def modernbert(
     width: int,
     classes: int,
@@ -181,7 +181,7 @@ def modernbert(
     )
 
 
-@head
+@head(title="EuroBERT's head")
 def eurobert(width: int, classes: int, *, dropout: float = 0.0, hidden: int = 0) -> nn.Sequential:
     """Dense, GELU, linear, without any dropout.
 
@@ -198,7 +198,7 @@ def eurobert(width: int, classes: int, *, dropout: float = 0.0, hidden: int = 0)
     )
 
 
-@head
+@head(title="Two layers")
 def mlp(
     width: int, classes: int, *, hidden: int = 256, activation: str = "relu", dropout: float = 0.1
 ) -> nn.Sequential:
@@ -217,7 +217,7 @@ def mlp(
     )
 
 
-@head
+@head(title="Multi-sample dropout")
 def multi_sample_dropout(
     width: int, classes: int, *, dropout: float = 0.5, samples: int = 5
 ) -> nn.Sequential:
@@ -237,7 +237,7 @@ def multi_sample_dropout(
 # --- Heads by which others are understood: without an activation, with a norm, past a network.
 
 
-@head(prefix="classifier.")
+@head(title="Dense layer, then linear", prefix="classifier.")
 def dense_linear(
     width: int, classes: int, *, dropout: float = 0.1, hidden: int = 0
 ) -> nn.Sequential:
@@ -258,7 +258,7 @@ def dense_linear(
     )
 
 
-@head
+@head(title="Layer norm, then linear")
 def norm_linear(
     width: int, classes: int, *, dropout: float = 0.0, eps: float = 1e-5
 ) -> nn.Sequential:
@@ -277,7 +277,7 @@ def norm_linear(
     )
 
 
-@head
+@head(title="Residual block")
 def residual(width: int, classes: int, *, hidden: int = 256, dropout: float = 0.1) -> nn.Sequential:
     """The vector plus a small network of it, then dropout and linear.
 
@@ -294,7 +294,7 @@ def residual(width: int, classes: int, *, hidden: int = 256, dropout: float = 0.
     )
 
 
-@head(single_label=True, margined=True, ranges={"margin": (0, 1)})
+@head(title="Cosine with a margin", single_label=True, margined=True, ranges={"margin": (0, 1)})
 def cosine_margin(
     width: int, classes: int, *, scale: float = 20.0, margin: float = 0.2
 ) -> nn.Sequential:
@@ -311,7 +311,7 @@ def cosine_margin(
     )
 
 
-@head(single_label=True, ordered=True)
+@head(title="Ordered thresholds", single_label=True, ordered=True)
 def proportional_odds(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     """For classes in an order: one learned number, cut into them by ordered thresholds.
 
@@ -330,7 +330,7 @@ def proportional_odds(width: int, classes: int, *, dropout: float = 0.1) -> nn.S
 # --- The heads that need no gradient descent: their tensors are set to an optimum at once.
 
 
-@head(solve=solvers.logistic, convex=True)
+@head(title="Logistic regression", solve=solvers.logistic, convex=True)
 def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
     """Logistic regression: one linear layer, solved to its only optimum.
 
@@ -343,6 +343,7 @@ def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
 
 
 @head(
+    title="Ridge regression",
     solve=solvers.ridge,
     regression=True,
     search={"alpha": SearchSpace(first=(1, 10, 100, 1000), step=10, least=1e-3, most=1e6)},
@@ -359,6 +360,7 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
 
 
 @head(
+    title="Discriminant analysis",
     solve=solvers.lda,
     ranges={"shrinkage": (0, 1)},
     # 0 is the share that Ledoit and Wolf's formula gives.
@@ -379,7 +381,7 @@ def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
     return chain(("classifier", nn.Linear(width, classes)))
 
 
-@head(solve=solvers.centroid)
+@head(title="Nearest class mean", solve=solvers.centroid)
 def centroid(width: int, classes: int) -> nn.Sequential:
     """The nearest class mean: nothing is learned beyond one average a class.
 
@@ -390,6 +392,7 @@ def centroid(width: int, classes: int) -> nn.Sequential:
 
 
 @head(
+    title="Cosine to class means",
     solve=solvers.cosine,
     single_label=True,
     search={"scale": SearchSpace(first=(10, 20, 40), step=2, least=1, most=320)},
@@ -408,6 +411,7 @@ def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
 
 
 @head(
+    title="Nearest neighbours",
     solve=solvers.neighbours,
     single_label=True,
     search={"k": SearchSpace(first=(3, 10, 30), step=3, least=1, most=100, of_rows=True)},

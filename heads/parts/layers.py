@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heads.parts.registry import layers
 
 
-@layers
+@layers(title="last four layers side by side")
 def cat4(hidden: Sequence[Tensor]) -> Tensor:
     """The last four layers side by side, four times as wide.
 
@@ -27,7 +27,7 @@ def cat4(hidden: Sequence[Tensor]) -> Tensor:
     return torch.cat(tuple(hidden[-4:]), dim=-1)
 
 
-@layers
+@layers(title="mean of the last four layers")
 def mean4(hidden: Sequence[Tensor]) -> Tensor:
     """The average of the last four layers.
 
@@ -39,7 +39,7 @@ def mean4(hidden: Sequence[Tensor]) -> Tensor:
     return sum(others, first) / (1 + len(others))  # the mean of a stack takes several times as long
 
 
-@layers
+@layers(title="mean of first and last layer")
 def first_last(hidden: Sequence[Tensor]) -> Tensor:
     """The average of the first and the last layer.
 
@@ -52,7 +52,7 @@ def first_last(hidden: Sequence[Tensor]) -> Tensor:
     return (hidden[min(1, len(hidden) - 1)] + hidden[-1]) / 2
 
 
-@layers
+@layers(title="maximum of the last four layers")
 def max4(hidden: Sequence[Tensor]) -> Tensor:
     """The largest value of each dimension over the last four layers.
 
@@ -63,7 +63,7 @@ def max4(hidden: Sequence[Tensor]) -> Tensor:
     return torch.stack(tuple(hidden[-4:])).amax(dim=0)
 
 
-@layers
+@layers(title="learned mix of layers")
 class mix(nn.Module):
     """A learned weighted average of all layers, embeddings included.
 
@@ -82,7 +82,7 @@ class mix(nn.Module):
         return self.scale * mixed
 
 
-@layers
+@layers(title="decoder")
 def decoder(decoder: Tensor) -> Tensor:
     """The last layer of the decoder, in a model that has an encoder and a decoder.
 

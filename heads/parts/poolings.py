@@ -33,7 +33,7 @@ class Pooled:
     reads: Tensor
 
 
-@pooling(token="first")
+@pooling(title="First token", token="first")
 def cls(mask: Tensor, states: Tensor) -> Tensor:
     """The first real token, which is [CLS] or <s> in BERT-like models.
 
@@ -43,7 +43,7 @@ def cls(mask: Tensor, states: Tensor) -> Tensor:
     return mask * (mask.cumsum(dim=1) == 1)
 
 
-@pooling(token="last")
+@pooling(title="Last token", token="last")
 def last(mask: Tensor, states: Tensor) -> Tensor:
     """The last real token: all that a decoder has read.
 
@@ -53,7 +53,7 @@ def last(mask: Tensor, states: Tensor) -> Tensor:
     return mask * (mask.flip(1).cumsum(dim=1).flip(1) == 1)
 
 
-@pooling(token="eos")
+@pooling(title="End-of-text token", token="eos")
 def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
     """The last end-of-text token, or the last real token in a text without one.
 
@@ -65,7 +65,7 @@ def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
     return last(torch.where(ends.any(dim=1, keepdim=True), ends, mask), states)
 
 
-@pooling
+@pooling(title="[MASK] of a prompt")
 def mask_token(mask: Tensor, content: Tensor, states: Tensor, *, prompt: str = "It_was") -> Tensor:
     """The [MASK] token of a prompt behind the text: what the base model would fill in there.
 
@@ -81,7 +81,7 @@ def mask_token(mask: Tensor, content: Tensor, states: Tensor, *, prompt: str = "
     return last(torch.where(words.any(dim=1, keepdim=True), words, mask), states)
 
 
-@pooling
+@pooling(title="Average")
 def mean(mask: Tensor, states: Tensor) -> Tensor:
     """The average of all real tokens, special tokens included.
 
@@ -92,7 +92,7 @@ def mean(mask: Tensor, states: Tensor) -> Tensor:
     return mask / mask.sum(dim=1, keepdim=True)
 
 
-@pooling
+@pooling(title="Average of words")
 def mean_content(mask: Tensor, content: Tensor, states: Tensor) -> Tensor:
     """The average of the words alone, without [CLS], [SEP] and their like.
 
@@ -105,7 +105,7 @@ def mean_content(mask: Tensor, content: Tensor, states: Tensor) -> Tensor:
     return read / read.sum(dim=1, keepdim=True)
 
 
-@pooling
+@pooling(title="Maximum")
 def max(mask: Tensor, states: Tensor) -> Pooled:
     """The largest value of each dimension over all real tokens.
 
@@ -118,7 +118,7 @@ def max(mask: Tensor, states: Tensor) -> Pooled:
     return Pooled(values, wins / states.shape[-1])
 
 
-@pooling
+@pooling(title="Pooler")
 def pooler(mask: Tensor, pooler: Tensor) -> Pooled:
     """The base model's own pooler output; random where the checkpoint has no pooler.
 
@@ -128,7 +128,7 @@ def pooler(mask: Tensor, pooler: Tensor) -> Pooled:
     return Pooled(pooler, cls(mask, pooler))
 
 
-@pooling
+@pooling(title="First token and average")
 def cls_mean(mask: Tensor, states: Tensor) -> Tensor:
     """The first token and the average side by side, twice as wide.
 
@@ -138,7 +138,7 @@ def cls_mean(mask: Tensor, states: Tensor) -> Tensor:
     return torch.stack([cls(mask, states), mean(mask, states)], dim=1)  # (n, 2, t)
 
 
-@pooling
+@pooling(title="Average and maximum")
 def mean_max(mask: Tensor, states: Tensor) -> Pooled:
     """The average and the maximum side by side, twice as wide.
 
@@ -150,7 +150,7 @@ def mean_max(mask: Tensor, states: Tensor) -> Pooled:
     return Pooled(torch.cat([average, largest.vectors], dim=-1), (weights + largest.reads) / 2)
 
 
-@pooling
+@pooling(title="Sum over root of length")
 def sqrt_mean(mask: Tensor, states: Tensor) -> Tensor:
     """The sum of all real tokens over the square root of their number.
 
@@ -161,7 +161,7 @@ def sqrt_mean(mask: Tensor, states: Tensor) -> Tensor:
     return mask / mask.sum(dim=1, keepdim=True).sqrt()
 
 
-@pooling
+@pooling(title="Later tokens count more")
 def weighted(mask: Tensor, states: Tensor) -> Tensor:
     """An average in which later tokens count more, made for decoders.
 
@@ -172,7 +172,7 @@ def weighted(mask: Tensor, states: Tensor) -> Tensor:
     return positions / positions.sum(dim=1, keepdim=True)
 
 
-@pooling
+@pooling(title="Average and spread")
 def std(mask: Tensor, states: Tensor) -> Pooled:
     """The average and the standard deviation side by side, twice as wide.
 
@@ -187,7 +187,7 @@ def std(mask: Tensor, states: Tensor) -> Pooled:
     return Pooled(torch.cat([average.squeeze(1), deviation], dim=-1), weights)
 
 
-@pooling(ranges={"power": (1, 100)})
+@pooling(title="Power mean", ranges={"power": (1, 100)})
 def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
     """A mean in which large values count more, by the power {power}.
 
@@ -210,7 +210,7 @@ def gem(mask: Tensor, states: Tensor, *, power: float = 3.0) -> Pooled:
     return Pooled(means[0] - means[1], reads)
 
 
-@pooling
+@pooling(title="All tokens in a row")
 def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
     """The first {length} tokens one after the other, padded with zeros and cut to that length.
 
@@ -226,7 +226,7 @@ def flatten(mask: Tensor, states: Tensor, *, length: int = 32) -> Pooled:
     return Pooled(vectors, read / read.sum(dim=1, keepdim=True))
 
 
-@pooling
+@pooling(title="Learned attention")
 class attention(nn.Module):
     """A learned query decides how much each token counts; several with the option queries.
 
@@ -244,7 +244,7 @@ class attention(nn.Module):
         return scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(dim=-1)
 
 
-@pooling
+@pooling(title="Several learned queries")
 class multi_query(nn.Module):
     """Learned queries weigh the tokens, and each reads its own part of learned values.
 

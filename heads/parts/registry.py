@@ -21,6 +21,7 @@ class Part:
     """One part of a recipe. Calling it calls the function or class that made it.
 
     Attributes:
+        title: Its everyday name, such as "Average" of `mean`.
         ranges: What a number may be that is given for an option, where that is not the usual range
             of its kind: least and most.
         is_usual: Whether it stands for its registry where none is named.
@@ -28,6 +29,7 @@ class Part:
 
     kind: str
     name: str
+    title: str
     first_line: str
     formula: str
     source: str
@@ -193,6 +195,7 @@ class Registry(Mapping[str, P], Generic[P]):
         return self._part(
             kind=self.kind,
             name=maker.__name__,
+            title=facts.pop("title", maker.__name__.replace("_", " ").capitalize()),
             first_line=doc.split("\n", 1)[0].strip(),
             formula=_line(doc, "Formula"),
             source=_line(doc, "Source"),

@@ -65,6 +65,17 @@ class ResolvedRecipe:
         return str(self.recipe)
 
     @property
+    def title(self) -> str:
+        """Its everyday name, such as "Average → One layer"; options are in the recipe itself."""
+        return f"{self.reading_title} → {self.head.title}"
+
+    @property
+    def reading_title(self) -> str:
+        """The everyday name of what is read, such as "First token, layer 6"."""
+        layer = self.layers.title if self.layers else f"layer {self.layer}" * (self.layer >= 0)
+        return f"{self.pooling.title}, {layer}" if layer else self.pooling.title
+
+    @property
     def reading(self) -> str:
         """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
         own = {*self.pooling.options, PAIR, NORMALISE}

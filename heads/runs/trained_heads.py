@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
@@ -20,7 +20,8 @@ from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, EvaluationTask, first, scores
 from heads.evaluation.statistics import Scores
-from heads.parts.resolve import with_options
+from heads.parts.resolve import resolve, with_options
+from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.runs import spec
 from heads.runs.cells import kept
@@ -32,6 +33,7 @@ from heads.training.fitters.token_sgd import BATCH
 from heads.training.search import TrialResult
 
 ROUNDS = 15
+FEW = 4  # heads, where none is named
 
 
 def keep_head(
@@ -159,6 +161,22 @@ def head_of(
         return head_cache.load(path, backbone, limits)
     except CheckpointError as error:
         raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
+
+
+def heads_of(
+    run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
+) -> tuple[RunSpec, Backbone, dict[str, TrainedHead]]:
+    """Heads of a run by their names in it, on one base model; where none is named, the best four.
+
+    Raises:
+        HeadsError: The run has no such head, or its base model is not what it was.
+    """
+    asked = spec.load(run)
+    backbone = load(asked.model, limits=limits)
+    check_model(run, asked, backbone)
+    named = (str(one) if str(one) in asked.recipes else str(resolve(one)) for one in recipes)
+    names = dict.fromkeys(named) or trained_names(run, asked)[:FEW]
+    return asked, backbone, {name: head_of(run, asked, name, backbone, limits) for name in names}
 
 
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:

@@ -1,6 +1,7 @@
-"""What trained heads look at, and what-ifs, as fragments of HTML. No Gradio."""
+"""Why a head says what it says, and what if: fragments of HTML. No Gradio."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -9,250 +10,157 @@ from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
-from heads.interfaces.views.charts import bars, percent
-from heads.interfaces.views.comparison import COLOURS, joined, signed
+from heads.interfaces.views.html import render
+from heads.interfaces.views.lanes import chance
 
-SHOWN = 6  # classes of a head
-CELL, TITLE = Markup("<td>{}</td>").format, Markup("<th>{}</th>").format
-SECOND = Markup('<span class="side">second text</span>')
+MOST_BARS = 12  # classes at a temperature
+MOST_ROWS = 20  # classes of an ablation
 
 
-def attributions(found: Sequence[Attribution], *, numbers: bool = False) -> Markup:
-    """For each head the text, every token in the colour and with the number of its score.
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign.
+
+    >>> signed(0.5), signed(-1.25, 1), signed(0.0), signed(-0.0001)
+    ('+0.50', '−1.2', '0.00', '0.00')
+    """
+    told = f"{value:+.{digits}f}"
+    return told[1:] if not float(told) else told.replace("-", "−")
+
+
+def attribution(one: Attribution, *, is_number: bool = False, notes: Iterable[str] = ()) -> Markup:
+    """The text, every token in the colour and with the number of its score.
 
     Args:
-        numbers: Whether the heads give numbers, so that there is no class to speak for.
+        is_number: Whether the head gives a number, so that there is no class to speak for.
+        notes: What one should know of the tokens.
     """
-    told = ("speaks for the class", "speaks against it")
-    legend = Markup(
-        '<ul class="key"><li class="for"><i></i><span>{}</span></li>'
-        '<li class="against"><i></i><span>{}</span></li></ul>'
-    ).format(*(("raises the number", "lowers it") if numbers else told))
-    cards = joined(
-        _attribution(one, colour, numbers) for one, colour in zip(found, COLOURS * 4, strict=False)
-    )
-    return Markup('{}<div class="pair wide">{}</div>').format(legend, cards)
-
-
-def _attribution(one: Attribution, colour: str, numbers: bool) -> Markup:
-    card = Markup('<article class="card look" style="--mark:{}"><h4>{}</h4>{}</article>')
-    if one.why_not:
-        return card.format(colour, one.name, Markup("<p>{}</p>").format(one.why_not))
-    asked = Markup("What speaks for <strong>{}</strong>{}").format(one.label, _unlike(one))
     says, to = one.says, f"to {one.quantity}"
-    if numbers:
-        asked, to = Markup("What moves the number"), "to the number"
+    if is_number:
+        to = "to the number"
         says = says.replace(f"the logit of {one.label}", "the number")
         says = says.replace("the logits' span", "the number")
-    body = Markup('<p class="answer">{}</p>{}<p>{}</p>{}')
-    return card.format(colour, one.name, body.format(asked, _tokens(one, to), says, _numbers(one)))
-
-
-def _unlike(one: Attribution) -> str:
-    """What the head answers, where that is not the class that is taken apart."""
-    if not one.answer or one.answer == (one.label,):
-        return ""
-    return f" (it answers {', '.join(one.answer)})"
-
-
-def _tokens(one: Attribution, to: str) -> Markup:
-    most = max((abs(token.score) for token in one.tokens), default=0.0) or 1.0
-    return _texts(one.tokens, lambda token: _token(token, to, most))
-
-
-def _texts(tokens: Sequence[Token], draw: Callable[[Token], Markup]) -> Markup:
-    """Tokens one after the other; it is written where the second text begins."""
-    drawn = [draw(token) for token in tokens]
-    sides = [token.side for token in tokens]
-    if "pair" in sides:
-        drawn.insert(sides.index("pair"), SECOND)
-    return Markup('<div class="reading">{}</div>').format(joined(drawn))
-
-
-def _token(token: Token, to: str, most: float) -> Markup:
-    side = {"pair": " second", "": " special"}.get(token.side, "")
-    towards = "for" if token.score > 0 else "against" if token.score < 0 else "neither"
-    share = abs(token.score) / most
-    told = f"{token.text}: {signed(token.score, 4)} {to}"
-    return Markup(
-        '<span class="read {}{}" style="--share:{:.3f}" title="{}"><b>{}</b><i>{}</i></span>'
-    ).format(towards, side, share, told, token.text, signed(token.score) if token.side else "–")
-
-
-def _numbers(one: Attribution) -> Markup:
-    rows = joined(
-        Markup("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>").format(
-            token.text,
-            signed(token.score, 4),
-            signed(token.gradient_times_input, 4),
-            percent(token.read),
-        )
-        for token in one.tokens
+    is_other = bool(one.answer) and one.answer != (one.label,)
+    return render(
+        "why.html",
+        one=one,
+        is_number=is_number,
+        other=", ".join(one.answer) if is_other else "",
+        says=says,
+        notes=list(notes),
+        tokens=list(_tokens(one.tokens, to)),
     )
-    return Markup(
-        '<details class="notes"><summary>All numbers</summary><div class="scroll" tabindex="0">'
-        '<table class="figures"><thead><tr><th>token</th><th>integrated gradients</th>'
-        "<th>gradient × input</th><th>read by the pooling</th></tr></thead><tbody>{}</tbody>"
-        "</table></div></details>"
-    ).format(rows)
 
 
-def reads(found: Sequence[Attribution]) -> Markup:
-    """For each head the share of the pooled vector that every token gives."""
-    return Markup('<div class="pair wide">{}</div>').format(joined(_read(one) for one in found))
-
-
-def _read(one: Attribution) -> Markup:
-    most = max((token.read for token in one.tokens), default=0.0) or 1.0
-    box = Markup('<span class="read" style="--share:{:.3f}"><b>{}</b><i>{}</i></span>')
-
-    def drawn(token: Token) -> Markup:
-        share = percent(token.read, 0) if token.read >= 0.005 else "–"
-        return box.format(token.read / most, token.text, share)
-
-    return Markup('<div><h4 class="chart-name">{}</h4>{}</div>').format(
-        one.name, _texts(one.tokens, drawn)
-    )
+def _tokens(tokens: Sequence[Token], to: str) -> Iterator[dict[str, Any]]:
+    most = max((abs(token.score) for token in tokens), default=0.0) or 1.0
+    was_pair = False
+    for token in tokens:
+        is_pair = token.side == "pair"
+        yield {
+            "text": token.text,
+            "side": token.side,
+            "towards": "for" if token.score > 0 else "against" if token.score < 0 else "neither",
+            "share": f"{abs(token.score) / most:.3f}",
+            "shown": signed(token.score) if token.side else "–",
+            "title": f"{token.text}: {signed(token.score, 4)} {to}",
+            "exact": signed(token.score, 4),
+            "gradient": signed(token.gradient_times_input, 4),
+            "read": chance(token.read),
+            "begins_pair": is_pair and not was_pair,
+        }
+        was_pair = was_pair or is_pair
 
 
 def neighbours(found: Sequence[Neighbourhood]) -> Markup:
-    """For each head the training examples that it sees as most similar."""
-    cards = []
-    for one, colour in zip(found, COLOURS * 4, strict=False):
-        items = joined(
-            Markup("<li>“{}” <strong>{}</strong> <span class='quiet'>{}</span></li>").format(
-                " ↔ ".join(filter(None, (near.text, near.pair))),
-                ", ".join(near.labels) or "no label",
-                near.told,
-            )
-            for near in one.neighbours
-        )
-        cards.append(
-            Markup(
-                '<article class="card" style="--mark:{}"><h4>{}</h4><p>{}</p>'
-                '<ol class="disagree">{}</ol></article>'
-            ).format(colour, one.name, one.says, items)
-        )
-    if not cards:
-        told = "What a head that came with its checkpoint was trained on is not known here."
-        return Markup('<p class="quiet">{}</p>').format(told)
-    searched = max((one.searched for one in found), default=0)
-    note = Markup('<p class="quiet">Among {} texts that the heads have learned from.</p>')
-    return Markup('<div class="cards">{}</div>{}').format(
-        joined(cards), note.format(f"{searched:,}")
-    )
-
-
-def flips(found: Counterfactuals) -> Markup:
-    """The edits, a row each, with what every head says; a flip is written out."""
-    head = joined(Markup("<th>{}</th>").format(one.name) for one in found.original.said)
-    rows = joined(_edit(edit) for edit in (found.original, *found.edits))
-    flipped = any(any(edit.flips) for edit in found.edits)
-    return Markup(
-        '<div class="verdict {}" role="status"><p>{}</p></div><div class="scroll" tabindex="0">'
-        '<table class="figures edits"><thead><tr><th>sentence</th>{}</tr></thead>'
-        "<tbody>{}</tbody></table></div>"
-    ).format("differ" if flipped else "agree", found.summary, head, rows)
-
-
-def _edit(edit: Counterfactual) -> Markup:
-    marks = {"same": "{}", "added": "<ins>{}</ins>", "removed": "<del>{}</del>"}
-    text = Markup(" ").join(Markup(marks[kind]).format(words) for kind, words in edit.pieces)
-    cells = joined(
-        Markup("<td>{}{}</td>").format(
-            sure(said), Markup(' <span class="role flip">flips</span>') if turned else ""
-        )
-        for said, turned in zip(edit.said, edit.flips, strict=True)
-    )
-    return Markup("<tr><th>{}</th>{}</tr>").format(text, cells)
-
-
-def sure(said: HeadOutput) -> str:
-    """What a head says, and how sure it is."""
-    chance = said.chance
-    return said.spoken if chance is None else f"{said.spoken} {percent(chance, 0)}"
+    """The training examples that a head sees as most similar."""
+    return render("neighbours.html", found=found)
 
 
 def ablations(found: Sequence[Ablation]) -> Markup:
-    """What each head says without each of its layers."""
-    if not found:
-        return Markup('<p class="quiet">{}</p>').format(
-            "These heads have only the layer that gives the logits: choose cls+roberta, say."
-        )
-    return Markup('<div class="cards">{}</div>').format(joined(_ablation(one) for one in found))
+    """What a head says without each of its layers."""
+    return render("ablations.html", found=[_ablation(one) for one in found])
 
 
-def _ablation(one: Ablation) -> Markup:
-    after = one.after
-    has_other = after is not None or one.retrained is not None
-    table = _without(one.before, after, one.retrained) if has_other else Markup("")
-    turned = after is not None and after.answer != one.before.answer
-    return Markup(
-        '<article class="card" style="--mark:{}"><h4>{} without {}</h4>'
-        '<p class="quiet">{}</p><p>{}</p>{}</article>'
-    ).format(COLOURS[1] if turned else COLOURS[0], one.name, one.layer, one.does, one.says, table)
+def _ablation(one: Ablation) -> dict[str, Any]:
+    is_number = not one.before.problem.has_classes and len(one.before.classes) == 1
+    known = {"whole": one.before, "taken out": one.after, "trained without": one.retrained}
+    columns = {title: said for title, said in known.items() if said is not None}
+    names = ["number"] if is_number else list(one.before.classes[:MOST_ROWS])
+    shown = [[signed(value) for value in said.logits] for said in columns.values()]
+    return {
+        "layer": one.layer,
+        "does": one.does,
+        "says": one.says,
+        "corner": "" if is_number else "logit of",
+        "columns": list(columns) if len(columns) > 1 else [],
+        "rows": [(name, [own[at] for own in shown]) for at, name in enumerate(names)],
+    }
 
 
-def _without(before: HeadOutput, after: HeadOutput | None, retrained: HeadOutput | None) -> Markup:
-    """Every output of the whole head, of it without a layer, and of the one trained without it."""
-    is_number = not before.problem.has_classes and len(before.classes) == 1
-    names = ["number"] if is_number else before.classes[:20]
-    columns = {"whole": before, "taken out": after, "trained without": retrained}
-    shown = {title: said.logits for title, said in columns.items() if said is not None}
-    rows = joined(
-        Markup("<tr><th>{}</th>{}</tr>").format(name, joined(map(CELL, map(signed, values))))
-        for name, *values in zip(names, *shown.values(), strict=False)
-    )
-    return Markup(
-        '<div class="scroll"><table class="figures"><thead><tr><th>{}</th>{}</tr></thead>'
-        "<tbody>{}</tbody></table></div>"
-    ).format("" if is_number else "logit of", joined(map(TITLE, shown)), rows)
+def edits(found: Counterfactuals) -> Markup:
+    """The edits, a row each, with what every head says; a flip is written out."""
+    rows = [(edit, list(_cells(edit))) for edit in (found.original, *found.edits)]
+    return render("edits.html", found=found, rows=rows)
 
 
-def temperature(found: Sequence[Reading]) -> Markup:
-    """The probabilities of each head at a temperature; a number has none."""
-    told = Markup('<p class="quiet">{}</p>').format(TEMPERATURE)
-    cards = (
-        _chances(one, colour)
-        for one, colour in zip(found, COLOURS * 4, strict=False)
-        if one.said.problem.has_classes
-    )
-    return Markup('<div class="cards">{}</div>{}').format(joined(cards), told)
+def _cells(edit: Counterfactual) -> Iterator[tuple[str, bool]]:
+    for said, flips in zip(edit.said, edit.flips, strict=True):
+        sure = said.chance
+        yield (said.spoken if sure is None else f"{said.spoken} {chance(sure)}"), flips
 
 
-def _chances(one: Reading, colour: str) -> Markup:
-    says = f"at temperature {one.temperature:.2g}"
-    if one.said.temperature != 1:
-        says += f"; it is as sure as it is right at {one.said.temperature:.2g}"
-    return Markup(
-        '<article class="card" style="--mark:{}"><h4>{}</h4><p class="answer"><strong>{}</strong>'
-        " {}</p>{}</article>"
-    ).format(
-        colour, one.said.name, one.said.spoken, says, _largest(one, one.tempered, colour, best=True)
-    )
+# --- A head's numbers.
 
 
-def readings(found: Sequence[Reading]) -> Markup:
-    """The same logits read by the softmax and by one sigmoid a class, side by side."""
+def numbers(read: Reading, thresholds: Sequence[float] = ()) -> Markup:
+    """Every class: logit, probability, and the same logits read in two ways."""
+    said = read.said
+    is_number = not said.problem.has_classes
+    logits = [signed(value, 3) for value in said.logits]
     rows = []
-    for one, colour in zip(found, COLOURS * 4, strict=False):
-        if not one.said.problem.has_classes:
-            continue
-        sides = joined(
-            Markup("<p>{}</p>{}").format(name, _largest(one, shares, colour))
-            for name, shares in (("softmax", one.softmax), ("sigmoid", one.sigmoid))
+    for at, name in enumerate(said.classes):
+        row = {"name": name, "logit": logits[at], "is_answer": name in said.answer}
+        if not is_number:
+            row |= {
+                "chance": chance(said.probabilities[at]),
+                "softmax": chance(read.softmax[at]),
+                "sigmoid": chance(read.sigmoid[at]),
+                "cut": chance(thresholds[at]) if thresholds else "",
+            }
+        rows.append(row)
+    return render(
+        "numbers.html", said=said, rows=rows, is_number=is_number, cuts=bool(thresholds),
+        softmax=SOFTMAX, sigmoid=SIGMOID,
+    )  # fmt: skip
+
+
+def number_rows(said: HeadOutput) -> tuple[list[str], list[list[Any]]]:
+    """The same for a spreadsheet: headers and rows."""
+    has_chance = said.problem.has_classes
+    headers = ["recipe", "class", "logit", *(["probability"] if has_chance else [])]
+    rows = [
+        [said.name, name, round(logit, 6), *([round(share, 6)] if has_chance else [])]
+        for name, logit, share in zip(said.classes, said.logits, said.probabilities, strict=True)
+    ]
+    return headers, rows
+
+
+def tempered(read: Reading, colour: str) -> Markup:
+    """The probabilities of a head at a temperature."""
+    said = read.said
+    order = sorted(range(len(said.classes)), key=lambda at: -read.tempered[at])[:MOST_BARS]
+    if len(said.classes) <= MOST_BARS:
+        order = list(range(len(said.classes)))
+    rows = [
+        (
+            said.classes[at],
+            f"{100 * read.tempered[at]:.2f}",
+            chance(read.tempered[at]),
+            said.classes[at] in said.answer,
         )
-        card = '<article class="card" style="--mark:{}"><h4>{}</h4>{}</article>'
-        rows.append(Markup(card).format(colour, one.said.name, sides))
-    told = joined(Markup("<p>{}</p>").format(says) for says in (SOFTMAX, SIGMOID))
-    return Markup('<div class="facts">{}</div><div class="cards">{}</div>').format(
-        told, joined(rows)
-    )
-
-
-def _largest(one: Reading, shares: Sequence[float], colour: str, *, best: bool = False) -> Markup:
-    """A bar a class; of many, the largest, and how many more there are."""
-    pairs = list(zip(one.said.classes, shares, strict=True))
-    if len(pairs) > SHOWN:
-        pairs.sort(key=lambda pair: -pair[1])
-    return bars(pairs, colour=colour, best=best, most=SHOWN)
+        for at in order
+    ]
+    says = f"At temperature {read.temperature:.2g}: {said.spoken}."
+    if said.temperature != 1:
+        says += f" On its development rows it is as sure as it is right at {said.temperature:.2g}."
+    return render("tempered.html", says=says, rows=rows, mark=colour, explained=TEMPERATURE)

@@ -1,40 +1,37 @@
-"""The page: one file a tab, one for the theme, one for what guards the handlers."""
+"""The page: a strip, three places, and what guards the handlers."""
 
 from heads.interfaces.web import gradio_patches  # before Gradio
 
 # isort: split
+from collections.abc import Iterator
+from typing import Any
+
 import gradio as gr
 from gradio.events import api as publish
 
+from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
+from heads.interfaces.web.location import OPENING, Location
+from heads.interfaces.web.places import builder, open_lane, try_it
 from heads.interfaces.web.startup import Opening, Page
-from heads.interfaces.web.tabs import (
-    catalog,
-    compare,
-    explain,
-    inspect,
-    leaderboard,
-    padding,
-    train,
-)
-from heads.interfaces.web.theme import CSS, THEME
+from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_process import Places
 from heads.settings import limits
 
 gradio_patches.settle()
 
 TITLE = "Head to Head"
-SAYS = "One transformer, many classification heads: see how pooling and head change the answer."
-
 # What `launch` needs besides: the same for app.py, the command and the tests.
 LAUNCH = {
     "theme": THEME,
     "css": CSS,
+    "head": HEAD,
     "footer_links": ["api", "settings"],
     "run_history": False,
     "ssr_mode": False,
     "max_file_size": limits().upload_bytes,
 }
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
 def build() -> Page:
@@ -43,45 +40,61 @@ def build() -> Page:
     with Page(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
-        gr.Markdown(f"# {TITLE}\n{SAYS}")
-        mine = train.remembered()
         page.opening = opening = Opening()
-        with gr.Tabs() as tabs:
-            with gr.Tab("Compare", id="compare"):
-                asked = compare.build(page, opening)
-            with gr.Tab("Train", id="train"):
-                trained = train.build(page, opening, mine, places)
-            with gr.Tab("Leaderboard", id="leaderboard") as tab:
-                leaderboard.build(tabs, tab, opening, trained)
-            with gr.Tab("Explained", id="explained") as tab:
-                explain.build(tab, opening, asked)
-            with gr.Tab("Look inside", id="look") as tab:
-                inspect.build(tab, opening, asked, mine)
-            with gr.Tab("Catalogue", id="catalogue") as tab:
-                catalog.build(tab, opening)
-            with gr.Tab("Doctor", id="doctor"):
-                padding.build(opening)
-        gr.Markdown(_mode(), elem_classes="quiet")
-        typed = (
-            endpoints.compare,
-            endpoints.explain,
-            endpoints.difference,
-            endpoints.families,
-            endpoints.doctor,
-            endpoints.parts,
+        mine = gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
+        query = gr.Textbox(OPENING.query, visible="hidden", elem_id="query")
+        router = gr.HTML("", elem_id="router", js_on_load="heads.route(trigger)")
+        strip = gr.HTML(
+            render("strip.html"), elem_id="strip", js_on_load="heads.delegate(element, trigger)"
         )
-        typed += (endpoints.look, endpoints.edit, endpoints.ablate, endpoints.readings)
-        for endpoint in typed:
-            publish(endpoint, api_name=endpoint.__name__, **compare.CONCURRENCY)
-        endpoints.build(places)
+        with gr.Column(elem_id="place-try", elem_classes="place"):
+            place = try_it.build(page, opening, query, mine)
+            builder.build(place, mine)
+            panel = open_lane.build(place)
+        first = try_it.first_screen(opening, place)
+        came = try_it.arriving(page, opening, first, place, mine)
+        panel.follows(came)
+        _routes(router, place, panel, mine)
+        gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
+        _publish(places)
         opening.wire(page)
+        query.change(None, query, None, js="(query) => heads.remember(query)", **QUIET)
     return page
 
 
-def _mode() -> str:
-    if limits().public:
-        return (
-            "Public mode: models from the menu or the Hub, small limits. What you type is not "
-            "kept; what you train on is, for a day, where only your browser finds it."
-        )
-    return "Local mode: everything runs on this machine, and your texts stay on it."
+def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> None:
+    """Back and Forward restore what was there."""
+
+    def restored(
+        query: str, mine: Any, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        before, now = Location.of(query), Location.of(str(event._data.get("query", "")))
+        if now.asks_the_same(before):
+            yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
+            return
+        values = try_it.settings_of(now, mine)
+        for one in try_it.answering(now, set()):
+            yield [*one.values(), now.query, *values]
+            values = [gr.skip()] * len(values)
+
+    outputs = [*place.answers, place.query, *place.settings]
+    panel.follows(router.select(restored, [place.query, mine], outputs, **try_it.ASKS, **QUIET))
+
+
+def _publish(places: Places) -> None:
+    """The endpoints, for programs and as MCP tools."""
+    typed = (
+        endpoints.compare,
+        endpoints.explain,
+        endpoints.difference,
+        endpoints.families,
+        endpoints.doctor,
+        endpoints.parts,
+        endpoints.look,
+        endpoints.edit,
+        endpoints.ablate,
+        endpoints.readings,
+    )
+    for endpoint in typed:
+        publish(endpoint, api_name=endpoint.__name__, **try_it.ASKS)
+    endpoints.build(places)

@@ -98,12 +98,7 @@ def plain(text: str) -> str:
 
 # --- Files that the browser makes: what stands in them is never written on the server.
 
-SAVE = """(text, name) => {
-  if (!text) return;
-  const link = document.createElement("a");
-  const kind = name.endsWith(".csv") ? "text/csv" : "text/html";
-  link.href = URL.createObjectURL(new Blob([text], {type: kind + ";charset=utf-8"}));
-  link.download = name; link.click(); setTimeout(() => URL.revokeObjectURL(link.href), 1000); }"""
+SAVE = "(text, name) => heads.save(text, name)"
 
 
 def saves(button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str) -> None:

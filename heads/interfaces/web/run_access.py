@@ -51,6 +51,48 @@ def choices(mine: Any) -> list[tuple[str, str]]:
     return found
 
 
+def title_of(run: str) -> str:
+    """What the data of a run are called."""
+    return str((opened(run).read("run.json") or {}).get("data", "")) or run
+
+
+def has_pairs(run: str) -> bool:
+    """Whether the rows of a run hold two texts."""
+    from heads.runs.spec import load
+
+    return bool(load(opened(run)).corpus.pairs)
+
+
+def model_of(run: str) -> str:
+    """The base model of a run."""
+    return str((opened(run).read("run.json") or {}).get("model", ""))
+
+
+def calibration_helps(run: str, head: str) -> bool:
+    """Whether a head's temperature made it as sure as it is right on the tested rows, or nearer."""
+    from heads.runs.cells import kept
+    from heads.runs.spec import load
+
+    found = opened(run)
+    names = load(found).recipes
+    cell = kept(found, names.index(head)) if head in names else None
+    known = cell.measures.calibration if cell else None
+    return known is not None and known.error_after < known.error_before
+
+
+def heads_of(run: str) -> list[str]:
+    """The heads of a run, the best first.
+
+    Raises:
+        DataError: There is no such run, or it is broken.
+    """
+    from heads.runs.spec import load
+    from heads.runs.trained_heads import trained_names
+
+    found = opened(run)
+    return trained_names(found, load(found))
+
+
 def _title(facts: dict[str, Any]) -> str:
     when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
     model = facts["model"].rsplit("/", 1)[-1]

@@ -38,6 +38,8 @@ THEME = Base(
     button_small_text_weight="400",
 )
 
-# Leaderboards are drawn alike on the page and in the report.
-SHEETS = (Path(__file__).parent / "page.css", Path(__file__).parents[1] / "views" / "board.css")
+HERE = Path(__file__).parent
+# Charts, tables and heads are drawn alike on the page and in the report.
+SHEETS = (HERE / "page.css", HERE.parent / "views" / "board.css")
 CSS = "\n".join(sheet.read_text("utf-8") for sheet in SHEETS)
+HEAD = f"<script>{(HERE / 'page.js').read_text('utf-8')}</script>"

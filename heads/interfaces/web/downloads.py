@@ -1,19 +1,11 @@
-"""The export of a head from the tab Compare: a Transformers folder, or one ONNX file."""
+"""A head as a file to take along: a Transformers folder, or one ONNX file, zipped."""
 
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import gradio as gr
-
-from heads.backbone.models import BUNDLED
 from heads.caching import writing
 from heads.errors import LimitError
-from heads.interfaces.views import comparison
-from heads.interfaces.web.guards import sentence, throttled
-from heads.interfaces.web.links import OPENING, PageQuery
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -24,60 +16,6 @@ SAYS = (
     "The head with its base model, for use without this app: as a class of Transformers where "
     "there is one that computes the same, else with a short loader of its own."
 )
-ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "export", "concurrency_limit": 1}
-
-
-def build(recipes: gr.Dropdown, model: gr.Dropdown, sample: gr.Dropdown, pair: gr.Textbox) -> None:
-    """Draws the panel; it exports what is chosen above."""
-    with gr.Accordion("Take a head with you", open=False, elem_id="take"):
-        gr.Markdown(SAYS)
-        with gr.Row(equal_height=True):
-            recipe = gr.Dropdown(
-                list(OPENING.recipes),
-                value=OPENING.recipes[0],
-                label="Head",
-                info="One of the recipes above.",
-                interactive=True,
-                min_width=200,
-            )
-            form = gr.Radio([FOLDER, ONNX], value=FOLDER, label="As", min_width=200)
-        button = gr.Button("Prepare the file", size="sm")
-        told = gr.HTML("", elem_id="taken", padding=False)
-        file = gr.DownloadButton("Download", visible=False, variant="primary", size="sm")
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    recipes.change(_offered, recipes, recipe, queue=False, **quiet)
-    asked = [recipe, form, model, sample, pair]
-    button.click(_prepared, asked, [told, file], **quiet, **ONE_AT_A_TIME)
-
-
-def _offered(recipes: list[str]) -> Any:
-    return gr.update(choices=recipes, value=recipes[0] if recipes else None)
-
-
-def _prepared(
-    recipe: str, form: str, model: str, sample: str, pair: str
-) -> Iterator[tuple[str, Any]]:
-    """Trains the head if need be, writes and verifies it, and hands the file over."""
-    from heads.api import training
-    from heads.classifier.classifier import Classifier
-
-    hidden = gr.update(visible=False)
-    with TemporaryDirectory(prefix="head-to-head-") as place:
-        try:
-            asked = PageQuery(text="", pair=pair or "", model=model or BUNDLED, sample=sample)
-            data = asked.suited().sample
-            classifier = None
-            for event in throttled(training(recipe or "", data, model=asked.model)):
-                if isinstance(event, Classifier):
-                    classifier = event
-                else:
-                    yield comparison.progress(event), hidden
-            assert classifier is not None
-            yield comparison.busy("Writing and checking the file"), hidden
-            path, says = written(classifier, form, Path(place))
-            yield comparison.exported(says), gr.update(visible=True, value=str(path))
-        except Exception as error:
-            yield comparison.failure(sentence(error)), hidden
 
 
 def written(

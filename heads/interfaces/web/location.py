@@ -1,0 +1,138 @@
+"""Where one is on the page: all of it stands in the URL, so a link, a reload and Back restore it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from heads.backbone.models import BUNDLED
+from heads.data.samples import RECIPES, SAMPLES
+from heads.parts.resolved_recipe import JOINT
+
+PLACES = ("try", "data", "learn")
+SECTIONS = ("why", "how", "numbers", "take")
+OPENING_SAMPLE = "sentiment"
+MOST = 4  # heads side by side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """What the page shows.
+
+    Attributes:
+        place: One of `PLACES`.
+        text: The sentence under Try.
+        pair: Its second sentence.
+        model: The base model.
+        sample: The sample that the heads under Try were trained on.
+        run: The run that they are of instead, by its id.
+        recipes: The heads side by side.
+        pairs: How two sentences enter.
+        lane: Which of the heads is open, from 1; 0 for none.
+        show: Which section of it, one of `SECTIONS`.
+        result: The run under Your data, by its id.
+        head: Which of its heads is open.
+        topic: The question that is open under Learn.
+    """
+
+    place: str = "try"
+    text: str = ""
+    pair: str = ""
+    model: str = BUNDLED
+    sample: str = OPENING_SAMPLE
+    run: str = ""
+    recipes: tuple[str, ...] = RECIPES
+    pairs: str = JOINT
+    lane: int = 0
+    show: str = "why"
+    result: str = ""
+    head: str = ""
+    topic: str = ""
+
+    @property
+    def query(self) -> str:
+        """The part of a link that restores it; what is as it opens is left out."""
+        usual = (self.text, self.pair) == _first_try(self.sample, self.run)
+        found = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default and not (usual and field.name in ("text", "pair")):
+                found[field.name] = ",".join(value) if field.name == "recipes" else str(value)
+        if not usual:
+            found["text"] = self.text
+        return "?" + urlencode(found)
+
+    @classmethod
+    def of(cls, query: str | Mapping[str, str]) -> "Location":
+        """Reads such a link, whatever somebody has written into it.
+
+        >>> Location.of("?recipes=mean linear,cls+roberta&pair=b&lane=x").recipes
+        ('mean+linear', 'cls+roberta')
+        """
+        given = (
+            dict(parse_qsl(query.lstrip("?"), keep_blank_values=True))
+            if isinstance(query, str)
+            else dict(query)
+        )
+        pair, sample = given.get("pair", ""), given.get("sample", "")
+        if sample not in SAMPLES:
+            sample = "pairs" if pair else OPENING_SAMPLE
+        first, second = _first_try(sample, given.get("run", ""))
+        names = given.get("recipes", "").split(",")
+        # A plus becomes a space on the way.
+        recipes = tuple(name.strip().replace(" ", "+") for name in names if name.strip())
+        lane = given.get("lane", "")
+        return cls(
+            place=_among(given.get("place"), PLACES),
+            text=given.get("text", first),
+            pair=pair if "text" in given else pair or second,
+            model=given.get("model") or BUNDLED,
+            sample=sample,
+            run=given.get("run", ""),
+            recipes=recipes or RECIPES,
+            pairs=given.get("pairs") or JOINT,
+            lane=int(lane) if lane in ("1", "2", "3", "4") else 0,
+            show=_among(given.get("show"), SECTIONS),
+            result=given.get("result", ""),
+            head=given.get("head", "").replace(" ", "+"),
+            topic=given.get("topic", ""),
+        )
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments of `heads.compare`."""
+        source = {"run": self.run} if self.run else {"model": self.model, "sample": self.sample}
+        return {
+            "text": self.text,
+            "pair": self.pair,
+            "recipes": self.recipes,
+            "pairs": self.pairs if self.pair.strip() else JOINT,
+            **source,
+        }
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the heads of its sample compare two sentences."""
+        return SAMPLES[self.sample].pair
+
+    def suited(self) -> "Location":
+        """The same with a sample that suits: a second sentence asks for pairs."""
+        is_wrong = not self.run and bool(self.pair.strip()) and not self.has_pairs
+        return replace(self, sample="pairs") if is_wrong else self
+
+    def asks_the_same(self, other: "Location") -> bool:
+        """Whether the heads under Try are asked the same."""
+        return self.asked == other.asked
+
+
+def _first_try(sample: str, run: str) -> tuple[str, str]:
+    """The sentence, and its second, that a sample opens with; a run opens with none."""
+    first, second = (*SAMPLES[sample].tries[0], "")[:2]
+    return ("", "") if run else (first, second)
+
+
+def _among(given: str | None, known: tuple[str, ...]) -> str:
+    return given if given in known else known[0]
+
+
+OPENING = Location.of({})

@@ -1,0 +1,168 @@
+// What the page does in the browser: where one is stands in the URL, and clicks reach the server.
+window.heads = {
+  // Hands clicks on whatever says data-do to a component's listeners, with its data.
+  delegate(element, trigger) {
+    element.addEventListener("click", (event) => {
+      const found = event.target.closest("[data-do]");
+      if (!found || event.ctrlKey || event.metaKey) return;
+      const data = { ...found.dataset };
+      if (data.do === "copy") return heads.copy(found, data.text);
+      if (data.do === "theme") return heads.theme();
+      if (found.tagName === "A") event.preventDefault();
+      trigger("click", data);
+    });
+    element.addEventListener("change", (event) => {
+      const form = event.target.closest("form[data-form]");
+      if (form) trigger("input", Object.fromEntries(new FormData(form)));
+    });
+    element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      trigger("submit", Object.fromEntries(new FormData(event.target)));
+    });
+  },
+
+  // A component that is drawn anew keeps the focus where it was.
+  refocus(element, watch) {
+    let last = "";
+    element.addEventListener("focusin", (event) => { last = event.target.id; });
+    element.addEventListener("focusout", (event) => { if (event.relatedTarget) last = ""; });
+    watch("value", () => { if (last && !element.contains(document.activeElement))
+      element.querySelector("#" + CSS.escape(last))?.focus(); });
+  },
+
+  // What has just opened comes into view, and the focus goes to its heading or its line.
+  focus(id) {
+    setTimeout(() => {
+      const area = document.getElementById(id);
+      area?.scrollIntoView({ block: "start", behavior: "smooth" });
+      const line = heads.wantsLine && area?.querySelector("input[name=recipe]:not([type=radio])");
+      heads.wantsLine = false;
+      (line || area?.querySelector("h2"))?.focus({ preventScroll: true });
+      if (line) line.select();
+    }, 120);
+  },
+
+  // The router of the page: links of places, Back and Forward.
+  route(trigger) {
+    heads.go = (query) => trigger("select", { query });
+    window.addEventListener("popstate", () => {
+      heads.place();
+      trigger("select", { query: location.search });
+    });
+    heads.place();
+    document.addEventListener("keydown", heads.keys);
+  },
+
+  // Writes into the URL where one is: a step that Back takes back, unless only words have changed.
+  remember(query) {
+    const next = new URLSearchParams(query), before = new URLSearchParams(location.search);
+    const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
+      "head", "topic"].map((name) => fields.get(name) || "").join("|");
+    const moved = step(next) !== step(before);
+    for (const name of ["__theme", "present", "vote"])
+      if (before.has(name)) next.set(name, before.get(name));
+    const url = location.pathname + (next.size ? "?" + next : "");
+    if (next.toString() === before.toString()) return;
+    history[moved && heads.begun ? "pushState" : "replaceState"](null, "", url);
+    heads.begun = true;
+    heads.place();
+  },
+
+  // Shows the place that the URL names.
+  place() {
+    const fields = new URLSearchParams(location.search);
+    const place = fields.get("place") || "try";
+    if (document.body.dataset.place !== place) {
+      document.body.dataset.place = place;
+      window.scrollTo(0, 0);
+      requestAnimationFrame(() => window.dispatchEvent(new Event("resize")));  // charts were hidden
+    }
+    for (const lane of document.querySelectorAll(".lane"))
+      lane.classList.toggle("open", lane.dataset.lane === fields.get("lane"));
+    document.body.classList.toggle("present", fields.has("present"));
+    document.body.classList.toggle("vote", fields.has("vote"));
+    for (const link of document.querySelectorAll("#strip nav a"))
+      link.dataset.place === place ? link.setAttribute("aria-current", "page")
+        : link.removeAttribute("aria-current");
+    document.title = { try: "Head to Head", data: "Your data · Head to Head",
+      learn: "Learn · Head to Head" }[place] || "Head to Head";
+  },
+
+  keys(event) {
+    const link = event.target.closest?.("#strip nav a");
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (link && step) {
+      const all = [...document.querySelectorAll("#strip nav a")];
+      const next = all[(all.indexOf(link) + step + all.length) % all.length];
+      next.focus(); next.click();
+    }
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !typing) {
+      const line = document.querySelector("#recipe-line");
+      if (line && line.offsetParent) { event.preventDefault(); line.focus(); line.select(); }
+      else { event.preventDefault(); heads.wantsLine = true;
+        document.querySelector("#under [data-do=build]")?.click(); }
+    }
+    if (event.key === "Escape") document.querySelector("[data-do=close]:not([hidden])")?.click();
+  },
+
+  theme() {
+    const dark = document.body.classList.toggle("dark");
+    const fields = new URLSearchParams(location.search);
+    fields.set("__theme", dark ? "dark" : "light");
+    history.replaceState(null, "", location.pathname + "?" + fields);
+  },
+
+  copy(button, text) {
+    const told = text.startsWith("?") ? location.origin + location.pathname + text : text;
+    const done = (says) => { const before = button.textContent; button.textContent = says;
+      setTimeout(() => { button.textContent = before; }, 1500); };
+    const by_hand = () => { const area = document.createElement("textarea"); area.value = told;
+      document.body.append(area); area.select(); document.execCommand("copy"); area.remove(); };
+    (navigator.clipboard ? navigator.clipboard.writeText(told).catch(by_hand)
+      : Promise.resolve(by_hand())).then(() => done("Copied"));
+  },
+
+  // A file made in the browser: what stands in it is written nowhere on the server.
+  save(text, name) {
+    if (!text) return;
+    const link = document.createElement("a");
+    const kind = name.endsWith(".csv") ? "text/csv" : "text/html";
+    link.href = URL.createObjectURL(new Blob([text], { type: kind + ";charset=utf-8" }));
+    link.download = name; link.click(); setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  },
+
+  // Brings the opened lane into view and the focus to its heading; back to the lane when it closes.
+  reveal(query) {
+    setTimeout(() => {
+      const lane = new URLSearchParams(query).get("lane");
+      if (!lane) return;
+      const panel = document.getElementById("panel");
+      panel?.scrollIntoView({ block: "start", behavior: "smooth" });
+      panel?.querySelector("h2")?.focus({ preventScroll: true });
+    }, 80);
+  },
+
+  // Clicks on points of a chart, and a name for those who do not see it.
+  charts(trigger) {
+    new MutationObserver(() => {
+      for (const chart of document.querySelectorAll(".js-plotly-plot")) {
+        if (chart.dataset.heads || !chart.on) continue;
+        chart.dataset.heads = "yes";
+        chart.on("plotly_click", (event) => {
+          const data = event.points?.[0]?.customdata;
+          const name = Array.isArray(data) ? data[0] : data;
+          if (name) trigger("select", { head: String(name) });
+        });
+      }
+      for (const said of document.querySelectorAll("[data-chart]")) {
+        const chart = document.querySelector(`#${said.dataset.chart} .js-plotly-plot`);
+        if (chart && chart.getAttribute("aria-label") !== said.textContent.trim()) {
+          chart.setAttribute("role", "img");
+          chart.setAttribute("aria-label", said.textContent.trim());
+        }
+      }
+    }).observe(document.body, { childList: true, subtree: true });
+  },
+};
+document.addEventListener("DOMContentLoaded", () => heads.place());

@@ -1,0 +1,1 @@
+"""The three places of the page: Try, Your data, Learn."""
