@@ -205,14 +205,14 @@ class Recommendation:
         use: The same to be read, or why there is none; "" where nothing is done yet.
         because: What it scores, beside guessing and counting words.
         how_sure: Whether other heads may be as good, and what would settle that.
-        near: The other heads that cannot be told apart from it.
+        alike: The other heads that cannot be told apart from it.
     """
 
     name: str = ""
     use: str = ""
     because: str = ""
     how_sure: str = ""
-    near: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
 
 
 def recommend(
@@ -262,15 +262,15 @@ def recommend(
             because=best,
             how_sure="; ".join([_unbeaten(comparisons, own), *_aside(stopped, left)]),
         )
-    near = tuple(_near(comparisons, name))
+    alike = tuple(_alike(comparisons, name))
     sure = [
         *_lead(measures, comparisons, name),
-        *_others(measures, comparisons, name, near),
+        *_others(measures, comparisons, name, alike),
         *_words(comparisons, name),
         *_aside(stopped, left),
     ]
     return Recommendation(
-        name=name, use=f"`{name}`", because=scored, how_sure="; ".join(sure), near=near
+        name=name, use=f"`{name}`", because=scored, how_sure="; ".join(sure), alike=alike
     )
 
 
@@ -349,7 +349,7 @@ def _is_above(comparisons: Comparisons, one: str, other: str) -> bool:
     return False
 
 
-def _near(comparisons: Comparisons, name: str) -> Iterator[str]:
+def _alike(comparisons: Comparisons, name: str) -> Iterator[str]:
     """The other heads that cannot be told apart from one."""
     reference, family = comparisons.reference, _family(comparisons, name)
     differ = {d.name for d in family if d.differs}
@@ -392,24 +392,24 @@ def _others(
     measures: Mapping[str, Measures],
     comparisons: Comparisons,
     name: str,
-    near: tuple[str, ...],
+    alike: tuple[str, ...],
 ) -> Iterator[str]:
     """Whether the other heads can be told apart from it, and what would settle that."""
     own = measures[name]
     others = len(_heads(comparisons.to_reference))
     if not others:
         yield "no other head was trained"
-    elif not near:
+    elif not alike:
         if others > 1 or name == comparisons.reference:
             yield "the other head is worse" if others == 1 else f"the {others} others are worse"
     else:
-        who = f"{len(near)} of the {others} others"
-        if len(near) == others:
+        who = f"{len(alike)} of the {others} others"
+        if len(alike) == others:
             who = "the other head" if others == 1 else f"the {others} others"
         yield f"{who} cannot be told apart from it on {_rows(own)}"
     if comparisons.once:
         yield "trained once: luck is not known, 3 seeds would show it"
-    elif open_ := [d for d in _family(comparisons, name) if d.name in near]:
+    elif open_ := [d for d in _family(comparisons, name) if d.name in alike]:
         yield _settling(open_, comparisons.groups, own)
 
 

@@ -243,7 +243,7 @@ def recommended(rows: int, seeds: int = 3, **rights: Sequence[int]) -> Recommend
 
 def test_the_reference_is_recommended_where_no_head_is_shown_to_be_better():
     found = recommended(200, linear=(0, 60), mlp=(20, 76), majority=(0, 120), tfidf=(0, 110))
-    assert (found.name, found.use, found.near) == ("linear", "`linear`", ("mlp",))
+    assert (found.name, found.use, found.alike) == ("linear", "`linear`", ("mlp",))
     assert found.because == "70 % right (63 to 76); guessing 40 %, counting words 45 %"
     told = re.fullmatch(
         r"the other head cannot be told apart from it on 200 tested rows; "
@@ -257,13 +257,13 @@ def test_the_reference_is_recommended_where_no_head_is_shown_to_be_better():
 def test_the_head_that_is_shown_to_be_better_is_recommended_and_its_equals_are_counted():
     wrong = {"mlp": (100, 300), "deep": (101, 301), "poor": (0, 500), "majority": (0, 900)}
     found = recommended(2000, linear=(0, 300), **wrong)
-    assert (found.name, found.near) == ("mlp", ("deep",))
+    assert (found.name, found.alike) == ("mlp", ("deep",))
     assert re.match(
         r"better than `linear` by 5\.0 points \(\d\.\d to \d\.\d, 95 %\)", found.how_sure
     )
     assert "1 of the 3 others cannot be told apart from it on 2,000 tested rows" in found.how_sure
     alone = recommended(2000, linear=(0, 300), mlp=(0, 100), majority=(0, 900))
-    assert (alone.name, alone.near) == ("mlp", ())
+    assert (alone.name, alone.alike) == ("mlp", ())
     assert "other" not in alone.how_sure
 
 
@@ -278,7 +278,7 @@ def test_a_clear_reference_and_a_close_one_say_so():
 
 def test_no_head_is_recommended_that_is_not_shown_to_beat_guessing():
     found = recommended(2000, linear=(0, 600), mlp=(0, 605), majority=(0, 601), tfidf=(0, 160))
-    assert (found.name, found.near) == ("", ())
+    assert (found.name, found.alike) == ("", ())
     assert found.use == "None: no head is shown to beat guessing (always answering 'x')"
     assert re.fullmatch(
         r"`linear` is the best: 70\.00 % right \(67\.\d\d to 71\.\d\d\); guessing 69\.95 %, "
@@ -292,7 +292,7 @@ def test_no_head_is_recommended_that_is_not_shown_to_beat_guessing():
 
 def test_where_only_the_best_head_is_shown_to_beat_guessing_it_is_taken():
     found = recommended(300, linear=(60, 170), mlp=(45, 140), majority=(0, 120))
-    assert (found.name, found.near) == ("mlp", ("linear",))
+    assert (found.name, found.alike) == ("mlp", ("linear",))
     assert found.how_sure.startswith("the simpler `linear` is not shown to beat guessing; ")
 
 
@@ -302,7 +302,7 @@ def test_a_head_that_is_better_than_the_reference_is_not_also_near_it():
     (of_all,) = (d for d in comparisons.to_best if d.name == "linear")
     found = recommended(300, **wrong)
     assert not of_all.differs  # the family of all pairs is larger
-    assert (found.name, found.near) == ("mlp", ())
+    assert (found.name, found.alike) == ("mlp", ())
 
 
 def test_a_better_head_beats_guessing_if_the_reference_does_or_both_intervals_say_so():
@@ -310,7 +310,7 @@ def test_a_better_head_beats_guessing_if_the_reference_does_or_both_intervals_sa
     assert recommend(measures, comparisons).name == "mlp"
     apart = replace(comparisons, best="other", to_best=())
     assert recommend(measures, apart).name == "mlp"
-    assert recommend(measures, apart).near == ()
+    assert recommend(measures, apart).alike == ()
 
 
 def test_few_rows_are_too_few_to_choose():

@@ -1,250 +1,534 @@
-"""Charts as fragments of HTML: a page and a report that no script draws show the same. No Gradio.
+"""Charts as plain Plotly figures, each with a sentence for those who do not see it. No Gradio.
 
-Text is HTML, so it never shrinks with the chart; only lines are SVG. Every value passes
-`Markup.format`, which escapes it. Colours come from the style sheet `board.css`.
+A figure is a dictionary that Plotly draws, `{"data": …, "layout": …, "config": …}`, the same for
+the page and for the report; Plotly itself is not imported. One figure serves light and dark: its
+ground is transparent, and `board.css` colours its text. So its colours are hex or rgba(), which
+every version of Plotly reads, and foreign text passes `escape`.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, isfinite, log2, log10
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
 from heads.evaluation.metrics import SCORES, Metric, MetricName
-from heads.interfaces.views.comparison import COLOURS, ZERO, count, joined
+from heads.interfaces.views.format import (
+    COLOURS,
+    GREY,
+    GRID,
+    IN_WORDS,
+    LEAST,
+    ZERO,
+    Measure,
+    between,
+    count,
+    counted,
+    cut,
+    escape,
+    offered,
+    percent as percent,
+    shares,
+)
+from heads.parts.resolve import head, pairing, pooling
 
-MOST_BARS = 20
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heads.data.dataset import Data
+    from heads.evaluation.calibration import Bin, Calibration, Coverage
+    from heads.evaluation.details import Measures
+    from heads.parts.resolved_recipe import ResolvedRecipe
+    from heads.problem import ProblemType
+    from heads.runs.cells import Cell
+    from heads.runs.drill_down import LayerCurve
+    from heads.runs.leaderboard import Leaderboard
+
+Figure = dict[str, Any]
+CONFIG: Figure = {"displayModeBar": False, "responsive": True}
+NOTHING = "rgba(0,0,0,0)"
+BAND = "rgba(79,107,237,.09)"
+AMBER = COLOURS[1]
+# Of one hue, so that it lies on a light and on a dark ground alike.
+SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
+ROW, NAME = 25, 26  # pixels of a row, and letters of its name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One direction of a chart.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chart:
+    """A figure, and what it says.
 
     Attributes:
-        low: Where it begins.
-        high: Where it ends.
-        ticks: Values that are written, and what is written there.
-        says: What it shows.
-        is_log: Whether equal steps are equal factors.
+        figure: What Plotly draws.
+        says: What one sees in it, in a sentence.
+        key: What its signs mean, to be read below it; or nothing.
+        headers: What stands above the columns of `rows`.
+        rows: The numbers that are drawn, for those who want them as a table; or nothing.
     """
 
-    low: float
-    high: float
-    ticks: tuple[tuple[float, str], ...]
+    figure: Figure
     says: str
-    is_log: bool = False
-
-    def place(self, value: float) -> float:
-        """Where a value stands, in percent of the axis; never outside.
-
-        >>> Axis(low=0, high=2, ticks=(), says="").place(0.5)
-        25.0
-        """
-        ends = [self.low, self.high, value]
-        low, high, at = map(math.log10, ends) if self.is_log else ends
-        share = (at - low) / (high - low) if high > low else 0.5
-        return round(100 * min(1.0, max(0.0, share)), 2)
+    key: str = ""
+    headers: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """Points that belong together.
+class Tile:
+    """A cell of the heat map.
 
     Attributes:
-        name: What the legend calls it.
-        points: Pairs of x and y.
-        colour: Of line and dots.
-        spans: For each point the ends of its interval, or nothing.
-        says: For each point what is read when it is pointed at, or nothing.
-        joins: Whether a line goes through the points.
+        value: Which decides on the shade.
+        shown: What is written.
+        below: Its interval, which one reads by pointing at it.
     """
 
-    name: str
-    points: tuple[tuple[float, float], ...]
-    colour: str = ZERO
-    spans: tuple[tuple[float, float], ...] = ()
-    says: tuple[str, ...] = ()
-    joins: bool = False
+    value: float
+    shown: str
+    below: str = ""
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share for the eye.
-
-    >>> percent(0.70125), percent(1, 0)
-    ('70.1 %', '100 %')
-    """
-    return f"{share:.{digits}%}".replace("%", " %")
+# --- What all figures share: the frame, axes and bars.
 
 
-def scores(values: Iterable[float], metric: MetricName) -> Axis:
-    """An axis for scores: wide enough for all, on round tenths."""
-    values, name = list(values) or [0.0, 1.0], SCORES[metric]
-    if name.scale in ("explained", "error"):  # they have no lower end
-        return even(values, name.title)
-    low = max(0 if name.is_share else -10, math.floor(min(values) * 10 - 0.2))
-    high = min(10, max(math.ceil(max(values) * 10 + 0.2), low + 1))
-    step = 1 if high - low <= 5 else 2 if high - low <= 10 else 4
-    ticks = tuple((at / 10, _tenths(at, name)) for at in range(low, high + 1, step))
-    return Axis(low=low / 10, high=high / 10, ticks=ticks, says=name.title)
+def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
+    """A figure without a frame of its own; it does not zoom, so that a page scrolls over it."""
+    usual = {
+        "height": height,
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "showlegend": False,
+        "dragmode": False,
+        "hovermode": "closest",
+        "paper_bgcolor": NOTHING,
+        "plot_bgcolor": NOTHING,
+        "font": {"size": 13, "color": "#7a7a85"},
+        "hoverlabel": {"align": "left", "font": {"size": 13}},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    }
+    return {"data": data, "layout": usual | layout, "config": CONFIG}
 
 
-def _tenths(at: int, name: Metric) -> str:
-    return f"{at * 10} %" if name.is_share else f"{at / 10:.1f}".replace("-", "−")
-
-
-def even(
-    values: Iterable[float], says: str, shown: Callable[[float], str] = "{:.4g}".format
-) -> Axis:
-    """An axis for any numbers, with up to six round ticks.
-
-    Args:
-        shown: How a tick is written.
-    """
-    values = list(values) or [0.0, 1.0]
-    least, most = min(values), max(values)
-    size = max(abs(least), abs(most))
-    if size < 1e-300:  # its powers of ten are no numbers any more
-        size = 1.0
-    # What is all but equal gets a step of its size.
-    exact = (most - least) / 4 if most - least > 1e-9 * size else size
-    power = 10.0 ** math.floor(math.log10(exact))
-    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
-    first, last = math.floor(least / step + 1e-6), math.ceil(most / step - 1e-6)
-    numbers = range(first, max(last, first + 1) + 1)
-    ticks = tuple((at * step, shown(at * step).replace("-", "−")) for at in numbers)
-    return Axis(low=ticks[0][0], high=ticks[-1][0], ticks=ticks, says=says)
-
-
-def powers(values: Iterable[float], says: str) -> Axis:
-    """An axis of powers of ten around some positive numbers."""
-    values = list(values) or [1.0]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
-    ticks = tuple((10.0**at, count(10**at)) for at in range(low, high + 1))
-    return Axis(low=10.0**low, high=10.0**high, ticks=ticks, says=says, is_log=True)
-
-
-def steps(high: int, says: str) -> Axis:
-    """An axis of powers of two from 8, up to the first beyond a number of steps."""
-    least, most = 3, max(5, math.ceil(math.log2(max(high, 1))))
-    every = math.ceil((most - least) / 5)  # ticks would touch
-    ticks = tuple((2.0**at, f"{2**at:,}") for at in range(least, most + 1, every))
-    return Axis(low=2.0**least, high=2.0**most, ticks=ticks, says=says, is_log=True)
-
-
-def chart(lines: Sequence[Line], x: Axis, y: Axis, *, says: str) -> Markup:
-    """Draws lines and dots in a frame, with a legend of those that have a name.
-
-    Args:
-        says: What one sees, for those who do not see it.
-    """
-    frame = Markup(
-        '<figure class="plot" role="img" aria-label="{}"><figcaption>{}</figcaption>'
-        '<div class="field">{}<svg viewBox="0 0 100 100" preserveAspectRatio="none"'
-        ' aria-hidden="true">{}</svg>{}</div><p class="axis">{}</p></figure>{}'
-    )
-    return frame.format(
-        says,
-        y.says,
-        joined([*_ticks(x, "x"), *_ticks(y, "y")]),
-        joined(_path(line, x, y) for line in lines if line.joins),
-        joined(dot for line in lines for dot in _dots(line, x, y)),
-        x.says,
-        legend([(line.colour, line.name) for line in lines if line.name]),
+def _axis(title: str = "", **more: Any) -> Figure:
+    usual = {
+        "fixedrange": True,
+        "automargin": True,
+        "gridcolor": GRID,
+        "zeroline": False,
+        "ticklabelstandoff": 4,
+        "nticks": 5,
+        "ticks": "",
+    }
+    return (
+        usual
+        | ({"title": {"text": title, "standoff": 8, "font": {"size": 13}}} if title else {})
+        | more
     )
 
 
-def legend(names: Sequence[tuple[str, str]]) -> Markup:
-    """Which colour is what."""
-    items = (
-        Markup('<li style="--mark:{}"><i></i><span>{}</span></li>').format(colour, name)
-        for colour, name in names
+def _factor(name: Metric) -> float:
+    """Shares are drawn in percent, so that Plotly's own ticks fit them."""
+    return 100.0 if name.is_share else 1.0
+
+
+def _scores(values: Sequence[float], name: Metric, title: str = "") -> Figure:
+    """An axis of scores that holds them all, and no more than there can be."""
+    low, high = min(values), max(values)
+    # What is all but equal gets an axis of its size, of which ticks can be told apart.
+    room = max(0.05 * (high - low), 1e-3 if name.scale != "error" else 1e-3 * abs(high) or 1.0)
+    ends = max(name.low, low - room), min(name.high, high + room)
+    return _axis(
+        title,
+        range=[_factor(name) * end for end in ends],
+        ticksuffix=" %" * name.is_share,
     )
-    return Markup('<ul class="key">{}</ul>').format(joined(items)) if names else Markup("")
 
 
-def _ticks(axis: Axis, letter: str) -> Iterable[Markup]:
-    side = "left" if letter == "x" else "bottom"
-    for value, says in axis.ticks:
-        yield Markup('<span class="tick {}" style="{}:{}%"><b>{}</b></span>').format(
-            letter, side, axis.place(value), says
-        )
+def _hover(*lines: str) -> str:
+    return "<br>".join(map(escape, filter(None, lines)))
 
 
-def _path(line: Line, x: Axis, y: Axis) -> Markup:
-    points = " ".join(f"{x.place(at)},{100 - y.place(value)}" for at, value in line.points)
-    return Markup('<polyline points="{}" style="stroke:{}"/>').format(points, line.colour)
-
-
-def _dots(line: Line, x: Axis, y: Axis) -> Iterable[Markup]:
-    for number, (at, value) in enumerate(line.points):
-        left, bottom = x.place(at), y.place(value)
-        if line.spans:
-            low, high = map(y.place, line.spans[number])
-            yield Markup(
-                '<i class="span" style="left:{}%;bottom:{}%;height:{}%;--mark:{}"></i>'
-            ).format(left, low, round(high - low, 2), line.colour)
-        told = line.says[number] if line.says else ""
-        yield Markup('<i class="dot" style="left:{}%;bottom:{}%;--mark:{}" title="{}"></i>').format(
-            left, bottom, line.colour, told
-        )
-
-
-def live(
-    curves: Mapping[str, Mapping[int, float]], last: int, metric: MetricName = "accuracy"
-) -> Markup:
-    """The validation score of the heads that are being trained, step by step.
-
-    Args:
-        curves: For each of the last heads, the best score after so many steps.
-        last: The most steps so far; the frame moves when they are more than a power of two.
-    """
-    x = steps(last, "Steps")
-    name = SCORES[metric]
-    lines = [
-        Line(
-            name=recipe if max(points, default=0) else f"{recipe} (solved at once)",
-            points=tuple((max(x.low, step), score) for step, score in sorted(points.items())),
-            colour=colour,
-            joins=True,
-        )
-        for (recipe, points), colour in zip(curves.items(), COLOURS, strict=False)
-    ]
-    ticks = tuple((at / 10, _tenths(at, name)) for at in (0, 5, 10))
-    y = Axis(low=0, high=1, ticks=ticks, says=name.title)
-    if name.scale in ("explained", "error"):
-        y = scores([score for points in curves.values() for score in points.values()], metric)
-    told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
-    return chart(lines, x, y, says=f"Best so far: {told}")
-
-
-def bars(
+def _bars(
     rows: Sequence[tuple[str, float]],
+    texts: Sequence[str],
     *,
-    colour: str = COLOURS[0],
-    best: bool = False,
-    shown: Sequence[str] = (),
-    marks: Sequence[float] = (),
-    most: int = MOST_BARS,
-) -> Markup:
-    """One bar of a share a row, every number printed.
+    most: int = 20,
+    colours: str | Sequence[str] = COLOURS[0],
+) -> Figure:
+    """A bar a row, from the top down, every number printed; of many the first."""
+    shown = rows[:most]
+    longest = max([value for _, value in shown] or [1.0]) or 1.0
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [value for _, value in shown],
+        "y": list(range(len(shown))),
+        "text": list(texts[:most]),
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": [_hover(name, text) for (name, _), text in zip(shown, texts, strict=False)],
+        "marker": {
+            "color": colours if isinstance(colours, str) else list(colours[:most]),
+            "cornerradius": 3,
+        },
+    }
+    return _figure(
+        [trace],
+        ROW * len(shown) + 20,
+        bargap=0.4,
+        xaxis=_axis(range=[0, 1.3 * longest], visible=False),
+        yaxis=_names([name for name, _ in shown]),
+    )
+
+
+def _names(names: Sequence[str], most: int = NAME) -> Figure:
+    """A vertical axis of names, the first at the top."""
+    return _axis(
+        tickvals=list(range(len(names))),
+        ticktext=[escape(cut(name, most)) for name in names],
+        range=[len(names) - 0.5, -0.5],
+        showgrid=False,
+    )
+
+
+# --- Heads side by side: a row a head, and a tile a head.
+
+MOST_ROWS = 30
+
+
+def forest(board: "Leaderboard", chosen: str = "") -> Chart:
+    """Every head with its 95 % interval, the best first; where guessing and counting words stand.
+
+    A band lies behind the heads that cannot be told apart from the recommended one. Every point
+    has its recipe as `customdata`, and so has the whole row that it lies in.
 
     Args:
-        best: Whether only the longest bar takes the colour.
-        shown: What is written behind each bar; the share in percent, if nothing else.
-        marks: For each bar a share that is marked on it: a bar that does not reach it is grey.
-        most: How many are drawn; the rest is counted.
+        chosen: The head that is looked at closely.
     """
-    longest = max((share for _, share in rows), default=0.0)
-    written = shown or [percent(share) for _, share in rows]
-    lines = []
-    for at, ((name, share), says) in enumerate(zip(rows[:most], written, strict=False)):
-        is_off = share <= marks[at] if marks else best and share < longest
-        mark = Markup('<s style="left:{:.2f}%"></s>').format(100 * marks[at]) if marks else ""
-        bar = Markup('<u><i style="--share:{:.4f}"></i>{}</u>').format(max(0.0, share), mark)
-        line = Markup('<li class="{}"><span>{}</span>{}<b>{}</b></li>')
-        lines.append(line.format("off" if is_off else "", name, bar, says))
-    left = len(rows) - most
-    rest = Markup('<p class="quiet">and {} more</p>').format(f"{left:,}") if left > 0 else ""
-    drawn = Markup('<ul class="bars" style="--mark:{}">{}</ul>{}')
-    return drawn.format(colour, joined(lines), rest)
+    name, use = SCORES[board.metric], board.recommendation
+    heads = [cell for cell in board.cells if not cell.is_baseline]
+    kept = [c for at, c in enumerate(heads) if at < MOST_ROWS or c.name in (use.name, chosen)]
+    if not kept:
+        return Chart(figure=_figure([], 40), says="No head is done yet.")
+    lows, highs = [c.measures.low for c in kept], [c.measures.high for c in kept]
+    span = max(highs) - min(lows)
+    lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
+    # A baseline that is far away would squeeze the heads: it is named at the edge.
+    near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
+    axis = _scores([*lows, *highs, *near.values()], name)
+    low, high = axis["range"]
+    texts = _told([c.measures.score for c in kept], name, span)
+    colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
+    hovers = [_of_cell(cell, name) for cell in kept]
+    recipes, places = [cell.name for cell in kept], list(range(len(kept)))
+    rows = {
+        "type": "bar",
+        "orientation": "h",
+        "base": low,
+        "x": [high - low] * len(kept),
+        "y": places,
+        "width": 0.98,
+        "marker": {"color": NOTHING},
+        "customdata": recipes,
+        "hoverinfo": "text",
+        "hovertext": hovers,
+    }
+    points = [
+        _points(kept, places, colour, name, [at for at in places if colours[at] == colour])
+        for colour in dict.fromkeys(colours)
+    ]
+    shapes = [_band(at, BAND) for at, c in enumerate(kept) if c.name in (use.name, *use.alike)]
+    shapes += [_band(at, NOTHING, COLOURS[0]) for at, c in enumerate(kept) if c.name == chosen]
+    notes = [
+        _beside(f"<b>{text}</b> ★" if cell.name == use.name else text, at)
+        for at, (cell, text) in enumerate(zip(kept, texts, strict=True))
+    ]
+    for line, colour in ((0, ZERO), (1, AMBER)):
+        if list(IN_WORDS)[line] in lines:
+            drawn = _baseline(list(IN_WORDS)[line], line, colour, lines, axis, name)
+            shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
+    names = _names(recipes)
+    names["ticktext"] = [
+        f"<b>{told}</b>" if cell.name in (use.name, chosen) else told
+        for cell, told in zip(kept, names["ticktext"], strict=True)
+    ]
+    left = len(heads) - len(kept)
+    return Chart(
+        figure=_figure(
+            [rows, *points],
+            ROW * len(kept) + 40 + 46,
+            margin={"l": 8, "r": 80, "t": 40, "b": 8},
+            xaxis=axis,
+            yaxis=names,
+            shapes=shapes,
+            annotations=notes,
+            bargap=0,
+        ),
+        says=_ranked_says(board, heads),
+        key=_key(board, left),
+    )
+
+
+def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
+    return shares(values, span) if name.is_share else [name.told(value) for value in values]
+
+
+def _of_cell(cell: "Cell", name: Metric) -> str:
+    size = f"{cell.parameters:,} parameters"
+    interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
+    return _hover(cell.name, interval, size)
+
+
+def _points(
+    cells: "Sequence[Cell]", places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
+) -> Figure:
+    """Points with their intervals, all of one colour."""
+    factor, measured = _factor(name), [cells[at].measures for at in own]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [factor * one.score for one in measured],
+        "y": [places[at] for at in own],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [factor * (one.high - one.score) for one in measured],
+            "arrayminus": [factor * (one.score - one.low) for one in measured],
+            "thickness": 3,
+            "width": 0,
+            "color": colour,
+        },
+        "marker": {"color": colour, "size": 11},
+        "customdata": [cells[at].name for at in own],
+        "hoverinfo": "text",
+        "hovertext": [_of_cell(cells[at], name) for at in own],
+        "cliponaxis": False,
+    }
+
+
+def _band(at: int, fill: str, line: str = NOTHING) -> Figure:
+    """A band behind a row, from edge to edge."""
+    return {
+        "type": "rect",
+        "layer": "below",
+        "xref": "paper",
+        "x0": -2,
+        "x1": 2,
+        "y0": at - 0.5,
+        "y1": at + 0.5,
+        "fillcolor": fill,
+        "line": {"color": line, "width": 1.5 if line != NOTHING else 0},
+    }
+
+
+def _beside(text: str, at: int) -> Figure:
+    return {
+        "xref": "paper",
+        "x": 1,
+        "xanchor": "left",
+        "xshift": 8,
+        "y": at,
+        "text": text,
+        "showarrow": False,
+    }
+
+
+def _baseline(
+    cell: str, line: int, colour: str, lines: Mapping[str, float], axis: Figure, name: Metric
+) -> tuple[list[Figure], list[Figure]]:
+    """The dashed line of a baseline with its name above; at the edge, where it is far away."""
+    (low, high), at = axis["range"], _factor(name) * lines[cell]
+    text = f"{IN_WORDS[cell]} {_told([lines[cell]], name, 0.5)[0]}"
+    note = {
+        "yref": "paper",
+        "y": 1,
+        "yanchor": "bottom",
+        "yshift": 18 - 17 * line,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
+    if not low <= at <= high:
+        side, text = ("left", f"◂ {text}") if at < low else ("right", f"{text} ▸")
+        edge = {"xref": "paper", "x": float(at > high), "xanchor": side, "text": text}
+        return [], [note | edge]
+    drawn = {
+        "type": "line",
+        "layer": "below",
+        "x0": at,
+        "x1": at,
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": colour, "width": 1.5, "dash": "dash"},
+    }
+    side = "left" if at - low < high - at else "right"  # to where there is more room
+    text = f"┆ {text}" if side == "left" else f"{text} ┆"
+    return [drawn], [note | {"x": at, "xanchor": side, "text": text}]
+
+
+def _ranked_says(board: "Leaderboard", heads: "Sequence[Cell]") -> str:
+    name, use = SCORES[board.metric], board.recommendation
+    best = heads[0]
+    first = f"{best.name} scores highest, {name.told(best.measures.score)}"
+    if not use.name:
+        return f"{first}; none is recommended."
+    if use.name == best.name:
+        first = f"{use.name} is recommended and scores highest, {name.told(best.measures.score)}"
+    else:
+        own = board.cell(use.name).measures.score
+        first = f"{use.name} is recommended with {name.told(own)}; {first}"
+    if not use.alike:
+        return f"{first}; every other head is told apart from it." if heads[1:] else f"{first}."
+    return f"{first}; {counted(len(use.alike), 'other head')} cannot be told apart from it."
+
+
+def _key(board: "Leaderboard", left: int = 0) -> str:
+    """What the signs mean, and who is left out."""
+    use, told = board.recommendation, [f"{SCORES[board.metric].title} and its 95 % interval."]
+    if use.name:
+        told.append("★ recommended.")
+    if use.alike:
+        told.append("Band: cannot be told apart from it.")
+    if left:
+        told.append(f"And {counted(left, 'head')} below these.")
+    if board.stopped:
+        told.append(f"Not drawn: {counted(len(board.stopped), 'head')} stopped in the race.")
+    return " ".join(told)
+
+
+def heat_map(board: "Leaderboard", measure: str = "") -> Chart:
+    """A row a pooling, a column a head; the better, the darker, and the recommended has a star.
+
+    Args:
+        measure: The name of one of `offered(board.cells)`; the score, if the cells have none such.
+    """
+    known = offered(board.cells)
+    asked = next((one for one in known if one.name == measure), known[0])
+    found = {c.name: (c, value) for c in board.cells if (value := asked.of(c)) is not None}
+    heads = {name: own for name, own in found.items() if not own[0].is_baseline}
+    values = [value for _, value in heads.values()]
+    texts = _measured(values, asked)
+    tiles = {
+        name: Tile(value=value, shown=text, below=_interval(cell, asked))
+        for (name, (cell, value)), text in zip(heads.items(), texts, strict=True)
+    }
+    out = [one.recipe for one in board.stopped]
+    names = in_order([board.recipes[name] for name in (*heads, *out)])
+    drawn = _heat(names, tiles, asked, star=board.recommendation.name, out=out)
+    beside = [
+        f"{words.capitalize()}: {asked.shown(found[name][1])}."
+        for name, words in IN_WORDS.items()
+        if name in found
+    ]
+    if not tiles:
+        return Chart(figure=drawn, says="Not measured yet.")
+    best = (max if asked.high_is_good else min)(tiles, key=lambda one: tiles[one].value)
+    says = f"{asked.label} by pooling and head: the best is {best} with {tiles[best].shown}."
+    star = "★ recommended. " * bool(board.recommendation.name in tiles)
+    return Chart(figure=drawn, says=says, key=f"{star}The darker, the better. {' '.join(beside)}")
+
+
+def _measured(values: Sequence[float], measure: Measure) -> list[str]:
+    if measure.form != "share":
+        return [measure.shown(value) for value in values]
+    return shares(values, max(values, default=0.0) - min(values, default=0.0) or 1.0)
+
+
+def _interval(cell: "Cell", measure: Measure) -> str:
+    own = cell.measures
+    return f"{between(own, 'to')}, 95 %" if measure.name == own.metric else ""
+
+
+def in_order(recipes: "Iterable[ResolvedRecipe]") -> "list[ResolvedRecipe]":
+    """Recipes in the order of the menu: like poolings and like heads side by side."""
+    poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
+
+    def place(resolved: "ResolvedRecipe") -> tuple[int, int, str, int, str, int, str]:
+        reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
+        named = "" if layers.isdecimal() else layers
+        reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
+        return *reading, heads.index(resolved.head.name), str(resolved)
+
+    return sorted(recipes, key=place)
+
+
+def live_heat(
+    recipes: "Sequence[ResolvedRecipe]",
+    tiles: Mapping[str, Tile],
+    measure: Measure,
+    out: Collection[str] = (),
+) -> Chart:
+    """The heat map of a running training, as far as it is filled; its frame keeps still.
+
+    Args:
+        recipes: All heads that are planned, in the order of rows and columns.
+        tiles: Of those that are done.
+        out: Those that were stopped in a race.
+    """
+    says = f"{measure.label}: {len(tiles)} of {counted(len(recipes), 'head')} done."
+    return Chart(figure=_heat(recipes, tiles, measure, out=out), says=says)
+
+
+def _heat(
+    recipes: "Sequence[ResolvedRecipe]",
+    tiles: Mapping[str, Tile],
+    measure: Measure,
+    *,
+    star: str = "",
+    out: Collection[str] = (),
+) -> Figure:
+    readings = list(dict.fromkeys(one.reading for one in recipes))
+    tops = list(dict.fromkeys(one.behind for one in recipes))
+    at = {(one.reading, one.behind): str(one) for one in recipes}
+    grid = [[at.get((reading, top), "") for top in tops] for reading in readings]
+    sign = 1 if measure.high_is_good else -1
+    values = [sign * tile.value for tile in tiles.values()] or [0.0]
+    span = max(values) - min(values)
+    span = max(span, LEAST[measure.form] or 0.02 * max(map(abs, values))) or 1.0
+
+    def depth(name: str) -> float | None:
+        return 1 - (max(values) - sign * tiles[name].value) / span if name in tiles else None
+
+    def text(name: str) -> str:
+        if name not in tiles:
+            return "stopped" if name in out else ""
+        return f"<b>{tiles[name].shown} ★</b>" if name == star else tiles[name].shown
+
+    def hover(name: str) -> str:
+        if name not in tiles:
+            return _hover(name, "stopped in the race" if name in out else "waits") if name else ""
+        interval = f" ({tiles[name].below})" if tiles[name].below else ""
+        return _hover(name, f"{measure.label}: {tiles[name].shown}{interval}")
+
+    # What has no value has no depth: a grey trace of its own below.
+    empty = [[0 if name and name not in tiles else None for name in row] for row in grid]
+    done = [[depth(name) for name in row] for row in grid]
+    common = {
+        "type": "heatmap",
+        "x": list(range(len(tops))),
+        "y": list(range(len(readings))),
+        "text": [[text(name) for name in row] for row in grid],
+        "texttemplate": "%{text}",
+        "customdata": grid,
+        "hoverinfo": "text",
+        "hovertext": [[hover(name) for name in row] for row in grid],
+        "hoverongaps": False,
+        "showscale": False,
+        "xgap": 3,
+        "ygap": 3,
+        "zmin": 0,
+        "zmax": 1,
+    }
+    faint = {"z": empty, "colorscale": [[0, GRID], [1, GRID]]}
+    return _figure(
+        [common | faint, common | {"z": done, "colorscale": SHADES}],
+        36 * len(readings) + 60,
+        xaxis=_axis(
+            tickvals=list(range(len(tops))),
+            ticktext=[escape(cut(top, 20)) for top in tops],
+            side="top",
+            showgrid=False,
+        ),
+        yaxis=_names(readings, 20),
+    )

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from heads.data.dataset import Data
 from heads.data.table import LISTS, ColumnHints, Columns, Finding
 from heads.errors import DataError
-from heads.interfaces.views.charts import bars
+from heads.interfaces.views.plain_charts import bars
 from heads.interfaces.views.comparison import joined
 
 CELL = 120  # characters

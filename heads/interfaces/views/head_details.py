@@ -10,7 +10,7 @@ from torch import Tensor
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.metrics import SCORES
-from heads.interfaces.views.charts import Axis, Line, bars, chart, even, percent
+from heads.interfaces.views.plain_charts import Axis, Line, bars, chart, even, percent
 from heads.interfaces.views.comparison import COLOURS, ZERO, joined
 from heads.interfaces.views.format import between, ranked
 from heads.interfaces.views.leaderboard import broken, coded

@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.transferability import MEASURES
-from heads.interfaces.views.charts import Axis, Line, chart, powers, scores
+from heads.interfaces.views.charts import Tile, in_order
+from heads.interfaces.views.plain_charts import Axis, Line, chart, powers, scores
 from heads.interfaces.views.comparison import COLOURS, counted, joined
 from heads.interfaces.views.format import LEAST, Measure, between, offered, titled
-from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.drill_down import LayerCurve, layered
@@ -117,21 +117,6 @@ def broken(name: str) -> Markup:
     return Markup("<wbr>").join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """A cell of the heat map.
-
-    Attributes:
-        value: Which decides on the shade.
-        shown: What is written.
-        below: What is written below it, smaller.
-    """
-
-    value: float
-    shown: str
-    below: str = ""
-
-
 OUT = Markup('<td class="waits" title="Stopped in the race"><small>stopped</small></td>')
 WAITS, NONE = Markup('<td class="waits"></td>'), Markup('<td class="none"></td>')
 
@@ -221,19 +206,6 @@ def heat_of(board: Leaderboard, name: str = "") -> Markup:
     ]
     beside = Markup('<ul class="beside" aria-label="Without a transformer">{}</ul>')
     return drawn + (beside.format(joined(lines)) if lines else Markup(""))
-
-
-def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
-    """Recipes in the order of the menu: like poolings and like heads side by side."""
-    poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
-
-    def place(resolved: ResolvedRecipe) -> tuple[int, int, str, int, str, int, str]:
-        reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
-        named = "" if layers.isdecimal() else layers
-        reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
-        return *reading, heads.index(resolved.head.name), str(resolved)
-
-    return sorted(recipes, key=place)
 
 
 # --- How the score goes with the size of a head, the number of rows and the layer. No Gradio.

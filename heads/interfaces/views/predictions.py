@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heads.classifier.classifier import Classifier
-from heads.interfaces.views.charts import bars, percent
+from heads.interfaces.views.plain_charts import bars, percent
 from heads.interfaces.views.comparison import COLOURS, joined
 from heads.problem import SINGLE_LABEL, ProblemType
 from heads.runs.drill_down import Disagreement

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heads.data.table import Columns
 from heads.evaluation.details import LabelDetails
 from heads.interfaces.views import charts, dataset, head_details, predictions
-from heads.interfaces.views.charts import Axis, Line
+from heads.interfaces.views.plain_charts import Axis, Line
 from heads.interfaces.views.format import MEASURES, ends, headers
 from heads.interfaces.views.leaderboard import Tile, broken, coded, heat, in_order
 from heads.interfaces.views.predictions import Reply
