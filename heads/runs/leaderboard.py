@@ -155,11 +155,8 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     asked, stopped = load(run), stopped_of(run)
     numbered = enumerate(asked.names)
     cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
-    comparisons, verdict, recommendation = (
-        _comparisons(run, asked, cells),
-        NOTHING,
-        Recommendation(),
-    )
+    comparisons = _comparisons(run, asked, cells)
+    verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         verdict, recommendation = _verdict(asked, cells, comparisons, len(stopped))
         cells = _compared(cells, comparisons)
@@ -317,6 +314,8 @@ def _told(
     if not best:  # a run that was stopped from outside has not been compared yet
         of_best = _highest(run)
         best = of_best.get("recipe", "")
+    chosen = found.get("recommended", "")
+    of_chosen = next((cell for cell in found.get("cells", []) if cell["recipe"] == chosen), {})
     return {
         "run": run.id,
         "data": facts.get("data", ""),
@@ -328,5 +327,7 @@ def _told(
         "best": best,
         "score": of_best.get("score"),
         "metric": of_best.get("metric", "accuracy"),
+        "recommended": chosen,
+        "recommended_score": of_chosen.get("score"),
         "verdict": found.get("verdict", ""),
     }

@@ -155,6 +155,15 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    asked, _, _ = _checked(request, limits)
+    run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
+    with run.beginning():
+        spec.save(run, asked)
+    return run
+
+
+def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial], Backbone]:
+    """The question, held to the base model and to what this place allows."""
     backbone = load(request.model, limits=limits)
     chosen, left_out = chosen_recipes(request, backbone, limits)
     corpus = request.data.corpus
@@ -164,10 +173,16 @@ def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> Ru
     _ = asked.splits  # which says it where there are too few rows
     learned = [cell.resolved for cell in cells if not cell.reading]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
-    run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
-    with run.beginning():
-        spec.save(run, asked)
-    return run
+    return asked, cells, backbone
+
+
+def probed(request: RunRequest, limits: Limits) -> Expected:
+    """How long a run would take, roughly, before it is begun: some texts are read for it.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit.
+    """
+    return expected(*_checked(request, limits))
 
 
 def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:

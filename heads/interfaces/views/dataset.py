@@ -1,4 +1,4 @@
-"""How a file was read, as a fragment of HTML: rows, classes, warnings, first rows. No Gradio."""
+"""How a file was read, as a fragment of HTML: columns, classes, warnings, rows. No Gradio."""
 
 import math
 from collections.abc import Sequence
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from heads.data.dataset import Data
-from heads.data.table import LISTS, ColumnHints, Columns, Finding
+from heads.data.table import LISTS, ColumnHints, Columns, Table
 from heads.errors import DataError
-from heads.interfaces.views.plain_charts import bars
-from heads.interfaces.views.comparison import joined
+from heads.interfaces.views.html import render
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
 BINS = 10  # about as many bars for numbers
+MOST_BARS = 20  # classes
+MOST_NAMED = 6  # columns of labels
 ROLES = {
     "text": "text", "pair": "second text", "label": "label", "split": "split", "group": "group",
 }  # fmt: skip
@@ -69,51 +70,44 @@ def form_of(columns: Columns) -> str:
     return columns.separator or "one"
 
 
-def account(data: Data) -> Markup:
-    """What becomes of every row of a file, and what one should know before training on it."""
+def card(data: Data) -> Markup:
+    """What was read, in a line; what one should know before training on it; the first rows."""
     used, rows = len(data.corpus), data.rows_in
-    how_many = f"{used:,} of {rows:,} rows are used"
-    if used == rows:
-        how_many = f"all {rows:,} rows are used"
-    kept = Markup("<p><strong>{}:</strong> {}, {}. {}</p>").format(
-        data.corpus.name,
-        how_many,
-        data.says,
-        " ".join(data.notes),
+    columns = data.columns
+    roles = [
+        (says, getattr(columns, role)) for role, says in ROLES.items() if getattr(columns, role)
+    ]
+    if columns.labels:
+        roles.append(("labels", ", ".join(columns.labels[:MOST_NAMED])))
+    return render(
+        "card.html",
+        name=data.corpus.name,
+        rows=f"{used:,} rows" if used == rows else f"{used:,} of {rows:,} rows",
+        roles=roles,
+        says=data.says,
+        notes=list(data.notes),
+        findings=[each.says for each in data.findings],
+        shown=SHOWN,
+        table=preview(data.names, data.head, columns),
+        group=f"Rows of each {data.corpus.problem.group}" if data.classes else "Rows of each size",
+        bars=_sizes(data.corpus.numbers) if data.corpus.numbers else _classes(data),
+        more=max(0, len(data.classes) - MOST_BARS),
     )
-    drawn = Markup(
-        '<div class="verdict {}" role="status">{}{}</div><div class="pair account"><div>'
-        "<h4>First rows</h4>{}</div><div><h4>{}</h4>{}</div></div>"
-    )
-    return drawn.format(
-        "differ" if data.findings else "agree",
-        kept,
-        _warnings(data.findings),
-        preview(data.names, data.head, data.columns),
-        f"Rows of each {data.corpus.problem.group}" if data.classes else "Rows of each size",
-        _numbers(data.corpus.numbers) if data.corpus.numbers else _classes(data),
-    )
 
 
-def _warnings(findings: Sequence[Finding]) -> Markup:
-    lines = [Markup('<p class="note">{}</p>').format(each.says) for each in findings]
-    if len(lines) <= SHOWN:
-        return joined(lines)
-    more = f"{len(lines) - SHOWN} more notes"
-    folded = Markup('<details class="notes"><summary>{}</summary>{}</details>')
-    return joined([*lines[:SHOWN], folded.format(more, joined(lines[SHOWN:]))])
+def problem(says: str, table: Table, columns: Columns) -> Markup:
+    """What is wrong, above the rows that it is wrong with."""
+    first = preview(table.columns, table.rows[:5], columns)
+    return render("failure.html", says=says) + first
 
 
-def _classes(data: Data) -> Markup:
-    rows = sorted(data.classes.items(), key=lambda row: -row[1])
+def _classes(data: Data) -> list[tuple[str, str, str, bool]]:
+    rows = sorted(data.classes.items(), key=lambda row: -row[1])[:MOST_BARS]
     most = max(1, *(number for _, number in rows))
-    return bars(
-        [(name, number / most) for name, number in rows],
-        shown=[f"{number:,}" for _, number in rows],
-    )
+    return [(name, f"{100 * number / most:.1f}", f"{number:,}", True) for name, number in rows]
 
 
-def _numbers(numbers: Sequence[float]) -> Markup:
+def _sizes(numbers: Sequence[float]) -> list[tuple[str, str, str, bool]]:
     """How many rows have a number of about which size, in about ten round steps."""
     low, high = min(numbers), max(numbers)
     exact = (high - low) / BINS
@@ -125,39 +119,22 @@ def _numbers(numbers: Sequence[float]) -> Markup:
     for number in numbers:
         counts[min(last, math.floor(number / step))] += 1
     most = max(counts.values())
-    return bars(
-        [(f"{at * step:.4g} to {(at + 1) * step:.4g}", own / most) for at, own in counts.items()],
-        shown=[f"{own:,}" for own in counts.values()],
-    )
+    return [
+        (f"{at * step:.4g} to {(at + 1) * step:.4g}", f"{100 * own / most:.1f}", f"{own:,}", True)
+        for at, own in counts.items()
+    ]
 
 
 def preview(names: Sequence[str], rows: Sequence[Sequence[str]], columns: Columns) -> Markup:
     """The first rows as they are in the file; the columns that are used say as what."""
     roles = {getattr(columns, role): says for role, says in ROLES.items()}
     roles |= dict.fromkeys(columns.labels, "label")
-    head = joined(
-        Markup("<th>{}{}</th>").format(
-            _cut(name),
-            Markup('<br><span class="role">{}</span>').format(roles[name]) if name in roles else "",
-        )
-        for name in names
+    return render(
+        "preview.html",
+        names=[(_cut(name), roles.get(name, "")) for name in names],
+        rows=[[_cut(cell) for cell in row] for row in rows],
     )
-    body = joined(
-        Markup("<tr>{}</tr>").format(
-            joined(Markup("<td>{}</td>").format(_cut(cell)) for cell in row)
-        )
-        for row in rows
-    )
-    return Markup(
-        '<div class="scroll" tabindex="0"><table class="figures preview"><thead><tr>{}</tr>'
-        "</thead><tbody>{}</tbody></table></div>"
-    ).format(head, body)
 
 
 def _cut(cell: str) -> str:
     return cell if len(cell) <= CELL else f"{cell[:CELL].rstrip()}…"
-
-
-def remark(says: str) -> Markup:
-    """A quiet sentence."""
-    return Markup('<p class="quiet">{}</p>').format(says)

@@ -12,12 +12,12 @@ from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.plain_charts import Axis, Line, bars, chart, even, percent
 from heads.interfaces.views.comparison import COLOURS, ZERO, joined
-from heads.interfaces.views.format import between, ranked
+from heads.interfaces.views.format import apart, between, ranked
 from heads.interfaces.views.leaderboard import broken, coded
 from heads.problem import REGRESSION, ProblemType
 from heads.recipe import Value
 from heads.runs.cells import Cell
-from heads.runs.drill_down import Closeup, layer_name
+from heads.runs.drill_down import Closeup, closeup, layer_name
 from heads.runs.leaderboard import Leaderboard
 
 # --- Whether a head is as sure as it is right, and what it gains by abstaining: words and charts.
@@ -39,16 +39,15 @@ def scaled_says(found: Calibration) -> str:
             f"development rows, is {found.temperature:.2f}, close to 1."
         )
     before, after = (f"{100 * one:.1f}" for one in (found.error_before, found.error_after))
-    if before == after:
-        return f"{first} Its calibration error stays {before} points on the tested rows."
-    if found.error_after < found.error_before:
+    if found.error_after >= found.error_before:  # what fails its own test is no advice
         return (
-            f"{first} That takes its calibration error on the tested rows from {before} to "
-            f"{after} points."
+            f"A temperature found on development rows, {found.temperature:.2f}, does not help on "
+            f"the tested rows: with it the calibration error is {after} instead of {before} "
+            "points. Leave its logits as they are."
         )
     return (
-        f"{first} It does not help on the tested rows: the calibration error goes from "
-        f"{before} to {after} points."
+        f"{first} That takes its calibration error on the tested rows from {before} to "
+        f"{after} points."
     )
 
 
@@ -206,6 +205,48 @@ UPRIGHT = 6  # classes whose names fit above their columns
 LABELS = (
     "Label", "Rows", "Precision", "Recall", "F1", "Average precision", "Given from",
 )  # fmt: skip
+
+
+def facts(board: Leaderboard, cell: Cell) -> list[tuple[str, str]]:
+    """One head in a few lines: what it reaches, against which others, and at what price."""
+    name, measures = SCORES[board.metric], cell.measures
+    rows = [(name.title, f"{name.told(measures.score)} ({between(measures, 'to')}, 95 %)")]
+    if cell.to_best is not None:
+        rows.append(("Against the best", apart(cell)))
+    if cell.to_reference is not None:
+        by = name.signed(cell.to_reference.difference)
+        surely = "more than chance" if cell.to_reference.differs else "within chance"
+        rows.append((f"Against {board.reference}", f"{by}, {surely}"))
+    rows.append(("Size", f"{cell.parameters:,} parameters are learned"))
+    time = f"{cell.seconds:.1f} s to train"
+    if cell.latency_ms is not None:
+        time += f", {cell.latency_ms:.2f} ms added to a text"
+    rows.append(("Time", time))
+    if told := chosen_says(cell):
+        rows.append(("Settings", told.partition(": ")[2] or told))
+    return rows
+
+
+def confidence(board: Leaderboard, cell: Cell) -> Markup:
+    """Whether a head is as sure as it is right, and what it gains by abstaining."""
+    sure = _part("Is it as sure as it is right?", reliability(cell.measures))
+    open_ = coverage(cell.measures.calibration, board.problem)
+    return _pair(sure, _part("What if it may abstain?", open_))
+
+
+def mistakes(board: Leaderboard, name: str) -> Markup:
+    """Where a head is wrong: confusions, labels, or predicted against true numbers."""
+    look = closeup(board, name)
+    measures, drawn = look.cell.measures, [_mix(look.mix)]
+    if measures.confusion is not None:
+        drawn.append(confusion(measures.confusion, look.classes))
+    if measures.labels:
+        drawn.append(labels(measures.labels))
+    if not look.problem.has_classes:
+        drawn.append(_pair(_part("All measures", numbers(look.cell)), _scatter(look.points)))
+    elif not measures.labels:
+        drawn.append(_part("F1 of every class, the worst first", f1(measures.f1, look.classes)))
+    return joined(drawn)
 
 
 def one(look: Closeup) -> Markup:

@@ -304,8 +304,8 @@ def as_python(asked: Mapping[str, Any]) -> str:
 def as_command(asked: Mapping[str, Any]) -> str:
     """The command that answers the same.
 
-    >>> as_command({"text": "It's fine.", "recipes": ("mean+linear",), "sample": "sentiment"})
-    'heads compare \\'It\\'"\\'"\\'s fine.\\' --recipe mean+linear --sample sentiment'
+    >>> as_command({"text": "Fine.", "recipes": ("mean+linear",), "sample": "sentiment"})
+    'heads compare Fine. --recipe mean+linear --sample sentiment'
     """
     parts = ["heads", "compare", asked["text"]]
     for recipe in asked.get("recipes", ()):

@@ -40,16 +40,20 @@ def coded(sentence: str) -> Markup:
 def verdict(board: Leaderboard) -> Markup:
     """What the numbers allow one to say; then how they came about, and what spoils them."""
     first, *rest = board.verdict
+    return Markup(
+        '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'
+        '<p class="quiet">{}</p></div>{}{}'
+    ).format(coded(first), coded(" ".join(rest)), facts(board), notes(board), stopped(board))
+
+
+def facts(board: Leaderboard) -> str:
+    """How the numbers came about, in a sentence or two."""
     heads = sum(not cell.is_baseline for cell in board.cells)
-    facts = (
+    return (
         f"{STATES.get(board.state, '')}{counted(heads, 'head')} on "
         f"{board.data} ({board.rows:,} rows, {_labels(board)}) with {board.model}"
         f"{f', in {duration(board.seconds)}' if board.seconds else ''}. {board.protocol}"
     )
-    return Markup(
-        '<div class="verdict agree" role="status"><p><strong>{}</strong> {}</p>'
-        '<p class="quiet">{}</p></div>{}{}'
-    ).format(coded(first), coded(" ".join(rest)), facts, notes(board), stopped(board))
 
 
 def stopped(board: Leaderboard) -> Markup:

@@ -12,9 +12,10 @@ from gradio.events import api as publish
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import OPENING, Location
-from heads.interfaces.web.places import builder, open_lane, try_it
+from heads.interfaces.web.places import builder, open_lane, try_it, your_data
 from heads.interfaces.web.startup import Opening, Page
 from heads.interfaces.web.theme import CSS, HEAD, THEME
+from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import Places
 from heads.settings import limits
 
@@ -37,6 +38,7 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 def build() -> Page:
     """Builds the page; its examples are made once it is served, and their heads at first."""
     places = Places(most=1 if limits().public else 2)
+    jobs = TrainingJobs(places)
     with Page(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
@@ -44,17 +46,21 @@ def build() -> Page:
         mine = gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
         query = gr.Textbox(OPENING.query, visible="hidden", elem_id="query")
         router = gr.HTML("", elem_id="router", js_on_load="heads.route(trigger)")
-        strip = gr.HTML(
-            render("strip.html"), elem_id="strip", js_on_load="heads.delegate(element, trigger)"
-        )
+        with gr.Row(elem_id="strip"):
+            gr.HTML(render("strip.html"), js_on_load=try_it.CLICKS)
+            job = gr.HTML("", elem_id="job", js_on_load=try_it.CLICKS)
         with gr.Column(elem_id="place-try", elem_classes="place"):
             place = try_it.build(page, opening, query, mine)
             builder.build(place, mine)
             panel = open_lane.build(place)
+        with gr.Column(elem_id="place-data", elem_classes="place"):
+            _, shows = your_data.build(page, opening, query, mine, jobs, job)
         first = try_it.first_screen(opening, place)
         came = try_it.arriving(page, opening, first, place, mine)
         panel.follows(came)
-        _routes(router, place, panel, mine)
+        your_data.came(page, shows, jobs)
+        router.focus(**shows)
+        _routes(router, place, panel, mine).then(**shows)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(places)
         opening.wire(page)
@@ -62,8 +68,8 @@ def build() -> Page:
     return page
 
 
-def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> None:
-    """Back and Forward restore what was there."""
+def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> Any:
+    """Back, Forward and links within the page restore what was there."""
 
     def restored(
         query: str, mine: Any, event: gr.EventData, request: gr.Request
@@ -78,7 +84,9 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
             values = [gr.skip()] * len(values)
 
     outputs = [*place.answers, place.query, *place.settings]
-    panel.follows(router.select(restored, [place.query, mine], outputs, **try_it.ASKS, **QUIET))
+    event = router.select(restored, [place.query, mine], outputs, **try_it.ASKS, **QUIET)
+    panel.follows(event)
+    return event
 
 
 def _publish(places: Places) -> None:

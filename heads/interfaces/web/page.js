@@ -8,6 +8,7 @@ window.heads = {
       const data = { ...found.dataset };
       if (data.do === "copy") return heads.copy(found, data.text);
       if (data.do === "theme") return heads.theme();
+      if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }
       if (found.tagName === "A") event.preventDefault();
       trigger("click", data);
     });
@@ -51,6 +52,21 @@ window.heads = {
     });
     heads.place();
     document.addEventListener("keydown", heads.keys);
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) trigger("focus", {});  // a training may have begun in another tab
+    });
+  },
+
+  // Goes where a link within the page leads; a link of the strip changes the place alone.
+  visit(query, place) {
+    if (place) {
+      const fields = new URLSearchParams(location.search);
+      fields.set("place", place);
+      if (place === "try") fields.delete("place");
+      query = "?" + fields;
+    }
+    heads.remember(query);
+    heads.go(query);
   },
 
   // Writes into the URL where one is: a step that Back takes back, unless only words have changed.

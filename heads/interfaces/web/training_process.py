@@ -48,13 +48,17 @@ class Places:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def taken(self, visitor: str) -> Iterator[threading.Event]:
+    def taken(self, visitor: str, stop: threading.Event | None = None) -> Iterator[threading.Event]:
         """Within it, the visitor is known, and `stop` reaches the event that it gives.
+
+        Args:
+            visitor: Whose training it is; or the run itself, where it outlives its visitor.
+            stop: The event; a new one, if none is given.
 
         Raises:
             AlreadyTraining: The visitor trains already.
         """
-        stop = threading.Event()
+        stop = stop or threading.Event()
         with self._lock:
             if visitor in self._stops:
                 hint = "Stop it first, or wait for its end."

@@ -1,24 +1,27 @@
-"""Step 2 of the tab Train: which heads on which base model, and how they are compared."""
+"""Which heads on which base model, and how they are compared."""
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from heads.backbone.models import BUNDLED
-from heads.errors import DataError, HeadsError, RecipeError
-from heads.interfaces.views import comparison, dataset
-from heads.interfaces.web.guards import sentence, unchecked
+from heads.data.dataset import Data
+from heads.errors import DataError, RecipeError
+from heads.evaluation.metrics import metrics_of
+from heads.interfaces.web.guards import unchecked
+from heads.interfaces.web.places import base_models
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.tabs import recipe_picker
 from heads.parts.resolved_recipe import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
-from heads.runs.folder import all_runs
+from heads.problem import SINGLE_LABEL
 from heads.settings import ExperimentConfig, Limits, limits
 
-# --- What step 2 of the tab Train says: which heads, in which ways, compared how.
+if TYPE_CHECKING:
+    from heads.runs.spec import RunRequest
+
+# --- What the form says: which heads, in which ways, compared how.
 
 OWN = "own"
 PUBLIC_SECONDS = 120
@@ -44,12 +47,11 @@ TITLES = {
     "budget_seconds": "Time allowed, in seconds",
     "seed": "Seed",
 }
-LAYERS_USUAL = 7  # of small base models, embeddings included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the inputs of step 2 say.
+    """What the form says.
 
     Attributes:
         model: The id of the base model.
@@ -95,21 +97,23 @@ class Plan:
             config=config,
         )
 
-    @property
-    def heads(self) -> int:
-        """How many heads that are, or about how many: of layers, as many as usual models have."""
-        from heads.parts.resolve import head, pairing, pooling
-        from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
+    def request(self, data: Data) -> "RunRequest":
+        """What is asked of some data."""
+        from heads.runs.spec import RunRequest
 
-        about = {name: len(poolings) * len(tops) for name, (poolings, tops) in GRIDS.items()}
-        about |= {LAYERS: LAYERS_USUAL, HEADS: len(head), POOLINGS: len(pooling)}
-        each = len(set(self.recipes)) or about[self.grid.partition(":")[0]]
-        ways = sum(len(pairing) if way == FEATURES else 1 for way in self.pairs)
-        return each * ways * len(self.losses)
+        return RunRequest(
+            data=data,
+            recipes=self.recipes,
+            grid=self.grid,
+            pairs=self.pairs,
+            losses=self.losses,
+            model=self.model,
+            config=self.config,
+        )
 
 
 def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
-    """The settings of a contest, each within the range that it states.
+    """The settings of an experiment, each within the range that it states.
 
     Raises:
         DataError: One is not.
@@ -120,7 +124,7 @@ def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
         value, kind = values[field.name], type(field.default)
         low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
         title = TITLES.get(field.name, field.name)
-        if kind in (bool, str):  # of texts, the contest itself knows which there are
+        if kind in (bool, str):  # of texts, the experiment itself knows which there are
             checked[field.name] = value is True if kind is bool else value
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -131,57 +135,6 @@ def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
         asked = checked["budget_seconds"] or PUBLIC_SECONDS
         checked["budget_seconds"] = min(asked, PUBLIC_SECONDS)
     return ExperimentConfig(**checked)
-
-
-def times_of(config: ExperimentConfig, *, has_test: bool) -> int:
-    """How many times each head is trained: once a seed, or once a fold of every repetition."""
-    is_seeded = has_test or config.per_class > 0
-    return config.seeds if is_seeded else config.folds * config.repetitions
-
-
-def times_say(config: ExperimentConfig) -> str:
-    """The same in words, for data with a test set and without."""
-    seeds, folds = (times_of(config, has_test=has_test) for has_test in (True, False))
-    if seeds == folds:
-        return _times(seeds)
-    return f"{_times(seeds)} with a test set, {_times(folds)} without one"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _trained(facts: dict[str, Any]) -> int:
-    """How many times each head of a run was trained."""
-    return times_of(ExperimentConfig(**facts["contest"]), has_test=_has_test(facts))
-
-
-def _has_test(facts: dict[str, Any]) -> bool:
-    """Whether the data of a run had a test set."""
-    account = facts["account"]
-    return "test" in account or bool(account.get("columns", {}).get("split"))
-
-
-def expected_seconds(plan: Plan, rows: int) -> float:
-    """How long it may take, going by runs on the same base model here; 0 if there are none.
-
-    Reading grows with the rows, and so does training, with the number of heads besides. A run with
-    a race tells nothing of one without. Whether there will be a test set is taken from that run.
-    """
-    for run in all_runs()[:20]:
-        with contextlib.suppress(HeadsError, KeyError, TypeError):  # a broken run tells nothing
-            facts, end = run.read("run.json"), run.read("end.json") or {}
-            read = (run.read("facts.json") or {}).get("forward_seconds")
-            if facts["model"] != plan.model or end.get("state") != "finished" or not read:
-                continue
-            if facts["contest"].get("race", False) != plan.config.race:
-                continue
-            before = max(facts["account"]["rows"], 1)
-            heads = len(facts["recipes"]) * _trained(facts)
-            times = times_of(plan.config, has_test=_has_test(facts))
-            learning = max(0.0, end["seconds"] - read) / heads * plan.heads * times
-            return (read + learning) * rows / before
-    return 0.0
 
 
 FIRST = ("mean+linear", "cls+linear", "mean+mlp")
@@ -205,7 +158,7 @@ class SettingsInputs:
     """The components that say which heads.
 
     Attributes:
-        form: One a setting of a contest, in the order of `FORM`.
+        form: One a setting of an experiment, in the order of `FORM`.
     """
 
     model: gr.Dropdown
@@ -220,56 +173,76 @@ class SettingsInputs:
         """In the order of `Plan.of`."""
         return [self.model, self.grid, self.own, self.seeds, self.pairs, self.losses, *self.form]
 
+    def applying(self) -> list[Any]:
+        """Those that apply to some labels only, in the order of `applies`."""
+        return [self.seeds, self.pairs, self.losses, *self.form]
 
-def build(rows: gr.State, opening: Opening) -> SettingsInputs:
-    """Draws the step and returns what says which heads."""
-    gr.Markdown("### 2. The heads")
-    with gr.Row():
-        with gr.Column(min_width=280):
-            model = gr.Dropdown(
-                recipe_picker.choices(),
-                value=BUNDLED,
-                label="Base model",
-                info="It stays as it is; only the heads on it are trained.",
-                allow_custom_value=True,
-                interactive=True,
-            )
-            seeds = _slider("seeds", TITLES["seeds"])
-            folds = _slider("folds", TITLES["folds"])
-        with gr.Column(min_width=280):
-            grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
-            own = gr.Dropdown(
-                list(FIRST),
-                value=list(FIRST),
-                label="Your own choice",
-                info="pooling+head: type to search, or write your own.",
-                multiselect=True,
-                allow_custom_value=True,
-                interactive=True,
-                visible=False,
-            )
-    pairs, losses = _ways()
-    form = _form({"folds": folds})
+
+def applies(data: Data) -> list[Any]:
+    """Which settings are shown for some data, in the order of `SettingsInputs.applying`."""
+    problem, has_test = data.corpus.problem, bool(data.columns.split)
+    is_one = problem is SINGLE_LABEL
+    shown = {
+        "seeds": has_test,
+        "folds": not has_test,
+        "repetitions": not has_test,
+        "per_class": is_one,
+        "class_weights": is_one,
+        "focal": problem.has_classes,
+        "smoothing": is_one,
+        "unseen": has_test and problem.has_classes,
+    }
+    losses = [one for one in LOSSES if one[1] != ORDINAL or data.corpus.ordered]
+    metrics = ["auto", *metrics_of(problem, ordered=data.corpus.ordered)]
+    return [
+        gr.update(visible=has_test),
+        gr.update(visible=bool(data.corpus.pairs)),
+        gr.update(visible=is_one, choices=losses),
+        *(
+            gr.update(choices=metrics, value="auto")
+            if field.name == "metric"
+            else gr.update(visible=shown.get(field.name, True))
+            for field in FORM
+        ),
+    ]
+
+
+def build(opening: Opening) -> SettingsInputs:
+    """Draws the settings, folded, and returns what says which heads."""
+    with gr.Accordion("Settings", open=False, elem_id="settings"):
+        with gr.Row():
+            with gr.Column(min_width=280):
+                model = gr.Dropdown(
+                    base_models.choices(),
+                    value=BUNDLED,
+                    label="Base model",
+                    info="It stays as it is; only the heads on it are trained.",
+                    allow_custom_value=True,
+                    interactive=True,
+                )
+                seeds = _slider("seeds", TITLES["seeds"])
+                folds = _slider("folds", TITLES["folds"])
+            with gr.Column(min_width=280):
+                grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
+                own = gr.Dropdown(
+                    list(FIRST),
+                    value=list(FIRST),
+                    label="Your own choice",
+                    info="pooling+head: type to search, or write your own.",
+                    multiselect=True,
+                    allow_custom_value=True,
+                    interactive=True,
+                    visible=False,
+                )
+        pairs, losses = _ways()
+        form = _form({"folds": folds})
     inputs = SettingsInputs(
         model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
     )
-    says = gr.HTML(
-        "",
-        padding=False,
-    )
-    opening.fills([grid, own, says], _opened)
+    opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     grid.input(lambda grid: gr.update(visible=grid == OWN), grid, own, queue=False, **quiet)
-    asked = [rows, *inputs.all()]
-    changes = [grid.input, own.input, model.input, rows.change, pairs.input, losses.input]
-    changes += [seeds.change, *(control.change for control in form)]
-    gr.on(changes, _planned, asked, says, trigger_mode="always_last", **quiet)
     return inputs
-
-
-def _opened() -> list[Any]:
-    planned = _planned(0, BUNDLED, "small", list(FIRST), 3, [JOINT], [SOFTMAX], *_defaults())
-    return [gr.update(choices=_grids()), gr.update(choices=_recipes()), planned]
 
 
 def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
@@ -297,16 +270,12 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
 def _form(drawn: Mapping[str, Any]) -> list[Any]:
     """A control for every other setting of a contest, in the order of `FORM`; some are drawn."""
     controls, left = dict(drawn), [field for field in FORM if field.name not in drawn]
-    with gr.Accordion("More settings", open=False, elem_id="settings"), gr.Row():
+    with gr.Accordion("How they are compared", open=False), gr.Row():
         for column in range(COLUMNS):
             with gr.Column(min_width=240):
                 for field in left[column::COLUMNS]:
                     controls[field.name] = _field(field.name)
     return [controls[field.name] for field in FORM]
-
-
-def _defaults() -> list[Any]:
-    return [field.default for field in FORM]
 
 
 def _grids() -> list[tuple[str, str]]:
@@ -361,23 +330,3 @@ def _slider(name: str, title: str) -> gr.Slider:
         min_width=240,
     )
     return unchecked(slider)
-
-
-def _planned(rows: int, *inputs: Any) -> Any:
-    """How much work that is, and how long it may take here."""
-    from heads.interfaces.views.leaderboard import duration
-
-    try:
-        plan = Plan.of(*inputs)
-    except Exception as error:
-        return comparison.failure(sentence(error))
-    heads, times = comparison.counted(plan.heads, "head"), times_say(plan.config)
-    parts = [f"{heads}, each trained {times}, and two baselines."]
-    seconds = expected_seconds(plan, rows) if rows else 0.0
-    if seconds:
-        parts.append(
-            f"Going by earlier runs here, that takes about {duration(max(1, round(seconds)))}."
-        )
-    if limits().public:
-        parts.append(f"After {plan.config.budget_seconds} seconds what is done is kept.")
-    return dataset.remark(" ".join(parts))

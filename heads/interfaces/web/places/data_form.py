@@ -1,0 +1,231 @@
+"""Which data: a file or a sample, and which of its columns is what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import gradio as gr
+
+from heads.data.columns import guess
+from heads.data.dataset import Data, data_of
+from heads.data.labels import flag_columns
+from heads.data.table import Columns, Table, listed
+from heads.interfaces.views import dataset
+from heads.interfaces.views.html import render
+from heads.interfaces.web import uploads
+from heads.interfaces.web.guards import sentence
+from heads.settings import limits
+
+# --- The menus: which column is what, and what the labels are.
+
+ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order of the classes
+NONE = ("none", "")
+
+
+def column_menu(label: str) -> gr.Dropdown:
+    """A menu of columns; a file brings them."""
+    return gr.Dropdown([NONE], value="", label=label, interactive=True, min_width=130)
+
+
+def labels_menus() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
+    """What the labels are, the 0/1 columns, and the order of the classes."""
+    with gr.Row():
+        form = gr.Dropdown(
+            [(says, form) for form, says in dataset.FORMS.items()],
+            value="one",
+            label="Labels are",
+            interactive=True,
+            min_width=200,
+        )
+        labels = gr.Dropdown(
+            [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
+            interactive=True,
+        )  # fmt: skip
+        order = gr.Textbox(
+            "", label="Order of the classes", placeholder="if they have one: low, middle, high",
+            max_lines=1, min_width=280,
+        )  # fmt: skip
+    return form, labels, order
+
+
+def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
+    """The menus of a table, set to some columns; those that these do not need are hidden."""
+    names = [(name, name) for name in table.columns]
+    form = form or dataset.form_of(columns)
+    many = form == "columns"
+    return [
+        gr.update(choices=names, value=columns.text),
+        gr.update(choices=names, value=columns.label or None, visible=not many),
+        gr.update(choices=[NONE, *names], value=columns.pair),
+        gr.update(choices=[NONE, *names], value=columns.split),
+        gr.update(choices=[NONE, *names], value=columns.group),
+        gr.update(value=form),
+        gr.update(choices=names, value=list(columns.labels), visible=many),
+        gr.update(value=", ".join(columns.order), visible=form == "one"),
+    ]
+
+
+def columns_of(table: Table, names: Sequence[str], form: str) -> Columns:
+    """Columns as they were named; those of the labels follow from what the labels are."""
+    if form != "columns":
+        return guess(table, dataset.said(names, form, (), ()))
+    text, _, pair, split, group = names
+    others = [name for name in table.columns if name not in (text, pair, split, group)]
+    flags = flag_columns(table, others)
+    return Columns(text=text, label="", pair=pair, split=split, labels=flags, group=group)
+
+
+HEADERS = {"auto": None, "names": True, "row": False}
+FIRST_LINES = [("find out", "auto"), ("names of columns", "names"), ("a row", "row")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInputs:
+    """The components that say which data.
+
+    Attributes:
+        held: The random id of the file, or the name of a sample; the file itself lies elsewhere.
+            A browser remembers it, so a reload finds it again.
+        first: What the first line is.
+        text: The column of the texts, and so on.
+        group: The column of what belongs together.
+        form: What the labels are.
+        labels: The 0/1 columns, where they are that.
+        order: The classes from low to high, where a row has one.
+    """
+
+    held: gr.BrowserState
+    first: gr.Dropdown
+    text: gr.Dropdown
+    label: gr.Dropdown
+    pair: gr.Dropdown
+    split: gr.Dropdown
+    group: gr.Dropdown
+    form: gr.Dropdown
+    labels: gr.Dropdown
+    order: gr.Textbox
+
+    def all(self) -> list[Any]:
+        """In the order of `chosen`."""
+        return [self.held, self.first, *self.menus()]
+
+    def menus(self) -> list[Any]:
+        """What reading a file sets."""
+        names = [self.text, self.label, self.pair, self.split, self.group]
+        return [*names, self.form, self.labels, self.order]
+
+
+def build(held: gr.BrowserState) -> DataInputs:
+    """Draws the menus of columns, folded, and returns what says which data."""
+    with gr.Accordion("Columns", open=False, elem_id="columns"):
+        with gr.Row():
+            menus = ("Text", "Label", "Second text", "Split", "Group")
+            text, label, pair, split, group = map(column_menu, menus)
+            first = gr.Dropdown(
+                FIRST_LINES, value="auto", label="First line", interactive=True, min_width=130
+            )
+        form, labels, order = labels_menus()
+    return DataInputs(
+        held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
+        form=form, labels=labels, order=order,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A file as the page shows it.
+
+    Attributes:
+        view: How it was read, or what is wrong with it.
+        data: The rows; None where they cannot be used.
+        menus: The values of `DataInputs.menus`.
+        is_table: Whether there are columns to choose from.
+    """
+
+    view: Any
+    data: Data | None = None
+    menus: list[Any] = field(default_factory=lambda: [gr.skip()] * ALL)
+    is_table: bool = False
+
+
+def guessed(name: str, first: str = "auto") -> Read:
+    """A file with the columns that are guessed."""
+    table = None
+    try:
+        table = uploads.opened(name, limits(), HEADERS.get(first))
+        columns = guess(table)
+    except Exception as error:
+        return _unread(error, table)
+    menus = menus_of(table, columns)
+    try:
+        data = data_of(table, limits(), name=uploads.path_of(name).stem)
+    except Exception as error:
+        return Read(
+            view=dataset.problem(sentence(error), table, columns), menus=menus, is_table=True
+        )
+    return Read(view=dataset.card(data), data=data, menus=menus, is_table=True)
+
+
+def _unread(error: Exception, table: Table | None) -> Read:
+    if table is None or not table.columns:
+        return Read(view=render("failure.html", says=sentence(error)))
+    return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
+
+
+def changed(*asked: Any) -> Read:
+    """The file once more, under other columns; takes the values of `DataInputs.all`."""
+    try:
+        data = chosen(*asked)
+    except Exception as error:
+        return Read(view=render("failure.html", says=sentence(error)), is_table=True)
+    return Read(view=dataset.card(data), data=data, is_table=True)
+
+
+def reformed(is_label: bool, *asked: Any) -> Read:
+    """The same where another label column is chosen, or its labels are said to be something else.
+
+    Args:
+        is_label: Whether the column was chosen: what its labels are is guessed anew.
+    """
+    name, first, *names, form, _, _ = asked
+    try:
+        table = uploads.opened(name, limits(), HEADERS.get(first))
+        columns = columns_of(table, [one or "" for one in names], "" if is_label else form)
+    except Exception as error:
+        return Read(view=render("failure.html", says=sentence(error)), is_table=True)
+    menus = menus_of(table, columns, "" if is_label else form)
+    try:
+        data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
+    except Exception as error:
+        return Read(
+            view=dataset.problem(sentence(error), table, columns), menus=menus, is_table=True
+        )
+    return Read(view=dataset.card(data), data=data, menus=menus, is_table=True)
+
+
+def chosen(*asked: Any, most: int = 0) -> Data:
+    """The data as the user confirmed them; takes the values of `DataInputs.all`.
+
+    Args:
+        most: That many rows of them, evenly taken; 0 for all.
+
+    Raises:
+        HeadsError: There are none, or they cannot be used.
+    """
+    name, first, *names, form, labels, order = asked
+    table = uploads.opened(name, limits(), HEADERS.get(first))
+    title = uploads.path_of(name).stem
+    if most and len(table.rows) > most:
+        rows = [at * len(table.rows) // most for at in range(most)]
+        table = replace(
+            table, rows=[table.rows[at] for at in rows], lines=[table.lines[at] for at in rows]
+        )
+        title = f"{title}, {most:,} rows"
+    now = dataset.said(
+        [one or "" for one in names], form or "one", tuple(labels or ()), listed(order or "")
+    )
+    columns = Columns(
+        text=now.text, label=now.label, pair=now.pair, split=now.split, labels=now.labels,
+        separator=now.separator or "", number=bool(now.number), order=now.order, group=now.group,
+    )  # fmt: skip
+    return data_of(table, limits(), columns, name=title)

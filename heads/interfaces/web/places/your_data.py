@@ -1,0 +1,696 @@
+"""Your data: a file in, a training that outlives the page, and one recommended head."""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+from gradio.components.plot import PlotData
+
+from heads.data.samples import SAMPLES
+from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces.views.html import render
+from heads.interfaces.web import run_access, uploads
+from heads.interfaces.web.guards import guarded, saves, sentence
+from heads.interfaces.web.location import MOST, Location
+from heads.interfaces.web.places import data_form, result_folds, settings_form
+from heads.interfaces.web.places.settings_form import Plan
+from heads.interfaces.web.startup import Opening
+from heads.interfaces.web.training_jobs import Job, TrainingJobs
+from heads.settings import limits
+
+if TYPE_CHECKING:
+    from heads.interfaces.views.figures import Chart
+    from heads.runs.leaderboard import Leaderboard
+
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+READS: dict[str, Any] = {"concurrency_id": "reads", "concurrency_limit": 2}
+BOARDS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
+CLICKS = "heads.delegate(element, trigger)"
+BEAT = 1.0  # seconds between two looks at a training
+LONG = 120.0  # seconds: above that some of the rows are offered first
+FEWER = 3_000  # rows, then
+MOST_MINE = 30  # runs that a browser remembers
+FOREST, HEAT = "Forest", "Heat map"
+
+
+# --- What the rail and the strip say.
+
+
+def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
+    """The runs that a visitor may see, the newest first."""
+    from heads.runs.leaderboard import facts_of
+
+    runs = []
+    for run in run_access.visible(mine):
+        with contextlib.suppress(HeadsError, KeyError, TypeError):
+            facts, job = facts_of(run), jobs.of(run.id)
+            is_running = facts["state"] == "running" or bool(job and not job.is_over)
+            when = time.strftime("%d %b %H:%M", time.localtime(facts["created"]))
+            runs.append(
+                {
+                    "id": run.id,
+                    "name": facts["data"] or run.id,
+                    "when": when,
+                    "told": " · ".join(filter(None, (when, *_told(facts, job, is_running)))),
+                    "is_running": is_running,
+                    "can_go_on": not is_running and facts["state"] in ("stopped", "unfinished"),
+                }
+            )
+    return render("rail.html", runs=runs, shown=shown)
+
+
+def _told(facts: dict[str, Any], job: Job | None, is_running: bool) -> tuple[str, ...]:
+    from heads.evaluation.metrics import SCORES
+
+    score = "" if facts["score"] is None else SCORES[facts["metric"]].told(facts["score"])
+    if is_running:
+        brief = job.course.brief if job else f"{facts['cells']} of {facts['planned']}"
+        return ("running", brief)
+    state = {"unfinished": "stopped"}.get(facts["state"], facts["state"])
+    return (score, state)
+
+
+def strip(jobs: Sequence[Job]) -> Any:
+    """The training that runs, wherever on the page one is."""
+    if not jobs:
+        return render("job.html", says="")
+    job = jobs[0]
+    more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+    name = run_access.title_of(job.run.id)
+    says = f"Training {name}: {job.course.brief}{more}"
+    return render("job.html", says=says, can_stop=True, run=job.run.id)
+
+
+# --- What the main part shows.
+
+
+def plotted(chart: "Chart") -> PlotData:
+    """A chart as Gradio takes one, with its configuration."""
+    return PlotData(type="plotly", plot=json.dumps(chart.figure))
+
+
+def training(job: Job) -> list[Any]:
+    """Status and live heat map of a training."""
+    course = job.course
+    says = course.says
+    if course.best:
+        says = f"{says}; {course.best}"
+    return [render("busy.html", says=says, share=course.share), live(job)]
+
+
+def live(job: Job) -> Any:
+    """The heat map, as far as it is filled."""
+    from heads.evaluation.metrics import SCORES
+    from heads.interfaces.views.figures import Tile, tiled
+    from heads.interfaces.views.format import of_metric
+    from heads.runs.spec import load
+
+    if not job.course.scores:
+        return None
+    metric = SCORES[job.course.metric]
+    tiles = {
+        name: Tile(value=score, shown=metric.told(score))
+        for name, (score, _, _) in job.course.scores.items()
+    }
+    return plotted(tiled(load(job.run).resolved, tiles, of_metric(job.course.metric)))
+
+
+def result(board: "Leaderboard") -> Any:
+    """The three sentences, and how they came about."""
+    from heads.interfaces.views.leaderboard import behind, coded, facts
+    from heads.interfaces.views.lanes import title_of
+
+    one = board.recommendation
+    stopped = [(each.recipe, behind(each, board.metric)) for each in board.stopped]
+    count = len(board.notes) + len(stopped)
+    return render(
+        "result.html",
+        one=replace(one, use=coded(one.use), how_sure=coded(one.how_sure)),
+        title=title_of(one.name) if one.name else "",
+        facts=facts(board),
+        notes=board.notes,
+        stopped=stopped,
+        told="1 note" if count == 1 else f"{count} notes",
+    )
+
+
+def chart_of(board: "Leaderboard", kind: str, measure: str) -> "Chart":
+    """The forest plot, or the heat map of a measure."""
+    from heads.interfaces.views.figures import forest, heat_map
+
+    return heat_map(board, measure or "") if kind == HEAT else forest(board)
+
+
+def head_panel(board: "Leaderboard", name: str) -> Any:
+    """One head of a run, opened."""
+    from heads.interfaces.views.head_details import facts
+    from heads.interfaces.views.lanes import title_of
+
+    return render(
+        "opened_head.html",
+        title=title_of(name),
+        name=name,
+        is_best=name == board.recommendation.name,
+        facts=facts(board, board.cell(name)),
+    )
+
+
+def doors(board: "Leaderboard", asked: Location, head: str) -> Any:
+    """What one can do with a run: ask its heads, take one along."""
+    from heads.runs.spec import load
+
+    names = [cell.name for cell in board.cells if not cell.is_baseline]
+    own = load(board.folder)
+    row = int(own.splits.test[0][0])
+    text = own.corpus.texts[row]
+    pair = own.corpus.pairs[row] if own.corpus.pairs else ""
+    recipes = tuple(dict.fromkeys([head, board.reference, board.best, *names]))[:MOST]
+    tried = replace(
+        asked, place="try", run=board.run, recipes=recipes, text=text[:300], pair=pair[:300],
+        lane=0, show="why",
+    )  # fmt: skip
+    return render(
+        "doors.html",
+        try_it=tried.query,
+        take_it=replace(tried, lane=1, show="take").query,
+        link=replace(asked, place="data", result=board.run).query,
+        python=f"import heads\n\nprint(heads.resume({board.run!r}).verdict)",
+        command=f"heads runs {board.run}",
+        head=head,
+        is_best=head == board.recommendation.name,
+    )
+
+
+# --- The place.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YourData:
+    """The components of the place, in the order of `values`."""
+
+    rail: gr.HTML
+    job: gr.HTML
+    timer: gr.Timer
+    welcome: gr.HTML
+    card_area: gr.Column
+    training_area: gr.Column
+    status: gr.HTML
+    live: gr.Plot
+    result_area: gr.Column
+    result: gr.HTML
+    doors: gr.HTML
+    measure: gr.Dropdown
+    plot: gr.Plot
+    says: gr.HTML
+    head_area: gr.Column
+    head: gr.HTML
+    last: gr.State
+    folds: list[gr.Accordion]
+
+    def all(self) -> list[Any]:
+        """The components."""
+        own = [getattr(self, name) for name in self.__dataclass_fields__ if name != "folds"]
+        return [*own, *self.folds]
+
+
+NAMES = tuple(name for name in YourData.__dataclass_fields__ if name != "folds")
+
+
+def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
+    """The values of `YourData.all`; what is not given stays."""
+    return [*(given.get(name, gr.skip()) for name in NAMES),
+            *(folds or [gr.skip()] * len(result_folds.FOLDS))]  # fmt: skip
+
+
+def seen(
+    query: str, mine: Any, held: Any, kind: str, measure: str, jobs: TrainingJobs
+) -> list[Any]:
+    """All that the place shows where one is."""
+    asked = Location.of(query)
+    running = jobs.running(run.id for run in run_access.visible(mine))
+    around = {
+        "rail": rail(mine, asked.result, jobs),
+        "job": strip(running),
+        "timer": gr.Timer(active=bool(running)),
+    }
+    try:
+        main = _main(asked, held, kind, measure, jobs)
+        return values(_folds(asked, jobs), **around | main)
+    except Exception as error:
+        told = render("failure.html", says=sentence(error))
+        return values(**around | _areas("result") | _nothing(told) | {"last": ""})
+
+
+def _areas(shown: str) -> dict[str, Any]:
+    """Which of the four parts of the place is seen."""
+    return {
+        "welcome": gr.update(visible=shown == "welcome"),
+        "card_area": gr.update(visible=shown == "card"),
+        "training_area": gr.update(visible=shown == "training"),
+        "result_area": gr.update(visible=shown == "result"),
+    }
+
+
+def _key(asked: Location, job: Job | None) -> str:
+    """What is shown: which run, and whether it is under way."""
+    state = "over" if not job or job.is_over else "running"
+    return f"{asked.result}|{state}"
+
+
+def _main(
+    asked: Location, held: Any, kind: str, measure: str, jobs: TrainingJobs
+) -> dict[str, Any]:
+    from heads.runs.leaderboard import leaderboard
+
+    if not asked.result:
+        return _areas("card" if held else "welcome") | {"last": ""}
+    run, job = run_access.opened(asked.result), jobs.of(asked.result)
+    key = _key(asked, job)
+    if job and not job.is_over:
+        status, drawn = training(job)
+        return _areas("training") | {"status": status, "live": drawn, "last": key}
+    board = leaderboard(run)
+    if not board.best:
+        says = job.error if job and job.error else "No head of this run is done yet."
+        told = render("failure.html", says=f"{says} Press “Go on” beside its name.")
+        return _areas("result") | _nothing(told) | {"last": key}
+    error = render("failure.html", says=job.error) if job and job.error else ""
+    chart = chart_of(board, kind, measure)
+    names = [cell.name for cell in board.cells if not cell.is_baseline]
+    head = asked.head if asked.head in names else ""
+    return _areas("result") | {
+        "result": error + result(board),
+        "doors": doors(board, asked, head or board.recommendation.name or board.best),
+        "measure": _measures(board),
+        "plot": plotted(chart),
+        "says": render("chart.html", chart="board", says=chart.says),
+        "head_area": gr.update(visible=bool(head)),
+        "head": head_panel(board, head) if head else "",
+        "last": key,
+    }
+
+
+def _nothing(told: Any) -> dict[str, Any]:
+    """A result of which there is nothing to see but a sentence."""
+    gone = gr.update(visible=False)
+    return {"result": told, "plot": None, "doors": "", "says": "", "head_area": gone}
+
+
+def _folds(asked: Location, jobs: TrainingJobs) -> list[Any]:
+    from heads.runs.leaderboard import leaderboard
+
+    job = jobs.of(asked.result)
+    if not asked.result or (job and not job.is_over):
+        return [gr.skip()] * len(result_folds.FOLDS)
+    board = leaderboard(run_access.opened(asked.result))
+    return result_folds.labels(board) if board.best else [gr.skip()] * len(result_folds.FOLDS)
+
+
+def _measures(board: "Leaderboard") -> Any:
+    from heads.interfaces.views.format import offered
+
+    shown = [(one.label, one.name) for one in offered(board.cells)]
+    return gr.update(choices=shown, value=shown[0][1])
+
+
+def build(
+    page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState, jobs: TrainingJobs,
+    job: gr.HTML,
+) -> tuple[YourData, Any]:  # fmt: skip
+    """Draws the place; gives its components, and the event that shows them as they are."""
+    uploads.start_sweeping()
+    held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
+    with gr.Row(elem_id="data-row"):
+        with gr.Column(scale=0, min_width=230, elem_id="rail"):
+            file = gr.File(label="Drop a file here", height=96, elem_id="file")
+            uploads.protect(page, file)
+            samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
+            runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
+        with gr.Column(elem_id="data-main"):
+            welcome = gr.HTML(render("welcome.html", mode=""), elem_id="welcome")
+            card = _draw_card(opening, held)
+            with gr.Column(visible=False, elem_id="training") as training_area:
+                status = gr.HTML("", elem_id="status")
+                drawn = gr.Plot(show_label=False, container=False, elem_id="live")
+            result_parts = _draw_result(query, mine)
+    timer = gr.Timer(BEAT, active=False)
+    place = YourData(
+        rail=runs, job=job, timer=timer, welcome=welcome, card_area=card.area,
+        training_area=training_area, status=status, live=drawn, last=gr.State(""), **result_parts,
+    )  # fmt: skip
+    shows = _wire(place, card, Around(query, mine, held, file, samples), jobs)
+    return place, shows
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What asks, besides the card."""
+
+    query: gr.Textbox
+    mine: gr.BrowserState
+    held: gr.BrowserState
+    file: gr.File
+    samples: gr.HTML
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card of a file that was read."""
+
+    area: gr.Column
+    view: gr.HTML
+    find: gr.Button
+    few: gr.Button
+    estimate: gr.HTML
+    data: data_form.DataInputs
+    settings: settings_form.SettingsInputs
+
+
+def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
+    with gr.Column(visible=False, elem_id="card") as area:
+        view = gr.HTML("", elem_id="account")
+        with gr.Row(elem_id="start-row"):
+            find = gr.Button("Find the best head", variant="primary", elem_id="start")
+            few = gr.Button(f"Find it on {FEWER:,} rows first", visible=False, elem_id="few")
+        estimate = gr.HTML("", elem_id="estimate")
+        data = data_form.build(held)
+        settings = settings_form.build(opening)
+    return Card(
+        area=area, view=view, find=find, few=few, estimate=estimate, data=data, settings=settings
+    )
+
+
+def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
+    with gr.Column(visible=False, elem_id="result") as area:
+        told = gr.HTML("", elem_id="sentences")
+        with gr.Row(elem_id="bar"):
+            doors = gr.HTML("", elem_id="doors", js_on_load=CLICKS)
+            report = gr.Button("Report", size="sm", elem_id="report")
+            kind = gr.Radio([FOREST, HEAT], value=FOREST, show_label=False, container=False,
+                            label="Drawn as", elem_id="kind")  # fmt: skip
+            measure = gr.Dropdown([("Score", "")], value="", show_label=False, container=False,
+                                  label="Shown", visible=False, interactive=True, elem_id="measure")  # fmt: skip
+        says = gr.HTML("", elem_id="board-says")
+        plot = gr.Plot(show_label=False, container=False, elem_id="board")
+        with gr.Column(visible=False, elem_id="head-panel") as head_area:
+            head = gr.HTML("", js_on_load=CLICKS)
+        folds = result_folds.build(query, mine)
+    saves(report, _report, [query], "head-to-head-report.html")
+
+    @guarded
+    def redrawn(query: str, kind: str, measure: str) -> list[Any]:
+        from heads.runs.leaderboard import leaderboard
+
+        chart = chart_of(leaderboard(run_access.opened(Location.of(query).result)), kind, measure)
+        said = render("chart.html", chart="board", says=chart.says)
+        return [gr.update(visible=kind == HEAT), plotted(chart), said]
+
+    gr.on([kind.input, measure.input], redrawn, [query, kind, measure], [measure, plot, says],
+          **BOARDS, **QUIET)  # fmt: skip
+    return {
+        "result_area": area, "result": told, "doors": doors, "measure": measure, "plot": plot,
+        "says": says, "head_area": head_area, "head": head, "folds": folds,
+    }  # fmt: skip
+
+
+@guarded
+def _report(query: str) -> str:
+    from heads.interfaces.views.report import report
+    from heads.runs.drill_down import disagreements
+    from heads.runs.leaderboard import leaderboard
+
+    run = run_access.opened(Location.of(query).result)
+    return report(leaderboard(run), disagreements(run))
+
+
+# --- Events.
+
+
+def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Any:
+    query, mine, held = around.query, around.mine, around.held
+    shows: dict[str, Any] = {
+        "fn": lambda query, mine, held: seen(query, mine, held, FOREST, "", jobs),
+        "inputs": [query, mine, held],
+        "outputs": place.all(),
+        **BOARDS,
+        **QUIET,
+    }
+    _wire_card(place, card, around, jobs, shows)
+    _wire_runs(place, around, jobs, shows)
+    _wire_clock(place, around, jobs, shows)
+    return shows
+
+
+def _wire_card(
+    place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
+) -> None:
+    data, settings = card.data, card.settings
+    query, held = around.query, around.held
+    read = [card.view, *data.menus(), *settings.applying()]
+    asked = [*data.all(), *settings.all()]
+
+    def fresh(query: str) -> str:
+        """Where one is with a new file: under Your data, with no run."""
+        return replace(Location.of(query), place="data", result="", head="").query
+
+    def uploaded(path: str | None, query: str) -> Iterator[list[Any]]:
+        """Takes a file over at once: nothing of it stays where Gradio put it."""
+        same = [gr.skip()] * (len(read) - 1)
+        try:
+            name = uploads.keep(path or "", limits())
+        except Exception as error:
+            failed = render("failure.html", says=sentence(error))
+            yield [None, "", "auto", fresh(query), failed, *same]
+            return
+        yield [None, name, "auto", fresh(query), _busy("Reading the file"), *same]
+        yield [gr.skip()] * 4 + drawn(data_form.guessed(name))
+
+    def sampled(query: str, event: gr.EventData) -> list[Any]:
+        name = str(event._data.get("sample", ""))
+        if name not in SAMPLES:
+            return [gr.skip()] * (3 + len(read))
+        known = uploads.SAMPLE + name
+        return [known, "auto", fresh(query), *drawn(data_form.guessed(known))]
+
+    def drawn(found: data_form.Read) -> list[Any]:
+        applies = (
+            settings_form.applies(found.data)
+            if found.data
+            else ([gr.skip()] * len(settings.applying()))
+        )
+        return [found.view, *found.menus, *applies]
+
+    areas = [place.welcome, place.card_area, place.training_area, place.result_area]
+    opens: dict[str, Any] = {
+        "fn": lambda: list(_areas("card").values()), "inputs": None, "outputs": areas,
+        "queue": False, **QUIET,
+    }  # fmt: skip
+    probes: dict[str, Any] = {
+        "fn": probed, "inputs": asked, "outputs": [card.find, card.few, card.estimate],
+        "trigger_mode": "always_last", **READS, **QUIET,
+    }  # fmt: skip
+    around.file.upload(**opens)
+    around.file.upload(
+        uploaded, [around.file, query], [around.file, held, data.first, query, *read],
+        **QUIET, **READS,
+    ).then(**probes)  # fmt: skip
+    around.samples.click(**opens)
+    around.samples.click(
+        sampled, query, [held, data.first, query, *read], **QUIET, **READS
+    ).then(**probes)  # fmt: skip
+    data.first.input(
+        lambda held, first: drawn(data_form.guessed(held, first)), [held, data.first], read,
+        **QUIET, **READS,
+    ).then(**probes)  # fmt: skip
+    for menu in (data.text, data.pair, data.split, data.group, data.labels):
+        menu.input(
+            lambda *asked: drawn(data_form.changed(*asked)), data.all(), read, **QUIET, **READS
+        ).then(**probes)
+    gr.on(
+        [data.order.blur, data.order.submit],
+        lambda *asked: drawn(data_form.changed(*asked)), data.all(), read, **QUIET, **READS,
+    )  # fmt: skip
+    for menu, is_label in ((data.label, True), (data.form, False)):
+        menu.input(
+            lambda *asked, is_label=is_label: drawn(data_form.reformed(is_label, *asked)),
+            data.all(), read, **QUIET, **READS,
+        ).then(**probes)  # fmt: skip
+    changes = [settings.grid.input, settings.own.input, settings.model.input]
+    changes += [settings.pairs.input, settings.losses.input]
+    changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
+    gr.on(changes, **probes)
+    _wire_start(card, around, jobs, shows, asked)
+
+
+def _changed(control: Any) -> Any:
+    return control.release if isinstance(control, gr.Slider) else control.input
+
+
+def _wire_start(
+    card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
+) -> None:
+    query, mine = around.query, around.mine
+    fields = len(card.data.all())
+
+    def started(query: str, mine: Any, *given: Any, most: int = 0) -> list[Any]:
+        try:
+            running = jobs.running(run.id for run in run_access.visible(mine))
+            if running and limits().public:
+                what = "You are training already."
+                raise LimitError(what, "Stop it first, or wait for its end.")
+            from heads.runs.runner import begin
+
+            data = data_form.chosen(*given[:fields], most=most)
+            run = begin(Plan.of(*given[fields:]).request(data), limits=limits())
+        except Exception as error:
+            return [gr.skip(), gr.skip(), render("failure.html", says=sentence(error))]
+        jobs.begin(run)
+        known = [run.id, *(one for one in remembered(mine) if one != run.id)][:MOST_MINE]
+        now = replace(Location.of(query), place="data", result=run.id, head="").query
+        return [known, now, ""]
+
+    outputs = [mine, query, card.estimate]
+    card.find.click(
+        started, [query, mine, *asked], outputs, concurrency_id="begin", concurrency_limit=2, **QUIET
+    ).then(**shows)  # fmt: skip
+    card.few.click(
+        lambda *given: started(*given, most=FEWER), [query, mine, *asked], outputs,
+        concurrency_id="begin", concurrency_limit=2, **QUIET,
+    ).then(**shows)  # fmt: skip
+
+
+def remembered(mine: Any) -> list[str]:
+    """What the browser remembers, which anybody may have written there."""
+    return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
+
+
+def _busy(says: str) -> Any:
+    return render("busy.html", says=says, share=None)
+
+
+def probed(*given: Any) -> Iterator[list[Any]]:
+    """How long it will take: the button says so, from a few texts that are read for it."""
+    from heads.interfaces.views.leaderboard import duration
+    from heads.runs.runner import probed as measured
+
+    plain = gr.update(value="Find the best head", interactive=True)
+    hidden = gr.update(visible=False)
+    fields = 2 + data_form.ALL
+    if not given[0]:
+        yield [plain, hidden, ""]
+        return
+    yield [plain, hidden, ""]
+    try:
+        data = data_form.chosen(*given[:fields])
+        found = measured(Plan.of(*given[fields:]).request(data), limits())
+    except Exception as error:
+        yield [gr.update(interactive=False), hidden, render("failure.html", says=sentence(error))]
+        return
+    seconds = found.reading + found.training
+    about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
+    is_long = seconds > LONG and len(data.corpus) > 1.2 * FEWER
+    told = []
+    if found.has_race:
+        told.append("A race may make it shorter.")
+    if limits().run_seconds:
+        told.append(f"After {limits().run_seconds:.0f} seconds what is done is kept.")
+    yield [
+        gr.update(value=f"Find the best head · about {about}", interactive=True),
+        gr.update(visible=is_long),
+        render("quiet.html", says=" ".join(told)),
+    ]
+
+
+def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+    query, mine = around.query, around.mine
+
+    def clicked(query: str, mine: Any, event: gr.EventData) -> list[Any]:
+        asked, data = Location.of(query), event._data
+        what, run = data.get("do"), str(data.get("run", ""))
+        try:
+            if what == "run":
+                return [replace(asked, place="data", result=run, head="").query, gr.skip()]
+            if what == "resume":
+                jobs.begin(run_access.opened(run))
+                known = [run, *(one for one in remembered(mine) if one != run)][:MOST_MINE]
+                return [replace(asked, place="data", result=run, head="").query, known]
+            if what == "delete":
+                if jobs.running([run]):
+                    raise DataError("This run is being trained.", "Stop it first.")
+                run_access.opened(run).delete()
+                gone = "" if run == asked.result else asked.result
+                kept = [one for one in remembered(mine) if one != run]
+                return [replace(asked, result=gone, head="").query, kept]
+        except Exception as error:
+            gr.Warning(sentence(error))
+        return [gr.skip(), gr.skip()]
+
+    place.rail.click(clicked, [query, mine], [query, mine], **QUIET).then(**shows)
+
+    def headed(query: str, event: gr.EventData) -> list[Any]:
+        """Opens a head, or closes it."""
+        from heads.runs.leaderboard import leaderboard
+
+        asked, name = Location.of(query), str(event._data.get("head", ""))
+        if event._data.get("do") == "close" or not asked.result:
+            return [gr.update(visible=False), "", replace(asked, head="").query, gr.skip()]
+        board = leaderboard(run_access.opened(asked.result))
+        if name not in board.recipes or name not in {cell.name for cell in board.cells}:
+            return [gr.skip()] * 4
+        now = replace(asked, head=name)
+        return [
+            gr.update(visible=True),
+            head_panel(board, name),
+            now.query,
+            doors(board, now, name),
+        ]
+
+    outputs = [place.head_area, place.head, query, place.doors]
+    place.head.click(headed, query, outputs, **BOARDS, **QUIET)
+    place.says.select(headed, query, outputs, **BOARDS, **QUIET)
+
+
+def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+    query, mine, held = around.query, around.mine, around.held
+
+    def ticked(query: str, mine: Any, held: Any, last: str) -> list[Any]:
+        asked = Location.of(query)
+        job = jobs.of(asked.result) if asked.result else None
+        if asked.result and last != _key(asked, job):  # it has begun, or come to its end
+            return seen(query, mine, held, FOREST, "", jobs)
+        running = jobs.running(run.id for run in run_access.visible(mine))
+        around = {
+            "rail": rail(mine, asked.result, jobs),
+            "job": strip(running),
+            "timer": gr.Timer(active=bool(running)),
+        }
+        if job and not job.is_over:
+            status, drawn = training(job)
+            return values(**around, status=status, live=drawn)
+        return values(**around)
+
+    place.timer.tick(
+        ticked, [query, mine, held, place.last], place.all(), trigger_mode="once",
+        concurrency_id="ticks", concurrency_limit=8, **QUIET,
+    )  # fmt: skip
+
+    def stopped(mine: Any, event: gr.EventData) -> None:
+        run = str(event._data.get("run", ""))
+        if event._data.get("do") == "stop" and run in {one.id for one in run_access.visible(mine)}:
+            jobs.stop(run)
+
+    place.job.click(stopped, mine, None, queue=False, **QUIET)
+
+
+def came(page: gr.Blocks, shows: dict[str, Any], jobs: TrainingJobs) -> None:
+    """Shows who comes what is there: a run by its link, or a file that was read before."""
+
+    def arrived(query: str, mine: Any, held: Any, request: gr.Request) -> list[Any]:
+        asked = Location.of(dict(request.query_params))
+        return seen(asked.query, mine, held, FOREST, "", jobs)
+
+    page.load(**shows | {"fn": arrived})

@@ -1,0 +1,186 @@
+"""Trainings that outlive the page: each has a thread and a process of its own.
+
+A page only looks at them: after a reload, in another tab or once a lid is opened again it finds
+them by the id of their run. In public mode a training that nobody has looked at for a while ends,
+and what it had finished is kept.
+"""
+
+import atexit
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from heads.evaluation.metrics import SCORES, MetricName
+from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.training_process import Places, waiting, worked
+from heads.runs.folder import RunFolder
+from heads.settings import limits
+
+BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
+PATIENCE = 30.0  # seconds that a worker may take beyond its time
+LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
+MOST_KEPT = 200  # jobs that are remembered
+
+
+@dataclass(kw_only=True, slots=True)
+class Course:
+    """How far a training is, as its worker tells it.
+
+    Attributes:
+        says: What is under way.
+        share: How far it is (0 to 1).
+        done: How many cells are done, baselines too.
+        planned: How many there are.
+        metric: What the scores are.
+        scores: Of the heads that are done: score and the ends of its interval.
+        left: Seconds that it takes yet; None where that cannot be told.
+    """
+
+    says: str = "Starting"
+    share: float = 0.0
+    done: int = 0
+    planned: int = 0
+    metric: MetricName = "accuracy"
+    scores: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    left: float | None = None
+    _times: list[tuple[float, int]] = field(default_factory=list)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """Takes in an event of the worker."""
+        self.metric = event.get("metric", self.metric)
+        if event["event"] == "progress":
+            self.says, self.share = event["says"], max(self.share, event["share"])
+        elif event["event"] == "cell":
+            self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        from heads.evaluation.predictions import BASELINES
+
+        self.done, self.planned = event["done"], event["planned"]
+        if event["recipe"] in BASELINES:
+            return
+        self.scores[event["recipe"]] = event["score"], event["low"], event["high"]
+        share = BEGUN + (TRAINED - BEGUN) * self.done / max(self.planned, 1)
+        self.share = max(self.share, share)  # a race has taken some of the bar before
+        self.says = f"Training heads: {self.done} of {self.planned}"
+        self._times.append((time.monotonic(), self.done))
+        (first, before), (last, now) = self._times[0], self._times[-1]
+        if now > before:
+            self.left = (last - first) / (now - before) * (self.planned - now)
+
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        from heads.interfaces.views.leaderboard import duration
+
+        if not self.planned:
+            return self.says
+        left = f" · {duration(max(1, round(self.left)))} left" if self.left is not None else ""
+        return f"{self.done} of {self.planned}{left}"
+
+    @property
+    def best(self) -> str:
+        """The head that leads so far, in words."""
+        if not self.scores:
+            return ""
+        name = max(self.scores, key=lambda one: self.scores[one][0])
+        return f"{name} leads with {SCORES[self.metric].told(self.scores[name][0])} so far"
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Job:
+    """One training.
+
+    Attributes:
+        run: What is trained.
+        course: How far it is.
+        stop: Ends it when set.
+        seen: When a page looked at it last.
+        error: Why it failed, in a sentence.
+        is_over: Whether it has ended, one way or another.
+    """
+
+    run: RunFolder
+    course: Course = field(default_factory=Course)
+    stop: threading.Event = field(default_factory=threading.Event)
+    seen: float = field(default_factory=time.monotonic)
+    error: str = ""
+    is_over: bool = False
+
+
+class TrainingJobs:
+    """All trainings that this server has begun."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        atexit.register(self.end)
+
+    def begin(self, run: RunFolder) -> Job:
+        """Begins a training, or goes on with one; one that is under way is handed out as it is."""
+        with self._lock:
+            known = self._jobs.get(run.id)
+            if known and not known.is_over:
+                return known
+            self._jobs[run.id] = job = Job(run=run)
+            for old in [one for one, job in self._jobs.items() if job.is_over][:-MOST_KEPT]:
+                del self._jobs[old]
+        threading.Thread(target=self._work, args=(job,), name=f"run {run.id}", daemon=True).start()
+        return job
+
+    def of(self, run: str) -> Job | None:
+        """The training of a run, if this server has begun it; who asks has looked at it."""
+        job = self._jobs.get(run)
+        if job:
+            job.seen = time.monotonic()
+        return job
+
+    def running(self, runs: Iterable[str]) -> list[Job]:
+        """Those under way among some runs."""
+        found = (self.of(run) for run in runs)
+        return [job for job in found if job and not job.is_over]
+
+    def stop(self, run: str) -> None:
+        """Asks a training to end; what it has finished is kept."""
+        if job := self._jobs.get(run):
+            job.stop.set()
+
+    def end(self) -> None:
+        """Ends all of them, and waits a moment until they have."""
+        jobs: Sequence[Job] = [job for job in self._jobs.values() if not job.is_over]
+        for job in jobs:
+            job.stop.set()
+        end = time.monotonic() + 3
+        while any(not job.is_over for job in jobs) and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def _work(self, job: Job) -> None:
+        from heads.runs.spec import load
+
+        try:
+            with self._places.taken(job.run.id, job.stop):
+                for event in waiting(self._places, job.run.id, job.stop):
+                    job.course.hear(event)
+                    self._leave_unread(job)
+                if job.stop.is_set():
+                    return
+                asked = load(job.run)
+                job.course.metric, job.course.planned = asked.metric, len(asked.names)
+                job.course.says = "Starting"
+                budget = asked.config.budget_seconds
+                for events in worked(job.run, job.stop, budget + PATIENCE if budget else 0.0):
+                    for event in events:
+                        job.course.hear(event)
+                    self._leave_unread(job)
+        except Exception as error:
+            job.error = sentence(error)
+        finally:
+            job.is_over = True
+
+    def _leave_unread(self, job: Job) -> None:
+        """A stranger's training that nobody looks at any more ends."""
+        if limits().public and time.monotonic() - job.seen > LEASE:
+            job.stop.set()
