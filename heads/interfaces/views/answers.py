@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import pi, sqrt
 from typing import Any
 
+from torch import Tensor
+
 from heads.evaluation.calibration import Bin
 from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.learning_curve import FLAT
@@ -58,7 +60,9 @@ def trust(measures: Measures) -> str:
     if error <= NEAR:
         return f"yes: {off} on average"
     if error <= most_by_chance(measures.bins, repeats):
-        return f"yes, as far as {counted(measures.rows, 'row')} can tell: {off}, which may be chance"
+        return (
+            f"yes, as far as {counted(measures.rows, 'row')} can tell: {off}, which may be chance"
+        )
     answers = sum(one.rows for one in measures.bins)
     gap = sum(one.rows * (one.confidence - one.accuracy) for one in measures.bins) / answers
     way = "it is too sure" if gap > 0 else "it is not sure enough"
@@ -98,15 +102,21 @@ def confused(look: Closeup) -> str:
     if table is None:
         known = [one for one in worst_first(look.cell.measures.labels) if one.f1 is not None]
         return f"{known[0].name} is the hardest: F1 {percent(known[0].f1, 0)}" if known else ""
+    return mistaken(table, look.classes)
+
+
+def mistaken(table: Tensor, classes: Sequence[str]) -> str:
+    """The pair of classes that is mistaken most often.
+
+    Args:
+        table: (c, c), how often a class (row) was answered with a class (column).
+    """
     wrong = table.clone().fill_diagonal_(0)
     most = int(wrong.max())
     if not most:
-        return "none: every tested row is right"
+        return "none: every answer is right"
     true, said = divmod(int(wrong.argmax()), len(table))
-    whole = int(table[true].sum())
-    once = int(table.sum()) == look.cell.measures.rows
-    times = f"{most:,} of {whole:,}" if once else f"{percent(most / whole, 0)} of its rows"
-    return f"{look.classes[true]} is taken for {look.classes[said]}: {times}"
+    return f"{classes[true]} is taken for {classes[said]}: {most:,} of {int(table[true].sum()):,}"
 
 
 def worst_first(found: Sequence[LabelDetails]) -> list[LabelDetails]:
@@ -140,13 +150,20 @@ def worth(board: Leaderboard) -> str:
     if smallest.parameters < own.parameters:
         told = f"{smallest.name} has {count(smallest.parameters)}, and cannot be told apart"
         return f"perhaps not: it has {size}; {told}"
+    heads = [cell for cell in board.cells if not cell.is_baseline]
+    if len(heads) > 1 and len({cell.parameters for cell in heads}) == 1:
+        return f"all heads are of one size: {size}"
     if alike:
         return f"yes: {size}, no other that cannot be told apart has fewer"
-    return f"yes: {size}, and every other head is worse" if _others(board) else size
+    return f"yes: {size}, and every other head is worse" if heads[1:] else size
 
 
-def _others(board: Leaderboard) -> bool:
-    return sum(not cell.is_baseline for cell in board.cells) > 1
+def foretold(board: Leaderboard) -> str:
+    """Could that be told before any training? By which estimates."""
+    right = [one.measure for one in board.agreements if one.first == one.best]
+    if not board.agreements:
+        return ""
+    return f"{' and '.join(right)} chose the same" if right else "no estimate chose the same"
 
 
 def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:
@@ -169,4 +186,5 @@ def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:
         return f"the last: {scored}"
     known = {use.name, *use.alike}
     chance = ", which may be chance" if use.name and {first.name, last.name} <= known else ""
-    return f"{layer_name(int(about.layers[best]))}: {scored}; the last: {told(last.measures.score)}{chance}"
+    other = f"the last: {told(last.measures.score)}{chance}"
+    return f"{layer_name(int(about.layers[best]))}: {scored}; {other}"

@@ -8,12 +8,16 @@ every version of Plotly reads, and foreign text passes `escape`.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log2, log10
-from typing import TYPE_CHECKING, Any, Literal
+from math import ceil, floor, log2, log10
+from typing import Any
 
-from markupsafe import Markup
+from torch import Tensor
 
+from heads.evaluation.calibration import Bin, Coverage
+from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric, MetricName
+from heads.evaluation.transferability import MEASURES as ESTIMATES
+from heads.interfaces.views import answers
 from heads.interfaces.views.format import (
     COLOURS,
     GREY,
@@ -23,36 +27,33 @@ from heads.interfaces.views.format import (
     ZERO,
     Measure,
     between,
-    count,
     counted,
     cut,
     escape,
     offered,
-    percent as percent,
     shares,
 )
+from heads.interfaces.views.format import (
+    percent as percent,
+)
+from heads.interfaces.views.head_details import abstained_says, useful
 from heads.parts.resolve import head, pairing, pooling
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from heads.data.dataset import Data
-    from heads.evaluation.calibration import Bin, Calibration, Coverage
-    from heads.evaluation.details import Measures
-    from heads.parts.resolved_recipe import ResolvedRecipe
-    from heads.problem import ProblemType
-    from heads.runs.cells import Cell
-    from heads.runs.drill_down import LayerCurve
-    from heads.runs.leaderboard import Leaderboard
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.problem import ProblemType
+from heads.runs.cells import Cell
+from heads.runs.drill_down import Closeup, LayerCurve, layer_name, layered
+from heads.runs.leaderboard import Leaderboard
 
 Figure = dict[str, Any]
 CONFIG: Figure = {"displayModeBar": False, "responsive": True}
 NOTHING = "rgba(0,0,0,0)"
 BAND = "rgba(79,107,237,.09)"
 AMBER = COLOURS[1]
+FADED = "rgba(79,107,237,.4)"
 # Of one hue, so that it lies on a light and on a dark ground alike.
 SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
-ROW, NAME = 25, 26  # pixels of a row, and letters of its name
+MOST_ROWS, MOST_BARS = 30, 20
+ROW, NAME = 25, 22  # pixels of a row, and letters of its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,7 +105,7 @@ def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
         "plot_bgcolor": NOTHING,
         "font": {"size": 13, "color": "#7a7a85"},
         "hoverlabel": {"align": "left", "font": {"size": 13}},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
     }
     return {"data": data, "layout": usual | layout, "config": CONFIG}
 
@@ -118,6 +119,7 @@ def _axis(title: str = "", **more: Any) -> Figure:
         "ticklabelstandoff": 4,
         "nticks": 5,
         "ticks": "",
+        "tickfont": {"size": 12},
     }
     return (
         usual
@@ -152,7 +154,7 @@ def _bars(
     rows: Sequence[tuple[str, float]],
     texts: Sequence[str],
     *,
-    most: int = 20,
+    most: int = MOST_BARS,
     colours: str | Sequence[str] = COLOURS[0],
 ) -> Figure:
     """A bar a row, from the top down, every number printed; of many the first."""
@@ -194,10 +196,8 @@ def _names(names: Sequence[str], most: int = NAME) -> Figure:
 
 # --- Heads side by side: a row a head, and a tile a head.
 
-MOST_ROWS = 30
 
-
-def forest(board: "Leaderboard", chosen: str = "") -> Chart:
+def forest(board: Leaderboard, chosen: str = "") -> Chart:
     """Every head with its 95 % interval, the best first; where guessing and counting words stand.
 
     A band lies behind the heads that cannot be told apart from the recommended one. Every point
@@ -216,7 +216,7 @@ def forest(board: "Leaderboard", chosen: str = "") -> Chart:
     lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
     # A baseline that is far away would squeeze the heads: it is named at the edge.
     near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
-    axis = _scores([*lows, *highs, *near.values()], name)
+    axis = _scores([*lows, *highs, *near.values()], name) | {"nticks": 4, "tickangle": 0}
     low, high = axis["range"]
     texts = _told([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
@@ -274,14 +274,14 @@ def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
     return shares(values, span) if name.is_share else [name.told(value) for value in values]
 
 
-def _of_cell(cell: "Cell", name: Metric) -> str:
+def _of_cell(cell: Cell, name: Metric) -> str:
     size = f"{cell.parameters:,} parameters"
     interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
     return _hover(cell.name, interval, size)
 
 
 def _points(
-    cells: "Sequence[Cell]", places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
+    cells: Sequence[Cell], places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
 ) -> Figure:
     """Points with their intervals, all of one colour."""
     factor, measured = _factor(name), [cells[at].measures for at in own]
@@ -362,12 +362,13 @@ def _baseline(
         "y1": 1,
         "line": {"color": colour, "width": 1.5, "dash": "dash"},
     }
-    side = "left" if at - low < high - at else "right"  # to where there is more room
+    # Beside the line is room: on its left there are the names' as well, which end below.
+    side = "left" if at - low < 0.3 * (high - low) else "right"
     text = f"┆ {text}" if side == "left" else f"{text} ┆"
     return [drawn], [note | {"x": at, "xanchor": side, "text": text}]
 
 
-def _ranked_says(board: "Leaderboard", heads: "Sequence[Cell]") -> str:
+def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
     name, use = SCORES[board.metric], board.recommendation
     best = heads[0]
     first = f"{best.name} scores highest, {name.told(best.measures.score)}"
@@ -383,7 +384,7 @@ def _ranked_says(board: "Leaderboard", heads: "Sequence[Cell]") -> str:
     return f"{first}; {counted(len(use.alike), 'other head')} cannot be told apart from it."
 
 
-def _key(board: "Leaderboard", left: int = 0) -> str:
+def _key(board: Leaderboard, left: int = 0) -> str:
     """What the signs mean, and who is left out."""
     use, told = board.recommendation, [f"{SCORES[board.metric].title} and its 95 % interval."]
     if use.name:
@@ -397,7 +398,7 @@ def _key(board: "Leaderboard", left: int = 0) -> str:
     return " ".join(told)
 
 
-def heat_map(board: "Leaderboard", measure: str = "") -> Chart:
+def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     """A row a pooling, a column a head; the better, the darker, and the recommended has a star.
 
     Args:
@@ -435,16 +436,16 @@ def _measured(values: Sequence[float], measure: Measure) -> list[str]:
     return shares(values, max(values, default=0.0) - min(values, default=0.0) or 1.0)
 
 
-def _interval(cell: "Cell", measure: Measure) -> str:
+def _interval(cell: Cell, measure: Measure) -> str:
     own = cell.measures
     return f"{between(own, 'to')}, 95 %" if measure.name == own.metric else ""
 
 
-def in_order(recipes: "Iterable[ResolvedRecipe]") -> "list[ResolvedRecipe]":
+def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
     """Recipes in the order of the menu: like poolings and like heads side by side."""
     poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
 
-    def place(resolved: "ResolvedRecipe") -> tuple[int, int, str, int, str, int, str]:
+    def place(resolved: ResolvedRecipe) -> tuple[int, int, str, int, str, int, str]:
         reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
         named = "" if layers.isdecimal() else layers
         reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
@@ -454,7 +455,7 @@ def in_order(recipes: "Iterable[ResolvedRecipe]") -> "list[ResolvedRecipe]":
 
 
 def live_heat(
-    recipes: "Sequence[ResolvedRecipe]",
+    recipes: Sequence[ResolvedRecipe],
     tiles: Mapping[str, Tile],
     measure: Measure,
     out: Collection[str] = (),
@@ -462,16 +463,16 @@ def live_heat(
     """The heat map of a running training, as far as it is filled; its frame keeps still.
 
     Args:
-        recipes: All heads that are planned, in the order of rows and columns.
+        recipes: All heads that are planned.
         tiles: Of those that are done.
         out: Those that were stopped in a race.
     """
     says = f"{measure.label}: {len(tiles)} of {counted(len(recipes), 'head')} done."
-    return Chart(figure=_heat(recipes, tiles, measure, out=out), says=says)
+    return Chart(figure=_heat(in_order(recipes), tiles, measure, out=out), says=says)
 
 
 def _heat(
-    recipes: "Sequence[ResolvedRecipe]",
+    recipes: Sequence[ResolvedRecipe],
     tiles: Mapping[str, Tile],
     measure: Measure,
     *,
@@ -510,6 +511,7 @@ def _heat(
         "y": list(range(len(readings))),
         "text": [[text(name) for name in row] for row in grid],
         "texttemplate": "%{text}",
+        "textfont": {"size": 12 if len(tops) <= 5 else 10},
         "customdata": grid,
         "hoverinfo": "text",
         "hovertext": [[hover(name) for name in row] for row in grid],
@@ -532,3 +534,490 @@ def _heat(
         ),
         yaxis=_names(readings, 20),
     )
+
+
+FIRST_STEP = 8
+
+
+def live_curves(
+    curves: Mapping[str, Mapping[int, float]], last: int, metric: MetricName = "accuracy"
+) -> Chart:
+    """The validation score of heads that are being trained, step by step; its frame keeps still.
+
+    Args:
+        curves: For each of the last heads, the best score after so many steps.
+        last: The most steps so far; the frame moves when they are more than a power of two.
+    """
+    name = SCORES[metric]
+    traces = [
+        _line(
+            [
+                (max(FIRST_STEP, step), _factor(name) * score)
+                for step, score in sorted(points.items())
+            ],
+            recipe if max(points, default=0) else f"{recipe} (solved at once)",
+            colour,
+            [f"{recipe}: {name.told(score)}" for _, score in sorted(points.items())],
+        )
+        for (recipe, points), colour in zip(curves.items(), COLOURS, strict=False)
+    ]
+    most = max(5, ceil(log2(max(last, 1))))
+    least = int(log2(FIRST_STEP))
+    ticks = [2**at for at in range(least, most + 1, ceil((most - least) / 4))]
+    bound = name.scale in ("share", "correlation")
+    ends = [score for points in curves.values() for score in points.values()]
+    told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
+    return Chart(
+        figure=_figure(
+            traces,
+            260,
+            showlegend=True,
+            margin={"l": 8, "r": 12, "t": 40, "b": 8},
+            xaxis=_axis(
+                "Steps",
+                type="log",
+                range=[log10(FIRST_STEP), most * log10(2)],
+                tickvals=ticks,
+                ticktext=[f"{at:,}" for at in ticks],
+            ),
+            yaxis=_scores([0.0, 1.0] if bound else ends or [0.0], name),
+        ),
+        says=f"Best so far on development rows: {told}.",
+    )
+
+
+def _line(
+    points: Sequence[tuple[float, float]],
+    name: str,
+    colour: str,
+    hovers: Sequence[str] = (),
+    **more: Any,
+) -> Figure:
+    usual = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": escape(name),
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": 7},
+        "hoverinfo": "text" if hovers else "skip",
+        "hovertext": [_hover(told) for told in hovers],
+        "cliponaxis": False,
+    }
+    return usual | more
+
+
+def _spans(ends: Sequence[tuple[float, float, float]], colour: str, factor: float) -> Figure:
+    """Upright intervals, each given as its score, low and high end."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [factor * (high - score) for score, _, high in ends],
+        "arrayminus": [factor * (score - low) for score, low, _ in ends],
+        "thickness": 1.5,
+        "width": 0,
+        "color": colour,
+    }
+
+
+# --- How the score goes with the size of a head, the number of rows and the layer.
+
+
+def sizes(board: Leaderboard) -> Chart | None:
+    """The score against the number of parameters learned; None where all learn as many."""
+    heads = [cell for cell in board.cells if not cell.is_baseline and cell.parameters]
+    if len({cell.parameters for cell in heads}) < 2:
+        return None
+    name, use = SCORES[board.metric], board.recommendation
+    factor, traces = _factor(name), []
+    for colour in (GREY, COLOURS[0]):
+        own = [cell for cell in heads if (cell.name == use.name) == (colour != GREY)]
+        spans = [(c.measures.score, c.measures.low, c.measures.high) for c in own]
+        traces.append(
+            _line(
+                [(c.parameters, factor * c.measures.score) for c in own],
+                "",
+                colour,
+                mode="markers",
+                marker={"color": colour, "size": 10},
+                customdata=[cell.name for cell in own],
+                hoverinfo="text",
+                hovertext=[_of_cell(cell, name) for cell in own],
+                # Heads of one kind are of one size: their intervals would lie on each other.
+                error_y=_spans(spans, FADED, factor) | {"visible": colour != GREY},
+            )
+        )
+    powers = [log10(cell.parameters) for cell in heads]
+    ends = [end for cell in heads for end in (cell.measures.low, cell.measures.high)]
+    told = answers.worth(board)
+    return Chart(
+        figure=_figure(
+            traces,
+            300,
+            xaxis=_axis(
+                "Parameters that are learned",
+                type="log",
+                range=[floor(min(powers) * 2 - 0.2) / 2, ceil(max(powers) * 2 + 0.2) / 2],
+                dtick=1,
+                exponentformat="SI",
+            ),
+            yaxis=_scores(ends, name),
+        ),
+        says=f"{name.title} against size{': ' * bool(told)}{told}.",
+        key="Blue: recommended, with its 95 % interval." * bool(use.name),
+    )
+
+
+def growth(board: Leaderboard) -> Chart | None:
+    """The learning curve: the score of the leaders against the rows learned from; None without."""
+    if len(board.curve) < 2:
+        return None
+    name, use = SCORES[board.metric], board.recommendation.name
+    factor, rows = _factor(name), [stage["rows"] for stage in board.curve]
+    # The recommended head comes first, and so has its colour.
+    names = sorted(board.curve[-1]["scores"], key=lambda one: one != use)[: len(COLOURS)]
+    traces, ends, table = [], [], []
+    for recipe, colour in zip(names, COLOURS, strict=False):
+        stages = [stage for stage in board.curve if recipe in stage["scores"]]
+        found = [(stage["rows"], stage["scores"][recipe]) for stage in stages]
+        spans = [(own["score"], own["low"], own["high"]) for _, own in found]
+        own = _line(
+            [(at, factor * score) for (at, _), (score, _, _) in zip(found, spans, strict=True)],
+            recipe,
+            colour,
+            [
+                f"{recipe}, {at:,} rows: {name.told(score)} ({name.between(low, high)})"
+                for (at, _), (score, low, high) in zip(found, spans, strict=True)
+            ],
+        )
+        if recipe == names[0]:  # of all of them the intervals would lie on each other
+            own["error_y"] = _spans(spans, FADED, factor)
+            ends += [end for span in spans for end in span]
+        traces.append(own)
+        ends += [score for score, _, _ in spans]
+        table += [
+            (recipe, f"{at:,}", name.told(score), name.between(low, high))
+            for (at, _), (score, low, high) in zip(found, spans, strict=True)
+        ]
+    return Chart(
+        figure=_figure(
+            traces,
+            300,
+            showlegend=True,
+            margin={"l": 8, "r": 12, "t": 36, "b": 8},
+            xaxis=_axis(
+                "Rows learned from",
+                range=[0, 1.06 * max(rows)],
+                tickvals=rows,
+                ticktext=[f"{at:,}" for at in rows],
+            ),
+            yaxis=_scores(ends, name),
+        ),
+        says=board.curve_says.replace("`", ""),
+        key=f"{name.title}; of {names[0]} with its 95 % interval.",
+        headers=("Recipe", "Rows", name.title, "95 % interval"),
+        rows=tuple(table),
+    )
+
+
+def layers(board: Leaderboard) -> tuple[Chart, ...]:
+    """Where the task lives: the score of every layer, and what could be told of it before."""
+    return tuple(_layers(board, one) for one in layered(board))
+
+
+def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
+    name, factor = SCORES[board.metric], _factor(SCORES[board.metric])
+    measured, places = [cell.measures for cell in found.cells], range(len(found.cells))
+    spans = [(m.score, m.low, m.high) for m in measured]
+    score = _line(
+        [(at, factor * own.score) for at, own in enumerate(measured)],
+        name.title,
+        COLOURS[0],
+        error_y=_spans(spans, FADED, factor),
+        customdata=[cell.name for cell in found.cells],
+        hoverinfo="text",
+        hovertext=[_of_cell(cell, name) for cell in found.cells],
+    )
+    traces, columns = [score], []
+    for (measure, title), colour in zip(ESTIMATES.items(), COLOURS[1:], strict=True):
+        values = [getattr(one, measure) for one in found.estimates if one is not None]
+        if len(values) < len(found.cells):
+            break
+        columns.append(values)
+        low, span = min(values), max(values) - min(values) or 1.0
+        told = [f"{title}: {value:.3f}" for value in values]
+        points = [(at, (value - low) / span) for at, value in enumerate(values)]
+        traces.append(_line(points, title, colour, told, yaxis="y2"))
+    # Below the scores the estimates, each from its lowest to its highest.
+    lower = {"domain": [0, 0.3], "range": [-0.1, 1.1], "tickvals": [0, 1]}
+    upper = {"domain": [0.42, 1]} if columns else {}
+    layout = {"yaxis2": _axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
+    names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
+    headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
+    rows = [
+        (layer, name.told(own.score), between(own, "to"), *(f"{one[at]:.3f}" for one in columns))
+        for at, (layer, own) in enumerate(zip(found.layers, measured, strict=True))
+    ]
+    return Chart(
+        figure=_figure(
+            traces,
+            400 if columns else 280,
+            showlegend=bool(columns),
+            margin={"l": 8, "r": 12, "t": 36 if columns else 8, "b": 8},
+            xaxis=_axis(
+                tickvals=list(places),
+                ticktext=names,
+                range=[-0.4, len(names) - 0.6],
+                anchor="y2" if columns else "y",
+            ),
+            yaxis=_scores([end for span in spans for end in span], name) | upper,
+            **layout,
+        ),
+        says=f"{found.recipe}: {found.says}".replace("`", ""),
+        key="By the layer that is read." + " Below: estimates before training." * bool(columns),
+        headers=headers,
+        rows=tuple(rows),
+    )
+
+
+# --- One head closely.
+
+
+def reliability(measures: Measures) -> Chart:
+    """How often a head is right when it is that sure, as it is and with its logits divided."""
+    scaled = measures.calibration
+    traces = [
+        _line([(0, 0), (100, 100)], "as sure as right", ZERO, mode="lines"),
+        _bins(measures.bins, "as it is" if scaled else "this head", COLOURS[0]),
+    ]
+    tables = [("as it is", measures.bins)]
+    if scaled and scaled.error_after < scaled.error_before:
+        name = f"logits divided by {scaled.temperature:.2f}"
+        traces.append(_bins(scaled.bins, name, COLOURS[1]))
+        tables.append((name, scaled.bins))
+    sure = "How sure it was of a label" if measures.labels else "How sure it was"
+    return Chart(
+        figure=_figure(
+            traces,
+            320,
+            showlegend=True,
+            margin={"l": 8, "r": 16, "t": 36, "b": 8},
+            xaxis=_axis(sure, range=[0, 100], ticksuffix=" %"),
+            yaxis=_axis("Answered right", range=[0, 100], ticksuffix=" %"),
+        ),
+        says=f"Can its confidence be trusted? {answers.trust(measures)}.",
+        headers=("", "Answers", "Sure", "Right"),
+        rows=tuple(
+            (name, f"{one.rows:,}", percent(one.confidence), percent(one.accuracy))
+            for name, bins in tables
+            for one in bins
+        ),
+    )
+
+
+def _bins(bins: Sequence[Bin], name: str, colour: str) -> Figure:
+    told = [
+        f"{one.rows:,} answers, {percent(one.confidence)} sure, {percent(one.accuracy)} right"
+        for one in bins
+    ]
+    points = [(100 * one.confidence, 100 * one.accuracy) for one in bins]
+    return _line(points, name, colour, told)
+
+
+def coverage(points: Sequence[Coverage], problem: ProblemType) -> Chart:
+    """How much is answered, and how much of that is right, where a head may abstain.
+
+    Args:
+        points: Of `Calibration.coverage`.
+    """
+    told = [
+        f"at least {sure} sure: answers {much}, {right} of them right"
+        for sure, much, right in zip(
+            shares([one.threshold for one in points]),
+            shares([one.coverage for one in points]),
+            shares([one.accuracy for one in points], 0.1),
+            strict=True,
+        )
+    ]
+    drawn = [(100 * one.coverage, 100 * one.accuracy) for one in points]
+    traces = [_line(drawn, "", COLOURS[0], told)]
+    if chosen := useful(points):
+        at = points.index(chosen)
+        marker = {"color": AMBER, "size": 13}
+        traces.append(_line([drawn[at]], "", AMBER, [told[at]], mode="markers", marker=marker))
+    answered = f"{'Texts' if problem.is_exclusive else 'Labels'} answered"
+    accuracy = SCORES["accuracy"]
+    return Chart(
+        figure=_figure(
+            traces,
+            320,
+            margin={"l": 8, "r": 16, "t": 36, "b": 8},
+            xaxis=_axis(answered, range=[0, 104], ticksuffix=" %"),
+            yaxis=_scores([one.accuracy for one in points], accuracy, "Of those, right"),
+        ),
+        says=abstained_says(points, problem),
+        headers=("At least so sure", answered, "Of those, right"),
+        rows=tuple(
+            (percent(one.threshold), percent(one.coverage), percent(one.accuracy)) for one in points
+        ),
+    )
+
+
+MOST_CLASSES = 20
+
+
+def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
+    """How often a class was answered with a class; of many, those that are confused most.
+
+    Args:
+        table: (c, c), rows are the true classes.
+    """
+    wrong = table.clone().fill_diagonal_(0)
+    order = (wrong.sum(dim=0) + wrong.sum(dim=1)).argsort(descending=True, stable=True)
+    shown = sorted(order[:MOST_CLASSES].tolist())
+    part = table[shown][:, shown]
+    parts = (part / table[shown].sum(dim=1, keepdim=True).clamp_min(1)).tolist()
+    counts, places = part.tolist(), range(len(shown))
+    names = [classes[at] for at in shown]
+    hovers = [
+        [
+            _hover(f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})")
+            for to, said in enumerate(names)
+        ]
+        for at, true in enumerate(names)
+    ]
+    common = {
+        "type": "heatmap",
+        "text": [[f"{one:,}" if one else "" for one in row] for row in counts],
+        "texttemplate": "%{text}",
+        "hoverinfo": "text",
+        "hovertext": hovers,
+        "hoverongaps": False,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "zmin": 0,
+    }
+    right = [[parts[at][to] if at == to else None for to in places] for at in places]
+    off = [[parts[at][to] if at != to else None for to in places] for at in places]
+    amber = [[0, "rgba(217,119,6,.05)"], [1, "rgba(217,119,6,.85)"]]
+    told = "Rows: the true class; columns: what was answered."
+    if len(classes) > MOST_CLASSES:
+        told += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
+    return Chart(
+        figure=_figure(
+            [
+                common | {"z": right, "colorscale": SHADES, "zmax": 1},
+                common | {"z": off, "colorscale": amber, "zmax": 0.4},
+            ],
+            28 * len(shown) + 90,
+            xaxis=_axis(
+                tickvals=list(places),
+                ticktext=[escape(cut(name, 18)) for name in names],
+                side="top",
+                showgrid=False,
+            ),
+            yaxis=_names(names, 18),
+        ),
+        says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
+        key=told,
+        headers=("True class", *names),
+        rows=tuple(
+            (name, *(f"{n:,}" for n in row)) for name, row in zip(names, counts, strict=True)
+        ),
+    )
+
+
+def f1(scores: Sequence[float | None], classes: Sequence[str]) -> Chart:
+    """The F1 of every class, the lowest first; of many classes the lowest."""
+    known = [
+        (name, score) for name, score in zip(classes, scores, strict=True) if score is not None
+    ]
+    rows = sorted(known, key=lambda row: row[1])
+    texts = shares([score for _, score in rows])
+    return Chart(
+        figure=_bars(rows, texts),
+        says=f"F1 is lowest for {rows[0][0]}: {texts[0]}." if rows else "No class was tested.",
+        key=_more(rows),
+        headers=("Class", "F1"),
+        rows=tuple((name, text) for (name, _), text in zip(rows, texts, strict=True)),
+    )
+
+
+def mix(parts: Sequence[float]) -> Chart:
+    """How much of each layer a learned mix reads."""
+    names = [layer_name(number).capitalize() for number in range(len(parts))]
+    rows, texts = list(zip(names, parts, strict=True)), shares(parts, max(parts))
+    most = max(range(len(parts)), key=parts.__getitem__)
+    return Chart(
+        figure=_bars(rows, texts, most=len(rows)),
+        says=f"It has learned to read {layer_name(most)} most: {texts[most]}.",
+        key=f"It began with equal shares, {percent(1 / len(parts))} each.",
+    )
+
+
+def scatter(look: Closeup) -> Chart:
+    """Predicted against true numbers."""
+    true, said = zip(*look.points, strict=True)
+    low, high = max(min(true), min(said)), min(max(true), max(said))
+    dots = _line(
+        look.points,
+        "a row",
+        COLOURS[0],
+        [f"{one:.4g} in the data, {two:.4g} predicted" for one, two in look.points],
+        mode="markers",
+        marker={"color": COLOURS[0], "size": 6, "opacity": 0.6},
+    )
+    exact = _line([(low, low), (high, high)], "exactly right", ZERO, mode="lines")
+    name, own = SCORES[look.cell.measures.metric], look.cell.measures.score
+    return Chart(
+        figure=_figure(
+            [exact, dots],
+            340,
+            xaxis=_axis("The number in the data"),
+            yaxis=_axis("Predicted"),
+        ),
+        says=f"Predicted against true numbers: {name.noun} {name.told(own)}.",
+        key="The line: exactly right.",
+    )
+
+
+# --- The data.
+
+BINS = 10  # about as many bars for numbers
+
+
+def class_counts(counts: Mapping[str, int]) -> Chart:
+    """How many rows each class has, the commonest first."""
+    rows = sorted(counts.items(), key=lambda row: -row[1])
+    (most, commonest), (least, rarest) = rows[0], rows[-1]
+    told = f"{most} has most rows, {commonest:,}; {least} fewest, {rarest:,}."
+    if commonest == rarest:
+        told = f"Each has {counted(rarest, 'row')}."
+    return Chart(
+        figure=_bars(rows, [f"{number:,}" for _, number in rows]), says=told, key=_more(rows)
+    )
+
+
+def number_counts(numbers: Sequence[float]) -> Chart:
+    """How many rows have a number of about which size, in about ten round steps."""
+    low, high = min(numbers), max(numbers)
+    exact = (high - low) / BINS or abs(high) or 1.0
+    power = 10.0 ** floor(log10(exact))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
+    first = floor(low / step)
+    last = max(first, ceil(high / step) - 1)  # the greatest number belongs to the last bar
+    counts = dict.fromkeys(range(first, last + 1), 0)
+    for number in numbers:
+        counts[min(last, floor(number / step))] += 1
+    rows = [(f"{at * step:.4g} to {(at + 1) * step:.4g}", own) for at, own in counts.items()]
+    most = max(rows, key=lambda row: row[1])
+    return Chart(
+        figure=_bars(rows, [f"{own:,}" for _, own in rows]),
+        says=f"Most numbers, {most[1]:,} of {len(numbers):,}, are from {most[0]}.",
+    )
+
+
+def _more(rows: Sequence[Any]) -> str:
+    return f"And {len(rows) - MOST_BARS:,} more." if len(rows) > MOST_BARS else ""
