@@ -100,8 +100,10 @@ def confused(look: Closeup) -> str:
     """Which classes are confused? The pair that is mistaken most; of labels the hardest."""
     table = look.cell.measures.confusion
     if table is None:
-        known = [one for one in worst_first(look.cell.measures.labels) if one.f1 is not None]
-        return f"{known[0].name} is the hardest: F1 {percent(known[0].f1, 0)}" if known else ""
+        found = worst_first(look.cell.measures.labels)
+        if not found or found[0].f1 is None:
+            return ""
+        return f"{found[0].name} is the hardest: F1 {percent(found[0].f1, 0)}"
     return mistaken(table, look.classes)
 
 

@@ -133,7 +133,7 @@ def _factor(name: Metric) -> float:
     return 100.0 if name.is_share else 1.0
 
 
-def _scores(values: Sequence[float], name: Metric, title: str = "") -> Figure:
+def _scores(values: Sequence[float], name: Metric, title: str = "", **more: Any) -> Figure:
     """An axis of scores that holds them all, and no more than there can be."""
     low, high = min(values), max(values)
     # What is all but equal gets an axis of its size, of which ticks can be told apart.
@@ -143,6 +143,7 @@ def _scores(values: Sequence[float], name: Metric, title: str = "") -> Figure:
         title,
         range=[_factor(name) * end for end in ends],
         ticksuffix=" %" * name.is_share,
+        **more,
     )
 
 
@@ -216,7 +217,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
     # A baseline that is far away would squeeze the heads: it is named at the edge.
     near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
-    axis = _scores([*lows, *highs, *near.values()], name) | {"nticks": 4, "tickangle": 0}
+    axis = _scores([*lows, *highs, *near.values()], name, nticks=4, tickangle=0)
     low, high = axis["range"]
     texts = _told([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
@@ -425,7 +426,8 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     if not tiles:
         return Chart(figure=drawn, says="Not measured yet.")
     best = (max if asked.high_is_good else min)(tiles, key=lambda one: tiles[one].value)
-    says = f"{asked.label} by pooling and head: the best is {best} with {tiles[best].shown}."
+    told = asked.shown(heads[best][1])
+    says = f"{asked.label} by pooling and head: the best is {best} with {told}."
     star = "★ recommended. " * bool(board.recommendation.name in tiles)
     return Chart(figure=drawn, says=says, key=f"{star}The darker, the better. {' '.join(beside)}")
 
@@ -879,7 +881,7 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     part = table[shown][:, shown]
     parts = (part / table[shown].sum(dim=1, keepdim=True).clamp_min(1)).tolist()
     counts, places = part.tolist(), range(len(shown))
-    names = [classes[at] for at in shown]
+    names = [classes[int(at)] for at in shown]
     hovers = [
         [
             _hover(f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})")

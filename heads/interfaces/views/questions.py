@@ -141,6 +141,7 @@ QUESTIONS: Sequence[Question] = (
         asks="Is it worth its size?",
         draw=_sizes,
         brief=lambda board, head: answers.worth(board),
+        applies=lambda board: charts.sizes(board) is not None,
     ),
     Question(
         asks="Which layer?",
