@@ -178,9 +178,9 @@ def train_grid(
     Args:
         data: A sample, a file or a folder as `heads.read` takes it, or what it gave.
         recipes: The heads, such as mean+linear or cls+roberta.
-        grid: Where no recipes are given: small or full; layers, each under a linear layer (of
-            another pooling: layers:cls); heads, each on the mean (or heads:cls); poolings that
-            are not learned, each under a linear layer (or poolings:mlp).
+        grid: Where no recipes are given: small, as it is without, or full; layers, each under a
+            linear layer (of another pooling: layers:cls); heads, each on the mean (or heads:cls);
+            poolings that are not learned, each under a linear layer (or poolings:mlp).
         test: Rows that are scored; without them some of the data are held out, several times.
         group: The column that says which rows belong together, such as their author: no split
             parts them.
@@ -540,12 +540,12 @@ def calibrated(classifier: Classifier) -> Classifier:
 class Inspector:
     """Looks inside trained heads: `heads.Inspector(recipes=["cls+linear"]).attribute("Not bad.")`.
 
-    What is found is a tuple with one entry a head, except for `flips`.
+    What is found is a tuple with one entry a head, except for `flips`. In the place of a recipe
+    may stand a classifier as `heads.train` and `heads.load` give it.
 
     Attributes:
-        recipes: At most four heads, such as mean+linear or cls+roberta, "own" for the head that a
-            checkpoint came with, or classifiers as `heads.train` and `heads.load` give them;
-            four common ones, or the first four of a run, if none is given.
+        recipes: At most four heads, such as mean+linear or cls+roberta, or "own" for the head that
+            a checkpoint came with; four common ones, or the first four of a run, if none is given.
         model: The base model: the bundled one, a Hub id, or (locally) a folder; a run has its own.
         sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
             the one that suits, if not given.

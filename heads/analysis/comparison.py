@@ -277,9 +277,7 @@ def comparing(
 ) -> Iterator[Progress | Compared]:
     """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
     limits = limits or limits_here()
-    _check_texts(
-        ("second sentence", pair), ("base model", model), ("sample", sample), ("run", run)
-    )
+    _check_texts(("second sentence", pair), ("base model", model), ("sample", sample), ("run", run))
     pair, way = pair or "", pairs or JOINT
     notes = cut_notes((text, pair), limits)
     text = gate(text, limits)

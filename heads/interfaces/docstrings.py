@@ -3,19 +3,20 @@
 Each argument is described once, in the docstring of `heads.api` or of the class that holds it.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from docstring_parser import DocstringStyle, parse
+from docstring_parser import Docstring, DocstringStyle, parse
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 def summary(source: Any) -> str:
     """The first sentence of a docstring."""
-    return _plain(parse(source.__doc__ or "", DocstringStyle.GOOGLE).short_description)
+    return _plain(_parsed(source.__doc__).short_description)
 
 
 def arguments(source: Any) -> dict[str, str]:
@@ -23,20 +24,20 @@ def arguments(source: Any) -> dict[str, str]:
 
     A setting that holds its sentence in the metadata of its field is described by that.
     """
-    found = parse(source.__doc__ or "", DocstringStyle.GOOGLE).params
+    found = _parsed(source.__doc__).params
     told = {one.arg_name: _plain(one.description) for one in found}
     if is_dataclass(source):
         told |= {one.name: one.metadata["says"] for one in fields(source) if "says" in one.metadata}
     return told
 
 
-def flag(source: Any, name: str) -> str:
+def flag(says: str) -> str:
     """What an argument is, as the help of a command writes it.
 
-    Raises:
-        KeyError: The docstring does not describe it.
+    >>> flag("The sentence."), flag("BERT's share.")
+    ('the sentence', "BERT's share")
     """
-    says = arguments(source)[name].removesuffix(".").replace("%", "%%")
+    says = says.removesuffix(".")
     return says if says[1:2].isupper() else says[:1].lower() + says[1:]
 
 
@@ -54,7 +55,7 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
     """
 
     def complete(endpoint: Endpoint) -> Endpoint:
-        own = parse(endpoint.__doc__ or "", DocstringStyle.GOOGLE)
+        own = _parsed(endpoint.__doc__)
         known: dict[str, str] = {}
         for source in (*reversed(sources), endpoint):
             known |= arguments(source)
@@ -75,6 +76,11 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
         return endpoint
 
     return complete
+
+
+@functools.cache
+def _parsed(docstring: str | None) -> Docstring:
+    return parse(docstring or "", DocstringStyle.GOOGLE)
 
 
 def _plain(text: str | None) -> str:

@@ -58,9 +58,10 @@ def tab(chrome, page_url):
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(page_url + query)
-        page.locator("#verdict strong").wait_for()
-        page.wait_for_function("document.querySelectorAll('.js-plotly-plot .bars').length >= 1")
         opened.append(context)
+        page.locator("#runs .rail").wait_for(state="attached")  # who types earlier is not heard
+        if "place=" not in query:
+            page.locator("#verdict strong").wait_for()
         return page
 
     yield open_page

@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from heads import api
 from heads.data.table import ColumnHints
-from heads.interfaces.cli.app import _parser
+from heads.interfaces.cli import app
 from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.settings import ExperimentConfig
 
@@ -38,13 +39,6 @@ def test_a_docstring_is_read_whole():
         "text": 'The text: one of "a", "b", or a longer one.',
         "share": "BERT's share of 100 %.",
     }
-
-
-def test_a_flag_begins_small_and_ends_without_a_full_stop():
-    assert flag(example, "text") == 'the text: one of "a", "b", or a longer one'
-    assert flag(example, "share") == "BERT's share of 100 %%"  # as argparse wants it
-    with pytest.raises(KeyError):
-        flag(example, "nothing")
 
 
 def test_an_endpoint_is_described_by_what_it_calls():
@@ -92,21 +86,16 @@ def test_every_setting_and_every_column_is_described():
 
 
 def test_every_flag_has_a_sentence_on_one_footing():
-    (verbs,) = _parser()._subparsers._group_actions
-    found = [
-        (verb, one)
-        for verb, parser in verbs.choices.items()
-        for one in parser._actions
-        if one.dest != "help"
-    ]
+    commands = typer.main.get_command(app.shell).commands
+    found = [(verb, one) for verb, command in commands.items() for one in command.params]
     assert len(found) > 100
     for verb, one in found:
-        assert one.help, (verb, one.dest)
+        assert one.help, (verb, one.name)
         assert not one.help.endswith("."), (verb, one.help)
         assert one.help[:1].islower() or not one.help[1:2].islower(), (verb, one.help)
-    said = {one.help for verb, one in found if one.dest == "model" and verb != "fetch"}
-    known = (api.compare, api.difference, api.examine)
-    assert said == {flag(source, "model") for source in known}
+    said = {one.help for verb, one in found if one.name == "model" and verb != "fetch"}
+    known = (api.compare, api.difference, api.examine, api.Inspector)
+    assert said == {flag(arguments(source)["model"]) for source in known}
 
 
 @pytest.mark.parametrize("code", ["import heads.api", "from heads.interfaces.cli import app"])

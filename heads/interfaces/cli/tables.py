@@ -5,15 +5,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from heads.analysis.ablation import Ablation
+from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
-from heads.analysis.explanation import ORIGINS, Explanation, TensorFact
+from heads.analysis.counterfactuals import Counterfactuals
+from heads.analysis.explanation import ORIGINS, Explanation
+from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
+from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
@@ -39,6 +45,9 @@ from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
 from heads.study.mteb import Reproduced
 from heads.training.search import CurvePointTried
+
+UNBOUND = 10_000  # characters of a line in which nothing is folded
+GAP = 3  # characters between two columns
 
 
 def comparison(found: Comparison) -> None:
@@ -87,7 +96,10 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
     for item in found:
         table = table_of("layer", "does", "shape", "parameters", "weights")
         for step in item.steps:
-            origins = {_origin(fact) for fact in step.tensors}
+            origins = {
+                ORIGINS[fact.origin] + f" ({fact.source})" * bool(fact.source)
+                for fact in step.tensors
+            }
             where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
             shape = " × ".join(map(str, step.shape))
             number = f"{step.parameters:,}" if step.parameters else ""
@@ -117,19 +129,14 @@ def parts(registries: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
         show(table)
 
 
-def _origin(fact: TensorFact) -> str:
-    return ORIGINS[fact.origin] + (f" ({fact.source})" if fact.source else "")
-
-
 def families(entries: Sequence[CatalogEntry], found: Mapping[str, Mapping[str, Any]]) -> None:
     """A family a row: its class, its form, its recipe; and whether the walk found it equal."""
-    table = table_of(
-        "family", "class", "form", "recipe, or why there is none", *["equal"] * bool(found)
-    )
+    titles = ("family", "form", "recipe, or why there is none", "class")
+    table = table_of(*titles, *["equal"] * bool(found))
     for item in entries:
         step = found.get(item.model_type, {})
         told = {True: f"yes ({step.get('max_difference')})", False: "NO", None: "not built"}
-        cells = (item.model_type, item.called, item.form, item.recipe or item.reason or "")
+        cells = (item.model_type, item.form, item.recipe or item.reason or "", item.called)
         checked = (told[step["equal"]].replace("(0.0)", "(to the bit)"),) if step else ()
         table.add_row(*map(Text, (*cells, *checked)))
     here = [item for item in entries if item.recipe]
@@ -160,8 +167,12 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
         score = score_called(head.scores.metric)
         scores = f", {score.noun if score else 'score'} {accuracy(head.scores)} on held-out rows"
     divided = head.chosen.get(CALIBRATED)
+    if isinstance(found, Exported):
+        now = f"{found.called}: {found.folder}"
+    else:
+        now = f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
     show(
-        f"{what} ({kind}{scores}) is now {_what(found)}",
+        f"{what} ({kind}{scores}) is now {now}",
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
         *found.notes,
@@ -169,17 +180,6 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     )
     if isinstance(found, OnnxReport):
         Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
-
-
-def _what(found: Exported | OnnxReport) -> str:
-    if isinstance(found, Exported):
-        return f"{found.called}: {found.folder}"
-    return f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
-
-
-def sentences(text: str) -> None:
-    """A text, broken into lines where the terminal ends."""
-    show(text)
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -190,11 +190,11 @@ def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     show(table)
 
 
-def table_of(*columns: str) -> Table:
+def table_of(*columns: RenderableType) -> Table:
     """An empty table under these columns, as all of ours look."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(Text(column), overflow="fold", no_wrap=place == 0)
+    for column in columns:
+        table.add_column(Text(column) if isinstance(column, str) else column, overflow="fold")
     return table
 
 
@@ -202,8 +202,147 @@ def show(*items: str | Table | Text | Padding) -> None:
     """Prints texts and tables, each on lines of its own."""
     console = Console()
     for item in items:
-        # A text of a user's is no markup, whatever stands in it.
-        console.print(Text(item) if isinstance(item, str) else item)
+        if isinstance(item, Table):
+            console.print(*fitted(item, console), sep="\n")
+        else:  # a text of a user's is no markup, whatever stands in it
+            console.print(Text(item) if isinstance(item, str) else item)
+
+
+def fitted(table: Table, console: Console) -> list[Table]:
+    """A table as wide as a terminal, in which no recipe and no other word is broken.
+
+    Wide columns are folded, the first one last. Columns for which there is still no room go into a
+    table of their own, beside the first one again.
+    """
+    options, end = console.options.update(max_width=UNBOUND), len(table.columns)
+    spans = [
+        [Measurement.get(console, options, cell) for cell in (column.header, *column.cells)]
+        for column in table.columns
+    ]
+    widths = [max(1, *(one.maximum for one in column)) for column in spans]
+    least = [max(1, *(one.minimum for one in column)) for column in spans]
+
+    def excess(columns: Sequence[int]) -> int:
+        return sum(columns) + GAP * len(columns) - 1 - console.width
+
+    if excess(least) > 0 and end > 2:
+        cut = next((n for n in range(end - 1, 2, -1) if excess(least[:n]) <= 0), 2)
+        parts = (_part(table, places) for places in (range(cut), (0, *range(cut, end))))
+        return [one for part in parts for one in fitted(part, console)]
+    for _ in range(excess(widths)):
+        if folded := [place for place in range(end) if widths[place] > least[place]]:
+            widths[max(folded, key=lambda place: (place > 0, widths[place]))] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    return [table]
+
+
+def _part(table: Table, places: Sequence[int]) -> Table:
+    """Some columns of a table."""
+    columns = [table.columns[place] for place in places]
+    part = table_of(*(column.header for column in columns))
+    for row, *cells in zip(table.rows, *(column.cells for column in columns), strict=True):
+        part.add_row(*cells, end_section=row.end_section)
+    return part
+
+
+# --- What trained heads look at, and what-ifs.
+
+
+def attributions(found: Sequence[Attribution], near: Sequence[Neighbourhood]) -> None:
+    """A token a row, a head a column; heads that read other tokens have a table of their own."""
+    groups: dict[tuple[str, ...], list[Attribution]] = {}
+    for one in found:
+        groups.setdefault(tuple(token.text for token in one.tokens), []).append(one)
+    for words, heads in groups.items():
+        table = table_of("token", *(f"{one.name}: {one.label}" for one in heads))
+        for place, word in enumerate(words):
+            scores = (_score(one, one.tokens[place].score) for one in heads)
+            table.add_row(Text(word), *(Text(told, style=style) for told, style in scores))
+        show(table)
+    for one in found:
+        show(one.says)
+    for one in near:
+        show(one.says)
+        listing(
+            ("how near", "label", "training example"),
+            [
+                (
+                    each.told,
+                    ", ".join(each.labels) or "none",
+                    " ↔ ".join(filter(None, (each.text, each.pair))),
+                )
+                for each in one.neighbours
+            ],
+        )
+
+
+def _score(one: Attribution, score: float) -> tuple[str, str]:
+    if one.why_not:
+        return "", ""
+    return signed(score, 3), "green" if score > 0 else "red" if score < 0 else "dim"
+
+
+def flips(found: Counterfactuals) -> None:
+    """A sentence a row, as it is and edited; a head a column: what it says, whether it flips."""
+    rows = [(found.original.text, found.original), *((one.change, one) for one in found.edits)]
+    show(found.summary)
+    listing(
+        ("", *(one.name for one in found.original.said)),
+        [
+            (
+                change,
+                *(
+                    f"{_sure(said)}{' (flips)' if turned else ''}"
+                    for said, turned in zip(one.said, one.flips, strict=True)
+                ),
+            )
+            for change, one in rows
+        ],
+    )
+
+
+def _sure(said: HeadOutput) -> str:
+    return said.spoken if said.chance is None else f"{said.spoken} {percent(said.chance, 0)}"
+
+
+def ablations(found: Sequence[Ablation]) -> None:
+    """The logits of heads with a layer, with it taken out, and trained without it."""
+    if not found:
+        show("These heads have one layer that does anything, and it gives the logits.")
+    for one in found:
+        show(one.says)
+        taken, anew = f"{one.layer} ({one.does}) taken out", f"trained without {one.layer}"
+        columns = {"whole": one.before, taken: one.after, anew: one.retrained}
+        shown = {title: said.logits for title, said in columns.items() if said is not None}
+        if len(shown) == 1:
+            continue
+        listing(
+            ("logit of", *shown),
+            [
+                (name, *(signed(value, 3) for value in values))
+                for name, *values in zip(one.before.classes, *shown.values(), strict=True)
+            ],
+        )
+
+
+def readings(found: Sequence[Reading]) -> None:
+    """The same logits as softmax, as sigmoid, and at a temperature."""
+    for one in found:
+        if not one.said.problem.has_classes:
+            show(f"{one.said.name} says {one.said.spoken}: a number, no probability.")
+            continue
+        show(f"{one.said.name} says {one.said.spoken}.")
+        columns = (one.said.classes, one.said.logits, one.softmax, one.sigmoid, one.tempered)
+        listing(
+            ("class", "logit", "softmax", "sigmoid", f"at temperature {one.temperature:g}"),
+            [
+                (name, signed(logit, 3), *map(percent, shares))
+                for name, logit, *shares in zip(*columns, strict=True)
+            ],
+        )
+    if any(one.softmax for one in found):
+        show(SOFTMAX, SIGMOID, TEMPERATURE)
 
 
 # --- Runs and leaderboards as tables in a terminal, one of them live.
@@ -242,7 +381,8 @@ def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
                 says = f"{event.done} of {event.planned} cells are done"
             else:
                 found = event
-            live.update(Group(_grid(cells, recipes), Text(says), Text(trying)))
+            tables = fitted(_grid(cells, recipes), live.console)
+            live.update(Group(*tables, Text(says), Text(trying)))
     assert found is not None
     return found
 
@@ -261,11 +401,12 @@ def _grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> T
     return table
 
 
-def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
+def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | None = None) -> None:
     """The verdict, then a cell a row, the best first; then what else there is to know.
 
     Args:
         told: Notes that were printed before, which are not repeated.
+        run: Where it lies is said, if it is given.
     """
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
     before = {*told, raced(len(found.stopped))}
@@ -292,7 +433,7 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = ()) -> None:
     if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
         show("* told apart from it, all comparisons taken together (95 %).")
     _layers(found)
-    show(*_remarks(found))
+    show(*_remarks(found), *([f"The run is {run.id}: {run.path}"] if run else []))
 
 
 def _remarks(found: Leaderboard) -> list[str]:
@@ -321,7 +462,8 @@ def _raced(found: Leaderboard) -> list[str]:
 
 def _of_best(found: Leaderboard) -> list[str]:
     """How the best head was learned, how sure it is, and which layers learned mixes read."""
-    lines = [f"{found.best}: {says}"] if found.best and (says := _learned(found)) else []
+    says = chosen_says(found.cell(found.best)) if found.best else ""
+    lines = [f"{found.best}: {says[:1].lower()}{says[1:]}"] if says else []
     if found.best and (scaled := found.cell(found.best).measures.calibration):
         gained = abstained_says(scaled.coverage, found.problem)
         lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
@@ -332,12 +474,6 @@ def _of_best(found: Leaderboard) -> list[str]:
         ]
         lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
     return lines
-
-
-def _learned(found: Leaderboard) -> str:
-    """With what settings the best head was learned, the first letter small."""
-    says = chosen_says(found.cell(found.best))
-    return says[:1].lower() + says[1:]
 
 
 def _layers(found: Leaderboard) -> None:
@@ -396,11 +532,6 @@ def _counted(found: Data) -> None:
     if len(found.classes) > CLASSES:
         things = "labels" if many else "classes"
         show(f"And {len(found.classes) - CLASSES:,} other {things}.")
-
-
-def where(run: RunFolder) -> None:
-    """Where a run lies and what can be done with it."""
-    show(f"The run is {run.id}: {run.path}")
 
 
 def side_by_side(found: Sequence[Leaderboard]) -> None:

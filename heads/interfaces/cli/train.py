@@ -1,35 +1,36 @@
-"""What `heads read`, `train`, `runs`, `work` and `reproduce` do."""
+"""The commands about data and runs: read, train, runs, reproduce, work."""
 
-import argparse
-import json
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import replace
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from heads import api
+from heads.backbone.models import BUNDLED
+from heads.data.table import ColumnHints
 from heads.errors import DataError
-from heads.interfaces.cli.commands import config_of, last_of, print_json
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import Answers, command, last_of
+from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
-# --- Files that commands are given: read as the flags say, and shown by `heads read`.
-
+Header = Literal["guess", "yes", "no"]
 HEADERS = {"yes": True, "no": False, "guess": None}
 
 
-def look(asked: argparse.Namespace) -> None:
-    """Shows how a file is read: columns, rows used and left out, classes, warnings."""
-    found = read(asked, asked.data)
-    if asked.json:
-        print_json(found.as_json())
-    else:
-        from heads.interfaces.cli import tables
-
-        tables.data(found)
+@command(api.compare, api.read)
+def read(
+    data: str, *, columns: ColumnHints, header: Header = "guess", model: str = BUNDLED
+) -> Answers:
+    """Shows how a file of texts and labels is read."""
+    found = _read(data, columns, header, model)
+    yield found.as_json(), lambda: cli.tables.data(found)
 
 
-def read(asked: argparse.Namespace, name: str) -> Any:
+def _read(name: str, columns: ColumnHints, header: Header, model: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.backbone.loading import load
     from heads.data.columns import guess
@@ -38,77 +39,101 @@ def read(asked: argparse.Namespace, name: str) -> Any:
     from heads.features.truncation import with_token_findings
 
     path = place_of(name)
-    table = open_table(path, limits(), HEADERS[asked.header])
-    said = _said(asked)
-    columns = guess(table, said) if said else None
-    found = data_of(table, limits(), columns, name=name_of(path))
-    return with_token_findings(found, load(asked.model, limits=limits()))
+    table = open_table(path, limits(), HEADERS[header])
+    said = columns if columns.separator != "none" else replace(columns, separator="")
+    named = guess(table, said) if said else None
+    found = data_of(table, limits(), named, name=name_of(path))
+    return with_token_findings(found, load(model, limits=limits()))
 
 
-def read_test(asked: argparse.Namespace, data: Any) -> Any:
+def _read_test(name: str, header: Header, data: Any) -> Any:
     """The rows that are scored; their columns are those of the data, where they are called so."""
     from heads.data.columns import fitting
     from heads.data.dataset import data_of, name_of
     from heads.data.files import open_table, place_of
 
-    path = place_of(asked.test)
-    table = open_table(path, limits(), HEADERS[asked.header])
+    path = place_of(name)
+    table = open_table(path, limits(), HEADERS[header])
     return data_of(table, limits(), fitting(data.columns, table), name=name_of(path))
 
 
-def _said(asked: argparse.Namespace) -> Any:
-    """What the flags say of the columns."""
-    from heads.data.table import ColumnHints, listed
-
-    return ColumnHints(
-        text=asked.text,
-        label=asked.label,
-        pair=asked.pair,
-        split=asked.split,
-        separator={"": None, "none": ""}.get(asked.separator, asked.separator),
-        labels=listed(asked.labels),
-        number=asked.number,
-        order=listed(asked.order),
-        group=asked.group,
-    )
+def _tell(data: Any, name: str) -> list[str]:
+    """Says how a file was read, and warns of what it holds."""
+    told = [*data.notes, *(finding.says for finding in data.findings)]
+    for line in told:
+        print(f"heads: {name}: {line}", file=sys.stderr)
+    return told
 
 
-def train(asked: argparse.Namespace) -> None:
-    """Trains a grid of heads on a file and prints the leaderboard; Ctrl+C keeps what is done."""
+@command(read, api.train_grid)
+def train(
+    data: str = "",
+    *,
+    recipes: Sequence[str] = (),
+    grid: str = "",
+    pairs: Sequence[str] = (),
+    losses: Sequence[str] = (),
+    test: str = "",
+    columns: ColumnHints,
+    header: Header = "guess",
+    model: str = BUNDLED,
+    out: Path | None = None,
+    resume: str = "",
+    config: ExperimentConfig | None = None,
+) -> Answers:
+    """Compares a grid of heads on your own data.
+
+    Args:
+        resume: Go on with a run that was stopped.
+    """
+    from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
-    from heads.runs.runner import working
+    from heads.runs.runner import begin, foreseen, working
+    from heads.runs.spec import RunRequest
 
-    run, told = (_resumed(asked), []) if asked.resume else _begun(asked)
+    told: list[str] = []
+    if resume:
+        if any((data, test, recipes, grid, out, pairs, losses, config)):
+            what = "A run that goes on keeps its data, its recipes and its settings."
+            raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
+        run = find(resume)
+    elif not data:
+        raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
+    elif recipes and grid:
+        raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
+    else:
+        rows = _read(data, columns, header, model)
+        scored = _read_test(test, header, rows) if test else None
+        told += _tell(rows, data)
+        told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
+        request = RunRequest(
+            data=rows,
+            test=scored,
+            recipes=recipes,
+            grid=grid or "small",
+            pairs=pairs or (JOINT,),
+            losses=losses or (SOFTMAX,),
+            model=model,
+            config=config or ExperimentConfig(),
+        )
+        run = begin(request, limits=limits(), out=out)
+        print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     events = working(run, limits())
     try:
-        found = _followed(run, events, live=sys.stderr.isatty() and not asked.json)
+        found = _followed(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
-        _print(leaderboard(run), run, asked, told)
-        print(
-            f"heads: stopped; go on with heads train --resume {asked.out or run.id}",
-            file=sys.stderr,
-        )
+        yield _trained(leaderboard(run), run, told)
+        says = f"heads: stopped; go on with heads train --resume {out or run.id}"
+        print(says, file=sys.stderr)
         raise
-    _print(found, run, asked, told)
+    yield _trained(found, run, told)
 
 
-def _print(found: Any, run: Any, asked: argparse.Namespace, told: Sequence[str]) -> None:
-    """Prints the leaderboard, without the notes that were told before."""
-    if asked.json:
-        print_json(found.as_json() | {"folder": str(run.path)})
-        return
-    from heads.interfaces.cli import tables
-
-    tables.leaderboard(found, told)
-    tables.where(run)
-
-
-def _metric(run: Any) -> Any:
-    """What the scores of a run are."""
-    from heads.runs.spec import load
-
-    return load(run).metric
+def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
+    """A leaderboard and where its run is, without the notes that were told before."""
+    values = found.as_json() | {"folder": str(run.path)}
+    return values, lambda: cli.tables.leaderboard(found, told, run)
 
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
@@ -127,74 +152,80 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     return event
 
 
-def _resumed(asked: argparse.Namespace) -> Any:
-    """The run that is to go on; it keeps what it was asked."""
+@command()
+def runs(run: Sequence[str] = (), *, delete: bool = False) -> Answers:
+    """Lists the runs that are kept, shows one, or compares some.
+
+    Args:
+        run: Show one, or compare some.
+        delete: Delete the runs that are named.
+    """
+    from heads.runs.folder import all_runs, find
+    from heads.runs.leaderboard import facts_of, leaderboard
+
+    if delete:
+        _delete(run)
+    elif not run:
+        listed = [facts_of(one) for one in all_runs()]
+        yield listed, lambda: cli.tables.listed(listed)
+    elif len(found := [leaderboard(find(name)) for name in run]) == 1:
+        yield found[0].as_json(), lambda: cli.tables.leaderboard(found[0])
+    else:
+        yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
+
+
+def _delete(names: Sequence[str]) -> None:
+    """Deletes runs, if all of them are there and named whole."""
     from heads.runs.folder import find
 
-    settings = any(getattr(asked, one.name) is not None for one in fields(ExperimentConfig))
-    given = (asked.data, asked.test, asked.recipe, asked.grid, asked.out, asked.pairs, asked.loss)
-    if any(given) or settings:
-        what = "A run that goes on keeps its data, its recipes and its settings."
-        raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
-    return find(asked.resume)
+    if not names:
+        raise DataError("No run is named.", "Write heads runs NAME --delete.")
+    chosen = [find(name) for name in names]
+    for name, run in zip(names, chosen, strict=True):
+        if run.id != name and not Path(name).is_dir():  # found by how it begins
+            raise DataError(f"{name} is not a whole name.", f"Write {run.id} to delete it.")
+    for run in chosen:
+        run.delete()
+        print(f"{run.id} is deleted.")
 
 
-def _begun(asked: argparse.Namespace) -> tuple[Any, list[str]]:
-    """A new run, and what was told of its files."""
-    from heads.data.table import listed
-    from heads.parts.resolved_recipe import JOINT, SOFTMAX
-    from heads.runs.runner import begin, foreseen
-    from heads.runs.spec import RunRequest
+@command()
+def reproduce(name: str, *, data: Path) -> Answers:
+    """Computes a published figure anew.
 
-    if not asked.data:
-        raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
-    if asked.recipe and asked.grid:
-        raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
-    config = config_of(asked)  # what is wrong with it is said before anything is read
-    data = read(asked, asked.data)
-    test = read_test(asked, data) if asked.test else None
-    told = _tell(data, asked.data)
-    told += [f"In the test file: {says}" for says in _tell(test, asked.test)] if test else []
-    request = RunRequest(
-        data=data,
-        test=test,
-        recipes=asked.recipe or (),
-        grid=asked.grid or "small",
-        pairs=listed(asked.pairs) or (JOINT,),
-        losses=listed(asked.loss) or (SOFTMAX,),
-        model=asked.model,
-        config=config,
-    )
-    run = begin(request, limits=limits(), out=asked.out)
-    print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
-    return run, told
+    Args:
+        name: Such as banking77.
+        data: The folder of its train.csv and test.csv.
+    """
+    from heads.study import mteb
+
+    found = last_of(mteb.reproduce(name, data, limits()))
+    yield found.as_json(), lambda: cli.tables.reproduced(found)
 
 
-def _tell(data: Any, name: str) -> list[str]:
-    """Says how a file was read, and warns of what it holds."""
-    told = [*data.notes, *(finding.says for finding in data.findings)]
-    for line in told:
-        print(f"heads: {name}: {line}", file=sys.stderr)
-    return told
+@command(inherits=True)
+def work(folder: Path) -> None:
+    """Goes on with a run, as JSON lines.
 
-
-def work(asked: argparse.Namespace) -> None:
-    """Works on a run and prints an event a line, as JSON: the page's worker process."""
+    Args:
+        folder: The folder of the run.
+    """
     from heads.caching import refusal
     from heads.errors import HeadsError
     from heads.runs.folder import RunFolder
     from heads.runs.runner import working
+    from heads.runs.spec import load
 
-    run = RunFolder(path=asked.folder)
+    run = RunFolder(path=folder)
     try:
-        metric = _metric(run)
+        metric = load(run).metric
         for event in working(run, limits()):
-            print(json.dumps(_line(event, metric), ensure_ascii=False), flush=True)
+            print(dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
         told = error if isinstance(error, HeadsError) else refusal(error)
         ours = told is None
         says = f"a bug of ours, {type(error).__name__}" if ours else str(told)
-        print(json.dumps({"event": "error", "says": says}), flush=True)
+        print(dumps({"event": "error", "says": says}), flush=True)
         if ours:
             traceback.print_exc()  # for the log of whoever started this
         raise
@@ -216,57 +247,3 @@ def _line(event: Any, metric: str) -> dict[str, Any]:
         told |= {"low": own.low, "high": own.high, "done": event.done, "planned": event.planned}
         return told | ({metric: own.score} if metric == "accuracy" else {})
     return {"event": "end", "state": event.state, "seconds": event.seconds}
-
-
-def runs(asked: argparse.Namespace) -> None:
-    """Lists runs, shows or compares some, deletes or exports."""
-    from heads.interfaces.cli import tables
-    from heads.runs.folder import all_runs, find
-    from heads.runs.leaderboard import facts_of, leaderboard
-
-    if asked.delete:
-        _delete(asked.names)
-        return
-    chosen = [find(name) for name in asked.names]
-    if chosen:
-        found = [leaderboard(run) for run in chosen]
-        if asked.json:
-            values = [one.as_json() for one in found]
-            print_json(values[0] if len(values) == 1 else values)
-        elif len(found) == 1:
-            tables.leaderboard(found[0])
-        else:
-            tables.side_by_side(found)
-        return
-    listed = [facts_of(run) for run in all_runs()]
-    if asked.json:
-        print_json(listed)
-    else:
-        tables.listed(listed)
-
-
-def _delete(names: Sequence[str]) -> None:
-    """Deletes runs, if all of them are there and named whole."""
-    from heads.runs.folder import find
-
-    if not names:
-        raise DataError("No run is named.", "Write heads runs NAME --delete.")
-    chosen = [find(name) for name in names]
-    for name, run in zip(names, chosen, strict=True):
-        if run.id != name and not Path(name).is_dir():  # found by how it begins
-            raise DataError(f"{name} is not a whole name.", f"Write {run.id} to delete it.")
-    for run in chosen:
-        run.delete()
-        print(f"{run.id} is deleted.")
-
-
-def reproduce(asked: argparse.Namespace) -> None:
-    """Computes a published figure anew."""
-    from heads.interfaces.cli import tables
-    from heads.study.mteb import reproduce as again
-
-    found = last_of(again(asked.name, asked.data, limits()))
-    if asked.json:
-        print_json(found.as_json())
-    else:
-        tables.reproduced(found)

@@ -101,7 +101,7 @@ class Lane:
     state: str = ""
     share: float = -1.0
     left: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def colour(self) -> str:

@@ -12,7 +12,8 @@ from gradio.events import api as publish
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import OPENING, Location
-from heads.interfaces.web.places import builder, open_lane, try_it, your_data
+from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
+from heads.interfaces.web.places.answers import answering
 from heads.interfaces.web.startup import Opening, Page
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
@@ -56,6 +57,8 @@ def build() -> Page:
         with gr.Column(elem_id="place-data", elem_classes="place"):
             _, shows = your_data.build(page, opening, query, mine, jobs, job)
         first = try_it.first_screen(opening, place)
+        with gr.Column(elem_id="place-learn", elem_classes="place"):
+            learn.build(opening)
         came = try_it.arriving(page, opening, first, place, mine)
         panel.follows(came)
         your_data.came(page, shows, jobs)
@@ -79,7 +82,7 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
             yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
             return
         values = try_it.settings_of(now, mine)
-        for one in try_it.answering(now, set()):
+        for one in answering(now, set()):
             yield [*one.values(), now.query, *values]
             values = [gr.skip()] * len(values)
 

@@ -1,4 +1,4 @@
-"""Where one is on the page: all of it stands in the URL, so a link, a reload and Back restore it."""
+"""Where one is on the page; it stands in the URL, so a link, a reload and Back restore it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -16,6 +16,7 @@ window.heads = {
       const form = event.target.closest("form[data-form]");
       if (form) trigger("input", Object.fromEntries(new FormData(form)));
     });
+    heads.place();
     element.addEventListener("submit", (event) => {
       event.preventDefault();
       trigger("submit", Object.fromEntries(new FormData(event.target)));
@@ -79,8 +80,7 @@ window.heads = {
       if (before.has(name)) next.set(name, before.get(name));
     const url = location.pathname + (next.size ? "?" + next : "");
     if (next.toString() === before.toString()) return;
-    history[moved && heads.begun ? "pushState" : "replaceState"](null, "", url);
-    heads.begun = true;
+    history[moved ? "pushState" : "replaceState"](null, "", url);
     heads.place();
   },
 
@@ -119,7 +119,36 @@ window.heads = {
       else { event.preventDefault(); heads.wantsLine = true;
         document.querySelector("#under [data-do=build]")?.click(); }
     }
-    if (event.key === "Escape") document.querySelector("[data-do=close]:not([hidden])")?.click();
+    if (event.key === "Escape") document.querySelector("[data-do^=close]:not([hidden])")?.click();
+  },
+
+  // On stage: the room votes before the answers are shown.
+  vote(element) {
+    const draw = () => {
+      document.body.classList.remove("revealed");
+      const names = [...new Set([...document.querySelectorAll("#lanes .rows > span:not(.more)")]
+        .map((one) => one.textContent))];
+      element.replaceChildren();
+      const bar = document.createElement("div");
+      bar.id = "vote";
+      bar.append("What do you say?");
+      for (const name of names) {
+        const button = document.createElement("button");
+        let votes = 0;
+        const told = () => { button.textContent = `${name} ${votes}`; };
+        button.addEventListener("click", () => { votes += 1; told(); });
+        told(); bar.append(button);
+      }
+      const reveal = document.createElement("button");
+      reveal.textContent = "Reveal";
+      reveal.addEventListener("click", () => document.body.classList.add("revealed"));
+      bar.append(reveal); element.append(bar);
+    };
+    let last = "";
+    new MutationObserver(() => {
+      const now = document.querySelector("#lanes")?.textContent || "";
+      if (document.body.classList.contains("vote") && now !== last) { last = now; draw(); }
+    }).observe(document.body, { childList: true, subtree: true, attributes: true });
   },
 
   theme() {

@@ -1,11 +1,13 @@
 """The command `heads`, run as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+import heads
 from heads.interfaces.cli.app import main
 
 
@@ -82,7 +84,7 @@ def test_explain_one_recipe_and_what_sets_two_apart(capsys):
     assert [item["recipe"] for item in found["recipes"]] == ["cls+bert", "cls+roberta"]
 
 
-def test_families_lists_the_whole_mapping_in_the_documented_form(capsys):
+def test_families_lists_the_whole_mapping_in_the_documented_form(monkeypatch, capsys):
     code, out, _ = run(capsys, "families", "--json")
     found = json.loads(out)
     assert code == 0
@@ -94,12 +96,15 @@ def test_families_lists_the_whole_mapping_in_the_documented_form(capsys):
     assert rows["bert"]["class"] == "BertForSequenceClassification"
     assert (rows["bert"]["form"], rows["bert"]["recipe"]) == ("F2", "cls+bert")
     assert [name for name, item in rows.items() if item["reason"]] == ["layoutlmv2", "perceiver"]
+    monkeypatch.setenv("COLUMNS", "60")
     code, out, _ = run(capsys, "families")
     assert code == 0
-    assert "roberta-prelayernorm" in out
+    assert {"roberta-prelayernorm", *filter(None, (item["recipe"] for item in found))} <= {
+        *out.split()
+    }
 
 
-def test_families_are_checked_against_their_classes(capsys):
+def test_families_are_checked_against_their_classes(monkeypatch, capsys):
     code, out, _ = run(capsys, "families", "gpt2", "eurobert", "perceiver", "--check", "--json")
     rows = {item["model_type"]: item for item in json.loads(out)}
     assert code == 0
@@ -107,8 +112,9 @@ def test_families_are_checked_against_their_classes(capsys):
     assert rows["eurobert"]["equal"]
     assert 0 < rows["eurobert"]["max_difference"] < 1e-6
     assert (rows["perceiver"]["equal"], rows["perceiver"]["max_difference"]) == (None, None)
+    monkeypatch.setenv("COLUMNS", "120")
     code, out, _ = run(capsys, "families", "gpt2", "--check")
-    assert "to the bit" in out
+    assert "yes (to the bit)" in out
 
 
 def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, capsys):
@@ -135,22 +141,22 @@ def test_diff_says_what_sets_two_families_apart(capsys):
 
 
 @pytest.mark.slow
-def test_doctor_examines_a_family_and_the_bundled_model(capsys):
-    code, out, _ = run(capsys, "doctor", "gpt2")
+def test_padding_is_examined_of_a_family_and_of_the_bundled_model(capsys):
+    code, out, _ = run(capsys, "padding", "gpt2")
     assert code == 0
     assert "GPT2ForSequenceClassification" in out
-    code, out, _ = run(capsys, "doctor", "all-MiniLM-L6-v2", "--json")
+    code, out, _ = run(capsys, "padding", "all-MiniLM-L6-v2", "--json")
     found = json.loads(out)
     assert code == 0
     assert next(f for f in found["findings"] if f["case"] == "left_padded")["changes"]
     assert not next(f for f in found["findings"] if f["case"] == "right_padded")["changes"]
 
 
-def test_a_twin_is_made_and_used_like_any_base_model(capsys):
-    code, out, _ = run(capsys, "twin")
+def test_a_conversion_is_made_and_used_like_any_base_model(capsys):
+    code, out, _ = run(capsys, "convert")
     assert code == 0
     assert "all-MiniLM-L6-v2-as-roberta" in out.replace("\n", "")
-    code, out, _ = run(capsys, "twin", "roberta", "--json")
+    code, out, _ = run(capsys, "convert", "roberta", "--json")
     name = json.loads(out)["model"]
     code, out, _ = run(capsys, "explain", "own", "--model", name)
     assert code == 0
@@ -232,9 +238,9 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["families", "rberta"], "Did you mean 'roberta'?"),
         (["diff", "rberta", "bert"], "Did you mean 'roberta'?"),
         (["diff", "perceiver", "bert"], "attention decoder"),
-        (["doctor", "nothing-of-the-kind"], "nothing-of-the-kind"),
-        (["doctor", "layoutlmv2"], "detectron2"),
-        (["twin", "robert"], "Did you mean 'roberta'?"),
+        (["padding", "nothing-of-the-kind"], "nothing-of-the-kind"),
+        (["padding", "layoutlmv2"], "detectron2"),
+        (["convert", "robert"], "Did you mean 'roberta'?"),
         (["explain", "own", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "own", "/tmp/never-written"], "has no trained head"),
         (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no sample and no"),
@@ -242,6 +248,15 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["export", "mean+linear", "/tmp/never-written", "--onnx"], "is to be one ONNX file"),
         (["explain", "own", "cls+roberta", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "mean+robert", "/tmp/never-written"], "Did you mean 'roberta'?"),
+        (["comprae", "x"], "heads: There is no command 'comprae'. Did you mean 'compare'?"),
+        (["zzz"], "heads: There is no command 'zzz'. There are: compare, "),
+        (["compare", "x", "--recipee", "y"], "no option --recipee. Did you mean '--recipe'? See: "),
+        (["--nope"], "heads: There is no option --nope. See: heads --help"),
+        (["compare"], "heads: Missing argument 'text'. See: heads compare --help"),
+        (["compare", "x", "-r"], "'-r' requires an argument. See: heads compare --help"),
+        (["compare", "x", "--json=1"], "'--json' does not take a value. See: heads compare --help"),
+        (["inspect", "x", "--against", "y"], "'y' is not one of 'others', 'runner-up'. See: "),
+        (["app", "--port", "x"], "'--port'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
@@ -288,12 +303,48 @@ def test_a_bug_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
     assert "a bug of ours, ZeroDivisionError" in err
 
 
-def test_help_is_instant():
-    """It loads none of the heavy packages."""
+def test_the_command_alone_shows_its_help(capsys):
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    assert run(capsys, "--help") == run(capsys, "-h") == (0, out, "")
+    for name in ("compare", "padding", "inspect", "convert", "work"):
+        assert f"\n  {name} " in out
+        assert run(capsys, name, "--help")[0] == 0
+    assert run(capsys, "--version") == (0, f"heads {heads.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "name"), [("doctor", "padding"), ("look", "inspect"), ("twin", "convert")]
+)
+def test_a_command_answers_to_the_name_that_it_had(capsys, old, name):
+    shown = run(capsys, name, "--help")[1]
+    assert run(capsys, old, "--help") == (0, shown.replace(f"heads {name}", f"heads {old}"), "")
+    assert f"  {old} " not in run(capsys)[1]
+
+
+@pytest.mark.parametrize("text", ["- not bad", "-5", "-1 of 10 stars", "--- all of it"])
+def test_a_text_may_begin_with_a_dash(capsys, text):
+    code, out, err = run(capsys, "compare", text, "-r", "mean+linear", "--json")
+    assert (code, json.loads(out)["text"]) == (0, text), err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes are of Unix")
+@pytest.mark.parametrize("asked", [["families"], ["parts", "--json"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_fault(asked):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "heads", *asked]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("asked", [[], ["train", "--help"]])
+def test_help_is_instant(asked):
+    """It loads none of the heavy packages, and not pydantic, with which typer reads values."""
     code = (
-        "import sys\nfrom heads.interfaces.cli.app import main\n"
-        "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "print([n for n in ('torch', 'gradio', 'transformers') if n in sys.modules])"
+        f"import sys\nfrom heads.interfaces.cli.app import main\nmain({asked})\n"
+        "print(sorted({'torch', 'gradio', 'transformers', 'pydantic'} & set(sys.modules)))"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.strip().endswith("[]")

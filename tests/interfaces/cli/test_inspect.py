@@ -17,8 +17,8 @@ def run(capsys, *arguments):
     return code, out, err
 
 
-def test_look_prints_scores_error_and_neighbours(capsys):
-    code, out, _ = run(capsys, "look", TEXT, *HEADS)
+def test_inspect_prints_scores_error_and_neighbours(capsys):
+    code, out, _ = run(capsys, "inspect", TEXT, *HEADS)
     assert code == 0
     told = " ".join(out.split())
     assert "mean+linear: positive" in told
@@ -26,8 +26,8 @@ def test_look_prints_scores_error_and_neighbours(capsys):
     assert "of the 3 nearest training examples" in told
 
 
-def test_look_as_json(capsys):
-    code, out, _ = run(capsys, "look", TEXT, *HEADS, "--nearest", "2", "--json")
+def test_inspect_as_json(capsys):
+    code, out, _ = run(capsys, "inspect", TEXT, *HEADS, "--nearest", "2", "--json")
     found = json.loads(out)
     assert code == 0
     assert [one["name"] for one in found["attributions"]] == ["mean+linear", "cls+roberta"]
@@ -40,7 +40,7 @@ def test_look_as_json(capsys):
 
 
 def test_the_margin_to_the_runner_up(capsys):
-    code, out, _ = run(capsys, "look", TEXT, *HEADS, "--against", "runner-up", "--nearest", "0")
+    code, out, _ = run(capsys, "inspect", TEXT, *HEADS, "--against", "runner-up", "--nearest", "0")
     assert code == 0
     assert "the logit of positive less that of n" in " ".join(out.split())
 
@@ -84,10 +84,10 @@ def test_ablate_and_readings(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("look", ""), "The sentence is empty."),
-        (("look", TEXT, "--run", "nothing"), "no run called 'nothing'"),
-        (("look", TEXT, "--run", "x", "--sample", "pairs"), "A run has its own data."),
-        (("look", TEXT, "--label", "positiv"), "Did you mean 'positive'?"),
+        (("inspect", ""), "The sentence is empty."),
+        (("inspect", TEXT, "--run", "nothing"), "no run called 'nothing'"),
+        (("inspect", TEXT, "--run", "x", "--sample", "pairs"), "A run has its own data."),
+        (("inspect", TEXT, "--label", "positiv"), "Did you mean 'positive'?"),
         (("ablate", TEXT, *HEADS, "--without", "tahn"), "no layer 'tahn'"),
         (("readings", TEXT, *HEADS, "--temperature", "0"), "between 0.1 and 10"),
         (("edit", TEXT, " ", *HEADS), "The sentence is empty."),

@@ -11,9 +11,10 @@ from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import plain, sentence
 from heads.interfaces.web.location import MOST, Location
-from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, Try, answering, settings_of
+from heads.interfaces.web.places.answers import answering
+from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, Try, settings_of
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -116,9 +117,13 @@ def form(asked: Location, draft: Draft) -> Any:
         except HeadsError:  # "own", or what is being written
             chosen = {"reads": "", "layer": "", "top": ""}
         return render(
-            "builder.html", run_heads=[], poolings=_poolings(), layers=_layers(asked.model), heads=_heads(asked.model),
+            "builder.html",
+            run_heads=[],
+            poolings=_poolings(),
+            layers=_layers(asked.model),
+            heads=_heads(asked.model),
             chosen=chosen,
-        )  # fmt: skip
+        )
     except Exception as error:
         return render("failure.html", says=sentence(error))
 
@@ -243,16 +248,11 @@ def placed(asked: Location, draft: Draft) -> Location:
 # --- The panel.
 
 
-def build(place: Try, mine: gr.BrowserState) -> None:
-    """Draws the panel, which is closed at first."""
-    with gr.Column(visible=False, elem_id="builder") as area:
-        menus = gr.HTML("", js_on_load=CLICKS)
-        preview = gr.HTML("", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
-    draft = gr.State({"recipe": "mean+linear", "lane": 1})
-    every = [area, menus, preview, draft]
-    run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
+class Building:
+    """The handlers of the panel: it opens, follows what is chosen and written, and is used."""
 
-    def opened(query: str, event: gr.EventData) -> list[Any]:
+    def opened(self, query: str, event: gr.EventData) -> list[Any]:
+        """The panel with the head of the open lane, or of the last one."""
         if event._data.get("do") != "build":
             return [gr.skip()] * 4
         asked = Location.of(query)
@@ -260,46 +260,57 @@ def build(place: Try, mine: gr.BrowserState) -> None:
         new = {"recipe": asked.recipes[lane - 1], "lane": lane}
         return [gr.update(visible=True), form(asked, new), drawn(asked, new), new]
 
-    def chose(query: str, draft: Draft, event: gr.EventData) -> list[Any]:
-        new = picked(draft, _strings(event._data))  # the menus stay: the focus is in them
+    def chose(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
+        """A choice in the menus, which stay as they are: the focus is in them."""
+        new = picked(draft, _strings(event._data))
         return [gr.skip(), gr.skip(), drawn(Location.of(query), new), new]
 
-    def wrote(query: str, draft: Draft, event: gr.EventData) -> list[Any]:
+    def wrote(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
+        """A change of the recipe's line, of an option, or of the lane."""
         asked, new = Location.of(query), written(draft, _strings(event._data))
         is_new = new["recipe"] != draft["recipe"]
         return [gr.skip(), form(asked, new) if is_new else gr.skip(), drawn(asked, new), new]
 
-    def used(
-        query: str, draft: Draft, mine: Any, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    def used(self, query: str, draft: Draft, mine: Any, event: gr.EventData) -> Iterator[list[Any]]:
+        """The draft takes its place, or its lane goes; the heads answer anew."""
         asked, given = Location.of(query), _strings(event._data)
-        new = written(draft, given)
+        if given.get("do") not in (None, "remove"):
+            return
         try:
-            if given.get("do") == "remove":
-                lane = draft["lane"] or len(asked.recipes)
-                names = [one for at, one in enumerate(asked.recipes, 1) if at != lane]
-                asked = replace(asked, recipes=tuple(names), lane=0)
-            elif given.get("do"):
-                yield [gr.skip()] * (len(place.answers) + 1 + len(place.settings) + 1)
-                return
-            else:
-                asked = placed(asked, new)
+            is_gone = given.get("do") == "remove"
+            asked = without(asked, draft) if is_gone else placed(asked, written(draft, given))
         except Exception as error:
-            gr.Warning(sentence(error))
+            gr.Warning(plain(sentence(error)))
             return
         values = [*settings_of(asked, mine), gr.update(visible=False)]
         for one in answering(asked, set()):
             yield [*one.values(), asked.query, *values]
             values = [gr.skip()] * len(values)
 
-    place.under.click(opened, place.query, every, **run).success(
+
+def without(asked: Location, draft: Draft) -> Location:
+    """Where one is once the lane of the draft is gone."""
+    lane = draft["lane"] or len(asked.recipes)
+    names = [one for at, one in enumerate(asked.recipes, 1) if at != lane]
+    return replace(asked, recipes=tuple(names), lane=0)
+
+
+def build(place: Try, mine: gr.BrowserState) -> None:
+    """Draws the panel, which is closed at first."""
+    with gr.Column(visible=False, elem_id="builder") as area:
+        menus = gr.HTML("", js_on_load=CLICKS)
+        preview = gr.HTML("", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
+    draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), Building()
+    every = [area, menus, preview, draft]
+    run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
+    place.under.click(building.opened, place.query, every, **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET
     )
-    menus.input(chose, [place.query, draft], every, **run)
-    preview.input(wrote, [place.query, draft], every, **run)
+    menus.input(building.chose, [place.query, draft], every, **run)
+    preview.input(building.wrote, [place.query, draft], every, **run)
     answers = [*place.answers, place.query, *place.settings, area]
     for event in (preview.submit, preview.click):
-        event(used, [place.query, draft, mine], answers, **run)
+        event(building.used, [place.query, draft, mine], answers, **run)
 
     def closed(event: gr.EventData) -> Any:
         is_close = event._data.get("do") == "close-builder"

@@ -273,7 +273,7 @@ def numbers(asked: Location, power: Any) -> list[Any]:
         colour = view.COLOURS[asked.lane - 1]
         return [
             interpretation.numbers(reading(said), cuts),
-            gr.update(visible=has_classes),
+            gr.update(visible=has_classes, value=power),
             interpretation.tempered(reading(said, 10**power), colour) if has_classes else "",
             as_csv(*interpretation.number_rows(said)),
         ]
@@ -341,15 +341,19 @@ class Panel:
     @property
     def loads(self) -> dict[str, Any]:
         """The event that fills the open section."""
-        given = [self.query, self.why[1], self.why[2], self.how[1], self.numbers[1]]
+        given = [self.query, self.why[1], self.why[2], self.how[1]]
         return {
-            "fn": lambda *given: (yield from loading(self, *given)),
+            "fn": self.load,
             "inputs": given,
             "outputs": [*self.why, *self.how, *self.numbers, *self.take],
             "trigger_mode": "always_last",
             **LOOKS,
             **QUIET,
         }
+
+    def load(self, *given: Any) -> Iterator[list[Any]]:
+        """The values of the open section's components; the others stay."""
+        yield from loading(self, *given)
 
     def follows(self, event: Any) -> None:
         """Opens, after an event that has changed where one is, what stands open there."""
@@ -405,15 +409,18 @@ def _draw_why(place: Try) -> list[Any]:
     asked = [place.query, label, against]
     run: dict[str, Any] = {"trigger_mode": "always_last", **LOOKS, **QUIET}
     outputs = [status, label, against, tokens, near, layers, anew, lines, flips]
-    gr.on(
-        [label.input, against.input],
-        lambda query, label, against: (yield from why(Location.of(query), label, against)),
-        asked, outputs, **run,
-    )  # fmt: skip
+
+    def turned(query: str, label: str, against: str) -> Iterator[list[Any]]:
+        yield from why(Location.of(query), label, against)
+
+    def trained_anew(query: str) -> Iterator[Any]:
+        yield from retrained(Location.of(query))
+
+    gr.on([label.input, against.input], turned, asked, outputs, **run)
     ask.click(
         lambda query, lines: edited(Location.of(query), lines), [place.query, lines], flips, **run
     )
-    anew.click(lambda query: (yield from retrained(Location.of(query))), place.query, layers, **run)
+    anew.click(trained_anew, place.query, layers, **run)
     return outputs
 
 
@@ -457,12 +464,11 @@ def _draw_take(place: Try) -> list[Any]:
     prepare = gr.Button("Prepare the file", variant="primary", size="sm", elem_id="prepare")
     told = gr.HTML("", elem_id="taken")
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
-    prepare.click(
-        lambda query, form, calibrated: (
-            yield from prepared(Location.of(query), form, bool(calibrated))
-        ),
-        [place.query, form, calibrated], [told, file], **ONE_AT_A_TIME, **QUIET,
-    )  # fmt: skip
+
+    def asked(query: str, form: str, calibrated: bool) -> Iterator[list[Any]]:
+        yield from prepared(Location.of(query), form, bool(calibrated))
+
+    prepare.click(asked, [place.query, form, calibrated], [told, file], **ONE_AT_A_TIME, **QUIET)
     return [calibrated, told, file]
 
 
@@ -479,7 +485,7 @@ def shown(asked: Location) -> list[Any]:
     return [gr.update(visible=True), head, gr.Tabs(selected=asked.show)]
 
 
-def loading(panel: Panel, query: str, label: str, against: str, other: str, power: Any) -> Any:
+def loading(panel: Panel, query: str, label: str, against: str, other: str) -> Any:
     """The values of the open section's components."""
     asked = Location.of(query)
     blank = {name: [gr.skip()] * len(getattr(panel, name)) for name in SECTIONS}
@@ -495,7 +501,7 @@ def loading(panel: Panel, query: str, label: str, against: str, other: str, powe
     elif asked.show == "how":
         yield values("how", how(asked, other or ""))
     elif asked.show == "numbers":
-        yield values("numbers", numbers(asked, power))
+        yield values("numbers", numbers(asked, 0))
     else:
         yield values("take", takes(asked))
 

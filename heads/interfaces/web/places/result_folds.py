@@ -67,7 +67,8 @@ def _growth_brief(board: "Leaderboard") -> str:
         return ""
     gain = last["scores"][name]["score"] - before["scores"][name]["score"]
     by = SCORES[board.metric].signed(gain)
-    return f"{by}{' points' * SCORES[board.metric].is_share} from {before['rows']:,} to {last['rows']:,} rows"
+    unit = " points" * SCORES[board.metric].is_share
+    return f"{by}{unit} from {before['rows']:,} to {last['rows']:,} rows"
 
 
 def _confidence(board: "Leaderboard", head: str, mine: Any) -> "Markup":

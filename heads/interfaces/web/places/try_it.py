@@ -1,229 +1,26 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import gradio as gr
 
 from heads.data.samples import SAMPLES
-from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.location import MOST, OPENING, Location
+from heads.interfaces.web.places import base_models
+from heads.interfaces.web.places.answers import Cancels, Shown, answering, chips, facts, under
 from heads.interfaces.web.startup import WAITS, Filling, Opening
 from heads.parts.resolved_recipe import JOINT, SIAMESE
-from heads.settings import limits
-
-if TYPE_CHECKING:
-    from heads.analysis.comparison import Comparison
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ASKS: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
-PATIENCE = 0.3  # seconds of work that need no progress
-BEAT = 0.25  # seconds between two pictures of progress
-EMPTY = "Type a sentence: the heads answer while you do."
-
-
-@dataclass(kw_only=True, slots=True)
-class Cancels:
-    """Which lanes each visitor has cancelled while their heads are trained."""
-
-    asked: dict[str, set[int]] = field(default_factory=dict)
-
-    def begin(self, visitor: str) -> set[int]:
-        """A new question: nothing of it is cancelled yet."""
-        self.asked[visitor] = found = set()
-        return found
-
-    def cancel(self, visitor: str, lane: int) -> None:
-        """Cancels a lane, if its visitor waits for one."""
-        if visitor in self.asked:
-            self.asked[visitor].add(lane)
-
-    def forget(self, visitor: str) -> None:
-        """Its visitor is gone."""
-        self.asked.pop(visitor, None)
-
-
-# --- From a question to what is shown, as it comes to be known.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What answers a question; None leaves as it is what stands there.
-
-    Attributes:
-        error: What is wrong with the question, at its field.
-        verdict: The sentence above the lanes.
-        lanes: The lanes.
-        facts: On what base model and data.
-        under: What stands under the lanes.
-    """
-
-    error: Any = ""
-    verdict: Any = None
-    lanes: Any = None
-    facts: Any = None
-    under: Any = None
-
-    def values(self) -> list[Any]:
-        """In the order of `Answers.all`."""
-        given = (self.error, self.verdict, self.lanes, self.facts, self.under)
-        return [gr.skip() if one is None else one for one in given]
-
-
-def answering(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
-    """What heads say, each as soon as it is there; heads that were never trained are trained first.
-
-    A question that no head can answer leaves the last answers in place.
-    """
-    if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
-        missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
-        yield Shown(error=render("failure.html", says=missing), facts=facts(asked))
-        return
-    try:
-        yield from _answered(asked, cancelled)
-    except Exception as error:
-        yield Shown(error=render("failure.html", says=sentence(error)))
-
-
-def _needs_pair(asked: Location) -> bool:
-    return not asked.run and asked.has_pairs
-
-
-def _answered(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
-    from heads.analysis.comparison import Compared, comparing
-
-    try:
-        for event in comparing(**asked.asked, limits=limits()):
-            if isinstance(event, Compared):
-                yield shown(event.comparison, asked)
-                return
-            if event.share > 0:  # some head is to be trained: each is shown when it is there
-                break
-    except HeadsError as error:
-        if len(asked.recipes) == 1:
-            raise
-        problem: HeadsError | None = error
-    else:
-        problem = None
-    yield from _one_by_one(asked, cancelled, problem)
-
-
-def _one_by_one(
-    asked: Location, cancelled: set[int], problem: HeadsError | None
-) -> Iterator[Shown]:
-    """The heads in turn; one that cannot answer says why in its own lane.
-
-    Raises:
-        HeadsError: What is wrong lies in the question itself, not in one of its heads.
-    """
-    from heads.analysis.comparison import Compared, comparing
-
-    found, begun, said = view.waiting(asked.recipes), time.monotonic(), 0.0
-    busy = render(
-        "busy.html", says="Heads that were never asked before are trained first", share=None
-    )
-    good: list[str] = []
-    for place, recipe in enumerate(asked.recipes):
-        started = time.monotonic()
-        events = comparing(**asked.asked | {"recipes": (recipe,)}, limits=limits())
-        try:
-            for event in events:
-                if isinstance(event, Compared):
-                    found[place] = view.lane(event.comparison.predictions[0], place + 1)
-                    good.append(recipe)
-                    break
-                if place + 1 in cancelled:
-                    found[place] = replace(found[place], state="cancelled", share=-1.0, left="")
-                    break
-                now = time.monotonic()
-                found[place] = replace(
-                    found[place],
-                    state=event.says,
-                    share=event.share,
-                    left=_left(event.share, now - started),
-                )
-                if now - begun >= PATIENCE and now - said >= BEAT:
-                    said = now
-                    yield Shown(
-                        verdict=busy, lanes=view.lanes(found, asked.lane), facts=facts(asked),
-                        under=under(asked),
-                    )  # fmt: skip
-        except HeadsError as error:
-            found[place] = replace(found[place], state=str(error), share=-1.0, left="")
-            problem = error
-        finally:
-            events.close()  # type: ignore[attr-defined]
-        if time.monotonic() - begun >= PATIENCE and good:
-            yield Shown(verdict=busy, lanes=view.lanes(found, asked.lane))
-    if not good:
-        if problem is not None and not cancelled:
-            raise problem
-        yield Shown(verdict="", lanes=view.lanes(found, asked.lane))
-        return
-    for event in comparing(**asked.asked | {"recipes": tuple(good)}, limits=limits()):
-        if isinstance(event, Compared):
-            told = shown(event.comparison, asked)
-            yield replace(told, lanes=view.lanes(found, asked.lane))
-
-
-def _left(share: float, seconds: float) -> str:
-    """About how long it takes yet, once that can be told."""
-    if share < 0.1 or seconds < PATIENCE:
-        return ""
-    left = seconds * (1 - share) / share
-    return f"about {max(1, round(left))} s left"
-
-
-def shown(comparison: "Comparison", asked: Location) -> Shown:
-    """All of it, once every head has answered."""
-    predictions = comparison.predictions[:MOST]
-    found = [view.lane(one, number) for number, one in enumerate(predictions, start=1)]
-    data = run_access.title_of(asked.run) if asked.run else ""
-    return Shown(
-        verdict=view.verdict(comparison),
-        lanes=view.lanes(found, asked.lane),
-        facts=facts(asked, comparison),
-        under=under(asked, view.trained_on(comparison, data)),
-    )
-
-
-def facts(asked: Location, comparison: "Comparison | None" = None) -> Any:
-    """On what base model and data the heads are."""
-    data = (
-        f"trained on your {run_access.title_of(asked.run)}"
-        if asked.run
-        else f"trained on {SAMPLES[asked.sample].title}"
-    )
-    if comparison and comparison.predictions and (rows := comparison.predictions[0].rows):
-        data = f"{data} ({rows:,} rows)"
-    model = comparison.model if comparison else asked.model
-    return render("facts.html", model=model.rpartition("/")[2], data=data)
-
-
-def under(asked: Location, trained_on: str = "") -> Any:
-    """What one can do with the answer."""
-    return render(
-        "under.html",
-        python=view.as_python(asked.asked),
-        command=view.as_command(asked.asked),
-        link=replace(asked, place="try").query,
-        trained_on=trained_on,
-    )
-
-
-def chips(asked: Location) -> Any:
-    """Sentences to try; a run's heads have none."""
-    texts = [] if asked.run else [" ↔ ".join(texts) for texts in SAMPLES[asked.sample].tries]
-    return render("chips.html", chips=texts)
 
 
 # --- The place itself.
@@ -276,6 +73,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
     tries = gr.HTML(chips(OPENING), elem_id="tries", js_on_load=CLICKS)
     with gr.Column(visible=False, elem_id="base") as base, gr.Row():
         model, source, pairs = _base()
+    gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
     verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
@@ -300,8 +98,6 @@ class Controls:
 
 
 def _base() -> tuple[gr.Dropdown, gr.Dropdown, gr.Radio]:
-    from heads.interfaces.web.places import base_models
-
     model = gr.Dropdown(
         base_models.choices(),
         value=OPENING.model,
@@ -331,7 +127,7 @@ def sources(mine: Any) -> list[tuple[str, str]]:
 
 def settings_of(asked: Location, mine: Any = None) -> list[Any]:
     """The values of `Try.settings`."""
-    has_pair = bool(asked.pair) or asked.has_pairs and not asked.run or _run_pairs(asked.run)
+    has_pair = bool(asked.pair) or (asked.has_pairs and not asked.run) or _run_pairs(asked.run)
     way = asked.pairs if asked.pairs in (JOINT, SIAMESE) else SIAMESE
     menu = sources(mine)
     chosen = f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
@@ -352,95 +148,105 @@ def _run_pairs(run: str) -> bool:
     return bool(run) and run_access.has_pairs(run)
 
 
+class Asking:
+    """The handlers of the place: each streams the values of its answers, and of where one is."""
+
+    def __init__(self, cancels: Cancels) -> None:
+        self.cancels = cancels
+
+    def answers(self, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
+        """The answers to a question."""
+        for one in answering(asked, self.cancels.begin(request.session_hash or "")):
+            yield [*one.values(), asked.query]
+
+    def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
+        """The same with the components that show what is asked."""
+        values = settings_of(asked, mine)
+        for one in self.answers(asked, request):
+            yield [*one, *values]
+            values = [gr.skip()] * len(values)
+
+    def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
+        """While one types."""
+        yield from self.answers(_typed(query, text, pair), request)
+
+    def turned(
+        self, query: str, text: str, pair: str, model: str, source: str, way: str, mine: Any,
+        request: gr.Request,
+    ) -> Iterator[list[Any]]:  # fmt: skip
+        """Another base model, other heads, or another way in for two sentences."""
+        asked = _turned(_typed(query, text, pair), model, source, way)
+        yield from self.with_settings(asked, mine, request)
+
+    def tried(
+        self, query: str, mine: Any, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        """One of the sentences to try."""
+        number = str(event._data.get("number", "0"))
+        asked = _tried(Location.of(query), int(number) if number.isdecimal() else 0)
+        yield from self.with_settings(asked, mine, request)
+
+    def surprised(self, query: str, text: str, mine: Any, request: gr.Request) -> Iterator[Any]:
+        """The next of them."""
+        asked = Location.of(query)
+        known = [one[0] for one in SAMPLES[asked.sample].tries]
+        number = known.index(text) + 1 if text in known else 0
+        yield from self.with_settings(_tried(asked, number), mine, request)
+
+    def again(
+        self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        """A click within the lanes: what was cancelled is trained after all."""
+        if event._data.get("do") == "again":
+            yield from self.typed(query, text, pair, request)
+
+    def cancel(self, event: gr.EventData, request: gr.Request) -> None:
+        """A click within the lanes: a head is not waited for any more."""
+        lane = str(event._data.get("lane", ""))
+        if event._data.get("do") == "cancel" and lane.isdecimal():
+            self.cancels.cancel(request.session_hash or "", int(lane))
+
+    def left(self, request: gr.Request) -> None:
+        """The page is closed."""
+        self.cancels.forget(request.session_hash or "")
+
+
 def _wire(
     page: gr.Blocks, opening: Opening, place: Try, mine: gr.BrowserState, controls: Controls
 ) -> None:
-    cancels = Cancels()
-    answers, query = [*place.answers, place.query], place.query
-
-    def asks(asked: Location, request: gr.Request) -> Iterator[list[Any]]:
-        visitor = request.session_hash or ""
-        for one in answering(asked, cancels.begin(visitor)):
-            yield [*one.values(), asked.query]
-
-    def typed(query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
-        yield from asks(_typed(query, text, pair), request)
-
-    def turned(
-        query: str, text: str, pair: str, model: str, source: str, way: str, mine: Any,
-        request: gr.Request,
-    ) -> Iterator[list[Any]]:  # fmt: skip
-        asked = _turned(_typed(query, text, pair), model, source, way)
-        values = settings_of(asked, mine)
-        for one in asks(asked, request):
-            yield [*one, *values]
-            values = [gr.skip()] * len(values)
-
-    def tried(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> Iterator[Any]:
-        asked, number = Location.of(query), str(event._data.get("number", "0"))
-        yield from chosen(asked, int(number) if number.isdecimal() else 0, mine, request)
-
-    def surprised(query: str, text: str, mine: Any, request: gr.Request) -> Iterator[Any]:
-        asked = Location.of(query)
-        known = [one[0] for one in SAMPLES[asked.sample].tries]
-        number = (known.index(text) + 1) % len(known) if text in known else 0
-        yield from chosen(replace(asked, run=""), number, mine, request)
-
-    def chosen(asked: Location, number: int, mine: Any, request: gr.Request) -> Iterator[Any]:
-        """One of the sentences to try."""
-        tries = SAMPLES[asked.sample].tries
-        text, pair = (*tries[number % len(tries)], "")[:2]
-        asked = replace(asked, text=text, pair=pair)
-        values = settings_of(asked, mine)
-        for one in asks(asked, request):
-            yield [*one, *values]
-            values = [gr.skip()] * len(values)
-
-    run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
-    gr.on([place.text.input, place.pair.input, place.text.submit, place.pair.submit], typed,
-          place.inputs, answers, **run)  # fmt: skip
+    asking, query = Asking(Cancels()), place.query
+    answers = [*place.answers, query]
     every = [*answers, *place.settings]
+    run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
+    gr.on([place.text.input, place.pair.input, place.text.submit, place.pair.submit],
+          asking.typed, place.inputs, answers, **run)  # fmt: skip
     model, source, way = place.settings[4:7]
-    gr.on([model.input, source.input, way.input], turned,
+    gr.on([model.input, source.input, way.input], asking.turned,
           [*place.inputs, model, source, way, mine], every, **run)  # fmt: skip
-    controls.tries.click(tried, [query, mine], every, **run)
-    controls.surprise.click(surprised, [query, place.text, mine], every, **run)
+    controls.tries.click(asking.tried, [query, mine], every, **run)
+    controls.surprise.click(asking.surprised, [query, place.text, mine], every, **run)
+    place.lanes.click(asking.cancel, None, None, queue=False, **QUIET)
+    place.lanes.click(asking.again, place.inputs, answers, **ASKS, **QUIET)
+    page.unload(asking.left)
     controls.second.click(
         lambda: [gr.update(visible=True), gr.update(visible=False)], None,
         [place.pair, controls.second], queue=False, **QUIET,
     )  # fmt: skip
     is_open = gr.State(False)
+
+    def toggled(is_open: bool, mine: Any) -> list[Any]:
+        return [gr.update(visible=not is_open), not is_open, gr.update(choices=sources(mine))]
+
     controls.facts.click(
-        lambda is_open, mine: [gr.update(visible=not is_open), not is_open,
-                               gr.update(choices=sources(mine))],
-        [is_open, mine], [controls.base, is_open, source], queue=False, **QUIET,
-    )  # fmt: skip
-    _wire_lanes(place, cancels, typed)
-
-    def left(request: gr.Request) -> None:
-        cancels.forget(request.session_hash or "")
-
-    page.unload(left)
+        toggled, [is_open, mine], [controls.base, is_open, source], queue=False, **QUIET
+    )
 
 
-def _wire_lanes(place: Try, cancels: Cancels, typed: Any) -> None:
-    """What a click within the lanes does, but for opening one."""
-
-    def clicked(
-        query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
-        if event._data.get("do") == "again":
-            yield from typed(query, text, pair, request)
-        else:
-            yield [gr.skip()] * (len(place.answers) + 1)
-
-    def cancel(event: gr.EventData, request: gr.Request) -> None:
-        lane = str(event._data.get("lane", ""))
-        if event._data.get("do") == "cancel" and lane.isdecimal():
-            cancels.cancel(request.session_hash or "", int(lane))
-
-    place.lanes.click(cancel, None, None, queue=False, **QUIET)
-    place.lanes.click(clicked, place.inputs, [*place.answers, place.query], **ASKS, **QUIET)
+def _tried(asked: Location, number: int) -> Location:
+    """One of the sentences to try; a run's heads are asked those of the sample."""
+    tries = SAMPLES[asked.sample].tries
+    text, pair = (*tries[number % len(tries)], "")[:2]
+    return replace(asked, text=text, pair=pair if not asked.run else asked.pair)
 
 
 def _typed(query: str, text: str, pair: str) -> Location:

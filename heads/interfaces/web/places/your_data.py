@@ -14,7 +14,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access, uploads
-from heads.interfaces.web.guards import guarded, saves, sentence
+from heads.interfaces.web.guards import guarded, plain, saves, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.settings_form import Plan
@@ -63,15 +63,16 @@ def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
     return render("rail.html", runs=runs, shown=shown)
 
 
-def _told(facts: dict[str, Any], job: Job | None, is_running: bool) -> tuple[str, ...]:
+def _told(facts: dict[str, Any], job: Job | None, is_running: bool) -> tuple[str, str]:
     from heads.evaluation.metrics import SCORES
 
-    score = "" if facts["score"] is None else SCORES[facts["metric"]].told(facts["score"])
+    known = facts["recommended_score"]
+    score = "" if known is None else SCORES[facts["metric"]].told(known)
     if is_running:
         brief = job.course.brief if job else f"{facts['cells']} of {facts['planned']}"
         return ("running", brief)
-    state = {"unfinished": "stopped"}.get(facts["state"], facts["state"])
-    return (score, state)
+    state = str(facts["state"])
+    return (score, "stopped" if state == "unfinished" else state)
 
 
 def strip(jobs: Sequence[Job]) -> Any:
@@ -121,8 +122,8 @@ def live(job: Job) -> Any:
 
 def result(board: "Leaderboard") -> Any:
     """The three sentences, and how they came about."""
-    from heads.interfaces.views.leaderboard import behind, coded, facts
     from heads.interfaces.views.lanes import title_of
+    from heads.interfaces.views.leaderboard import behind, coded, facts
 
     one = board.recommendation
     stopped = [(each.recipe, behind(each, board.metric)) for each in board.stopped]
@@ -326,7 +327,7 @@ def build(
     held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
     with gr.Row(elem_id="data-row"):
         with gr.Column(scale=0, min_width=230, elem_id="rail"):
-            file = gr.File(label="Drop a file here", height=96, elem_id="file")
+            file = gr.File(label="Your file", show_label=False, height=112, elem_id="file")
             uploads.protect(page, file)
             samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
             runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
@@ -390,11 +391,15 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
         with gr.Row(elem_id="bar"):
             doors = gr.HTML("", elem_id="doors", js_on_load=CLICKS)
             report = gr.Button("Report", size="sm", elem_id="report")
-            kind = gr.Radio([FOREST, HEAT], value=FOREST, show_label=False, container=False,
-                            label="Drawn as", elem_id="kind")  # fmt: skip
-            measure = gr.Dropdown([("Score", "")], value="", show_label=False, container=False,
-                                  label="Shown", visible=False, interactive=True, elem_id="measure")  # fmt: skip
-        says = gr.HTML("", elem_id="board-says")
+            kind = gr.Radio(
+                [FOREST, HEAT], value=FOREST, show_label=False, container=False, label="Drawn as",
+                elem_id="kind",
+            )  # fmt: skip
+            measure = gr.Dropdown(
+                [("Score", "")], value="", show_label=False, container=False, label="Shown",
+                visible=False, interactive=True, elem_id="measure",
+            )  # fmt: skip
+        says = gr.HTML("", elem_id="board-says", js_on_load="heads.charts(trigger)")
         plot = gr.Plot(show_label=False, container=False, elem_id="board")
         with gr.Column(visible=False, elem_id="head-panel") as head_area:
             head = gr.HTML("", js_on_load=CLICKS)
@@ -445,21 +450,22 @@ def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> An
     return shows
 
 
-def _wire_card(
-    place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
-) -> None:
-    data, settings = card.data, card.settings
-    query, held = around.query, around.held
-    read = [card.view, *data.menus(), *settings.applying()]
-    asked = [*data.all(), *settings.all()]
+class Reading:
+    """The handlers of the card: what is read, under which columns."""
 
-    def fresh(query: str) -> str:
-        """Where one is with a new file: under Your data, with no run."""
-        return replace(Location.of(query), place="data", result="", head="").query
+    def __init__(self, card: Card) -> None:
+        self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
+        self._applying = len(card.settings.applying())
 
-    def uploaded(path: str | None, query: str) -> Iterator[list[Any]]:
+    def drawn(self, found: data_form.Read) -> list[Any]:
+        """The values of what is shown of a file."""
+        same = [gr.skip()] * self._applying
+        applies = settings_form.applies(found.data) if found.data else same
+        return [found.view, *found.menus, *applies]
+
+    def uploaded(self, path: str | None, query: str) -> Iterator[list[Any]]:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
-        same = [gr.skip()] * (len(read) - 1)
+        same = [gr.skip()] * (len(self.shown) - 1)
         try:
             name = uploads.keep(path or "", limits())
         except Exception as error:
@@ -467,23 +473,45 @@ def _wire_card(
             yield [None, "", "auto", fresh(query), failed, *same]
             return
         yield [None, name, "auto", fresh(query), _busy("Reading the file"), *same]
-        yield [gr.skip()] * 4 + drawn(data_form.guessed(name))
+        yield [gr.skip()] * 4 + self.drawn(data_form.guessed(name))
 
-    def sampled(query: str, event: gr.EventData) -> list[Any]:
+    def sampled(self, query: str, event: gr.EventData) -> list[Any]:
+        """A sample in the place of a file."""
         name = str(event._data.get("sample", ""))
         if name not in SAMPLES:
-            return [gr.skip()] * (3 + len(read))
+            return [gr.skip()] * (3 + len(self.shown))
         known = uploads.SAMPLE + name
-        return [known, "auto", fresh(query), *drawn(data_form.guessed(known))]
+        return [known, "auto", fresh(query), *self.drawn(data_form.guessed(known))]
 
-    def drawn(found: data_form.Read) -> list[Any]:
-        applies = (
-            settings_form.applies(found.data)
-            if found.data
-            else ([gr.skip()] * len(settings.applying()))
-        )
-        return [found.view, *found.menus, *applies]
+    def reread(self, held: str, first: str) -> list[Any]:
+        """The first line is something else."""
+        return self.drawn(data_form.guessed(held, first))
 
+    def changed(self, *asked: Any) -> list[Any]:
+        """Another column is chosen."""
+        return self.drawn(data_form.changed(*asked))
+
+    def relabelled(self, *asked: Any) -> list[Any]:
+        """Another label column is chosen."""
+        return self.drawn(data_form.reformed(True, *asked))
+
+    def reformed(self, *asked: Any) -> list[Any]:
+        """The labels are said to be something else."""
+        return self.drawn(data_form.reformed(False, *asked))
+
+
+def fresh(query: str) -> str:
+    """Where one is with a new file: under Your data, with no run."""
+    return replace(Location.of(query), place="data", result="", head="").query
+
+
+def _wire_card(
+    place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
+) -> None:
+    data, settings, reading = card.data, card.settings, Reading(card)
+    query, held = around.query, around.held
+    asked = [*data.all(), *settings.all()]
+    reads: dict[str, Any] = {**QUIET, **READS}
     areas = [place.welcome, place.card_area, place.training_area, place.result_area]
     opens: dict[str, Any] = {
         "fn": lambda: list(_areas("card").values()), "inputs": None, "outputs": areas,
@@ -493,32 +521,19 @@ def _wire_card(
         "fn": probed, "inputs": asked, "outputs": [card.find, card.few, card.estimate],
         "trigger_mode": "always_last", **READS, **QUIET,
     }  # fmt: skip
+    begun = [held, data.first, query, *reading.shown]
     around.file.upload(**opens)
-    around.file.upload(
-        uploaded, [around.file, query], [around.file, held, data.first, query, *read],
-        **QUIET, **READS,
-    ).then(**probes)  # fmt: skip
+    around.file.upload(reading.uploaded, [around.file, query], [around.file, *begun], **reads).then(
+        **probes
+    )
     around.samples.click(**opens)
-    around.samples.click(
-        sampled, query, [held, data.first, query, *read], **QUIET, **READS
-    ).then(**probes)  # fmt: skip
-    data.first.input(
-        lambda held, first: drawn(data_form.guessed(held, first)), [held, data.first], read,
-        **QUIET, **READS,
-    ).then(**probes)  # fmt: skip
-    for menu in (data.text, data.pair, data.split, data.group, data.labels):
-        menu.input(
-            lambda *asked: drawn(data_form.changed(*asked)), data.all(), read, **QUIET, **READS
-        ).then(**probes)
-    gr.on(
-        [data.order.blur, data.order.submit],
-        lambda *asked: drawn(data_form.changed(*asked)), data.all(), read, **QUIET, **READS,
-    )  # fmt: skip
-    for menu, is_label in ((data.label, True), (data.form, False)):
-        menu.input(
-            lambda *asked, is_label=is_label: drawn(data_form.reformed(is_label, *asked)),
-            data.all(), read, **QUIET, **READS,
-        ).then(**probes)  # fmt: skip
+    around.samples.click(reading.sampled, query, begun, **reads).then(**probes)
+    data.first.input(reading.reread, [held, data.first], reading.shown, **reads).then(**probes)
+    menus = [data.text, data.pair, data.split, data.group, data.labels]
+    changes = [*(menu.input for menu in menus), data.order.blur, data.order.submit]
+    gr.on(changes, reading.changed, data.all(), reading.shown, **reads).then(**probes)
+    data.label.input(reading.relabelled, data.all(), reading.shown, **reads).then(**probes)
+    data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
     changes = [settings.grid.input, settings.own.input, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input]
     changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
@@ -554,13 +569,12 @@ def _wire_start(
         return [known, now, ""]
 
     outputs = [mine, query, card.estimate]
-    card.find.click(
-        started, [query, mine, *asked], outputs, concurrency_id="begin", concurrency_limit=2, **QUIET
-    ).then(**shows)  # fmt: skip
-    card.few.click(
-        lambda *given: started(*given, most=FEWER), [query, mine, *asked], outputs,
-        concurrency_id="begin", concurrency_limit=2, **QUIET,
-    ).then(**shows)  # fmt: skip
+    begins: dict[str, Any] = {"concurrency_id": "begin", "concurrency_limit": 2, **QUIET}
+    given = [query, mine, *asked]
+    card.find.click(started, given, outputs, **begins).then(**shows)
+    card.few.click(lambda *given: started(*given, most=FEWER), given, outputs, **begins).then(
+        **shows
+    )
 
 
 def remembered(mine: Any) -> list[str]:
@@ -609,25 +623,13 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     query, mine = around.query, around.mine
 
     def clicked(query: str, mine: Any, event: gr.EventData) -> list[Any]:
-        asked, data = Location.of(query), event._data
-        what, run = data.get("do"), str(data.get("run", ""))
+        what, run = event._data.get("do"), str(event._data.get("run", ""))
+        doing = {"run": _chosen, "resume": _resumed, "delete": _deleted}.get(str(what))
         try:
-            if what == "run":
-                return [replace(asked, place="data", result=run, head="").query, gr.skip()]
-            if what == "resume":
-                jobs.begin(run_access.opened(run))
-                known = [run, *(one for one in remembered(mine) if one != run)][:MOST_MINE]
-                return [replace(asked, place="data", result=run, head="").query, known]
-            if what == "delete":
-                if jobs.running([run]):
-                    raise DataError("This run is being trained.", "Stop it first.")
-                run_access.opened(run).delete()
-                gone = "" if run == asked.result else asked.result
-                kept = [one for one in remembered(mine) if one != run]
-                return [replace(asked, result=gone, head="").query, kept]
+            return doing(Location.of(query), run, mine, jobs) if doing else [gr.skip()] * 2
         except Exception as error:
-            gr.Warning(sentence(error))
-        return [gr.skip(), gr.skip()]
+            gr.Warning(plain(sentence(error)))
+            return [gr.skip()] * 2
 
     place.rail.click(clicked, [query, mine], [query, mine], **QUIET).then(**shows)
 
@@ -652,6 +654,25 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     outputs = [place.head_area, place.head, query, place.doors]
     place.head.click(headed, query, outputs, **BOARDS, **QUIET)
     place.says.select(headed, query, outputs, **BOARDS, **QUIET)
+
+
+def _chosen(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+    return [replace(asked, place="data", result=run, head="").query, gr.skip()]
+
+
+def _resumed(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+    jobs.begin(run_access.opened(run))
+    known = [run, *(one for one in remembered(mine) if one != run)][:MOST_MINE]
+    return [replace(asked, place="data", result=run, head="").query, known]
+
+
+def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+    if jobs.running([run]):
+        raise DataError("This run is being trained.", "Stop it first.")
+    run_access.opened(run).delete()
+    kept = [one for one in remembered(mine) if one != run]
+    gone = run == asked.result
+    return [replace(asked, result="" if gone else asked.result, head="").query, kept]
 
 
 def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
@@ -691,6 +712,11 @@ def came(page: gr.Blocks, shows: dict[str, Any], jobs: TrainingJobs) -> None:
 
     def arrived(query: str, mine: Any, held: Any, request: gr.Request) -> list[Any]:
         asked = Location.of(dict(request.query_params))
-        return seen(asked.query, mine, held, FOREST, "", jobs)
+        found = seen(asked.query, mine, held, FOREST, "", jobs)
+        if not asked.result and not held:  # who was quick may have chosen data meanwhile
+            for name in _areas(""):
+                found[NAMES.index(name)] = gr.skip()
+        return found
 
-    page.load(**shows | {"fn": arrived})
+    settings: dict[str, Any] = shows | {"fn": arrived}
+    page.load(**settings)

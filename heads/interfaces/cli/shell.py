@@ -1,0 +1,193 @@
+"""Functions as commands: the signature is the command line, the docstrings are its help.
+
+What stands before the `*` of a signature is positional, what stands behind it is a flag; a sequence
+is several values, a dataclass a flag for each of its fields. Each is described once, in the
+docstring of the command or of what it calls. What a command yields is printed, as JSON has it or as
+a terminal shows it.
+"""
+
+import functools
+import inspect
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from inspect import Parameter
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import typer
+
+from heads.data.table import listed
+from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces.docstrings import arguments, described, flag, summary
+from heads.settings import limits, parts_file, set_parts_file, set_public
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+FLAGS = {"recipes": ("--recipe", "-r"), "losses": ("--loss",), "parts": ("--with",)}
+REPEATED = ("recipes",)  # a flag for each value; other lists are parted by commas
+NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
+
+Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it
+Command = TypeVar("Command", bound=Callable[..., Answers | None])
+
+shell = typer.Typer(
+    add_completion=False,
+    add_help_option=False,
+    rich_markup_mode=None,  # without it help takes half as long again
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def command(
+    *sources: Any, formerly: str = "", inherits: bool = False
+) -> Callable[[Command], Command]:
+    """Makes a function a command.
+
+    Args:
+        sources: What describes arguments that the docstring of the function does not.
+        formerly: The name that the command had, to which it still answers.
+        inherits: Whether it takes the parts that the process which started it was given.
+
+    Raises:
+        TypeError: An argument is described nowhere.
+    """
+
+    def register(function: Command) -> Command:
+        asked = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+        asked += _parameters(described(*sources)(function))
+        answers = inspect.isgeneratorfunction(function)
+        asked += [one for one in _parameters(common) if answers or one.name != "json"]
+
+        @functools.wraps(function)
+        def run(
+            context: typer.Context, parts: Path | None, json: bool = False, **given: Any
+        ) -> None:
+            if given.get("public") or given.get("host", LOCAL[0]) not in LOCAL:
+                set_public()  # before anything else: it decides what may be opened
+            if path := parts or (parts_file() if inherits else None):
+                _take(path)
+            for values, show in function(**_gathered(function, given, context)) or ():
+                print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
+
+        run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+        shell.command(help=summary(function))(run)
+        if formerly:
+            shell.command(formerly, help=summary(function), hidden=True)(run)
+        return function
+
+    return register
+
+
+def common(*, json: bool = False, parts: Path | None = None) -> None:
+    """What every command takes.
+
+    Args:
+        json: Print JSON.
+        parts: A Python file with poolings and heads of your own; it is run, so trust it.
+    """
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
+    """The arguments of a function as typer reads them, those of a dataclass one by one."""
+    says = arguments(function)
+    for name, one in inspect.signature(function).parameters.items():
+        if held := _held(one):
+            yield from _fields(held)
+        else:
+            yield _argument(one, says[name])
+
+
+def _fields(held: Any) -> Iterator[Parameter]:
+    """A flag for each field of a dataclass, whose types may be written as strings."""
+    says = arguments(held)
+    for one in fields(held):
+        kind = type(one.default) if isinstance(one.type, str) else one.type
+        kind = bool | None if kind is bool else kind  # to be said both ways
+        own = Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=kind)
+        among = ", ".join(one.metadata.get("among", ()))
+        yield _argument(own, f"{says[one.name]} One of {among}." if among else says[one.name])
+
+
+def _argument(one: Parameter, says: str) -> Parameter:
+    """An argument as typer reads it."""
+    kind, default, is_flag = one.annotation, one.default, one.kind is Parameter.KEYWORD_ONLY
+    says = "; ".join(filter(None, (flag(says), NOTES.get(one.name))))
+    known: dict[str, Any] = {}
+    if (get_origin(kind) or kind) in (Sequence, tuple):
+        if is_flag and one.name not in REPEATED:
+            kind, default, known = str, ",".join(default), {"callback": listed}
+            says += "; parted by commas"
+        else:
+            kind, default = list[str], default if default is Parameter.empty else list(default)
+            if is_flag:
+                says, known = f"{says}; repeatable", {"metavar": "<str>"}
+    if is_flag:
+        name = one.name.replace("_", "-")
+        both = kind == (bool | None) or default is True
+        names = FLAGS.get(one.name, (f"--{name}/--no-{name}" if both else f"--{name}",))
+        info = typer.Option(*names, help=says, **known)
+    else:
+        info = typer.Argument(help=says)
+    annotation = Annotated[kind, info]
+    return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _gathered(
+    function: Callable[..., Any], given: dict[str, Any], context: typer.Context
+) -> dict[str, Any]:
+    """What a function is called with: dataclasses of what was said, None where nothing was."""
+    values = dict(given)
+    for name, one in inspect.signature(function).parameters.items():
+        if held := _held(one):
+            found = {field.name: values.pop(field.name) for field in fields(held)}
+            sources = {key: getattr(context.get_parameter_source(key), "name", "") for key in found}
+            said = {key: found[key] for key in found if sources[key] == "COMMANDLINE"}
+            values[name] = held(**said) if said or one.default is not None else None
+    return values
+
+
+def _held(one: Parameter) -> Any:
+    """The dataclass whose fields are flags, if a parameter is one."""
+    return next(filter(is_dataclass, (one.annotation, *get_args(one.annotation))), None)
+
+
+def _take(path: Path) -> None:
+    """Runs a file that puts parts of the user's own onto the registries."""
+    from heads.parts import resolve  # noqa: F401  the built-in parts come first
+
+    if limits().public:
+        raise LimitError("Parts of one's own are for local use.", "Leave --with out.")
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.", "Give the path of a Python file.")
+    try:
+        runpy.run_path(str(path))
+    except HeadsError:
+        raise
+    except Exception as error:
+        what = f"{path} cannot be run ({type(error).__name__}: {error})."
+        raise DataError(what, "Mend it, or leave --with out.") from None
+    set_parts_file(path)  # for the processes that this one starts
+
+
+# --- What commands read and print.
+
+
+def sentence(text: str) -> str:
+    """A sentence, or for - what comes from standard input."""
+    return sys.stdin.read() if text == "-" else text
+
+
+def last_of(events: Iterable[Any]) -> Any:
+    """The last of a stream of events; on a terminal, the progress before it is shown."""
+    from rich.console import Console
+
+    from heads.events import Progress
+
+    event = None
+    with Console(stderr=True).status("Starting") as status:
+        for event in events:
+            if isinstance(event, Progress):
+                status.update(f"{event.says} ({event.share:.0%})")
+    return event

@@ -1,0 +1,221 @@
+"""What answers a question under Try, as it comes to be known: verdict, lanes, facts."""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import gradio as gr
+
+from heads.data.samples import SAMPLES
+from heads.errors import HeadsError
+from heads.events import Progress
+from heads.interfaces.views import lanes as view
+from heads.interfaces.views.html import render
+from heads.interfaces.web import run_access
+from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.location import MOST, Location
+from heads.settings import limits
+
+if TYPE_CHECKING:
+    from heads.analysis.comparison import Compared, Comparison
+
+PATIENCE = 0.3  # seconds of work that need no progress
+BEAT = 0.25  # seconds between two pictures of progress
+EMPTY = "Type a sentence: the heads answer while you do."
+TRAINS = "Heads that were never asked before are trained first"
+
+
+@dataclass(kw_only=True, slots=True)
+class Cancels:
+    """Which lanes each visitor has cancelled while their heads are trained."""
+
+    asked: dict[str, set[int]] = field(default_factory=dict)
+
+    def begin(self, visitor: str) -> set[int]:
+        """A new question: nothing of it is cancelled yet."""
+        self.asked[visitor] = found = set()
+        return found
+
+    def cancel(self, visitor: str, lane: int) -> None:
+        """Cancels a lane, if its visitor waits for one."""
+        if visitor in self.asked:
+            self.asked[visitor].add(lane)
+
+    def forget(self, visitor: str) -> None:
+        """Its visitor is gone."""
+        self.asked.pop(visitor, None)
+
+
+# --- From a question to what is shown, as it comes to be known.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What answers a question; None leaves as it is what stands there.
+
+    Attributes:
+        error: What is wrong with the question, at its field.
+        verdict: The sentence above the lanes.
+        lanes: The lanes.
+        facts: On what base model and data.
+        under: What stands under the lanes.
+    """
+
+    error: Any = ""
+    verdict: Any = None
+    lanes: Any = None
+    facts: Any = None
+    under: Any = None
+
+    def values(self) -> list[Any]:
+        """In the order of `Answers.all`."""
+        given = (self.error, self.verdict, self.lanes, self.facts, self.under)
+        return [gr.skip() if one is None else one for one in given]
+
+
+def answering(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
+    """What heads say, each as soon as it is there; heads that were never trained are trained first.
+
+    A question that no head can answer leaves the last answers in place.
+    """
+    if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
+        missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
+        yield Shown(error=render("failure.html", says=missing), facts=facts(asked))
+        return
+    try:
+        yield from _answered(asked, cancelled)
+    except Exception as error:
+        yield Shown(error=render("failure.html", says=sentence(error)))
+
+
+def _needs_pair(asked: Location) -> bool:
+    return not asked.run and asked.has_pairs
+
+
+def _answered(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
+    problem: HeadsError | None = None
+    try:
+        with closing(_comparing(asked)) as events:
+            for event in events:
+                if not isinstance(event, Progress):
+                    yield shown(event.comparison, asked)
+                    return
+                if event.share > 0:  # some head is to be trained: each is shown when it is there
+                    break
+    except HeadsError as error:
+        if len(asked.recipes) == 1:
+            raise
+        problem = error
+    yield from _one_by_one(asked, cancelled, problem)
+
+
+def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
+    from heads.analysis.comparison import comparing
+
+    events = comparing(**asked.asked, limits=limits())
+    return cast("Generator[Progress | Compared, None, None]", events)
+
+
+def _one_by_one(
+    asked: Location, cancelled: set[int], problem: HeadsError | None
+) -> Iterator[Shown]:
+    """The heads in turn; one that cannot answer says why in its own lane.
+
+    Raises:
+        HeadsError: What is wrong lies in the question itself, not in one of its heads.
+    """
+    found, begun, said = view.waiting(asked.recipes), time.monotonic(), 0.0
+    around: dict[str, Any] = {
+        "verdict": render("busy.html", says=TRAINS, share=None),
+        "facts": facts(asked),
+        "under": under(asked),
+    }
+    for place, recipe in enumerate(asked.recipes):
+        for lane in _lane(replace(asked, recipes=(recipe,)), found[place], cancelled):
+            found[place], now = lane, time.monotonic()
+            if now - begun >= PATIENCE and (now - said >= BEAT or lane.values):
+                said = now
+                yield Shown(lanes=view.lanes(found, asked.lane), **around)
+    good = [recipe for recipe, lane in zip(asked.recipes, found, strict=True) if lane.values]
+    if not good:
+        if problem is not None and not cancelled:
+            raise problem
+        yield Shown(lanes=view.lanes(found, asked.lane), verdict="")
+        return
+    with closing(_comparing(replace(asked, recipes=tuple(good)))) as events:
+        for event in events:
+            if not isinstance(event, Progress):
+                told = shown(event.comparison, asked)
+                yield replace(told, lanes=view.lanes(found, asked.lane))
+
+
+def _lane(asked: Location, lane: view.Lane, cancelled: set[int]) -> Iterator[view.Lane]:
+    """The lane of the one head that is asked: how far it is, then its answer, or why none."""
+    started = time.monotonic()
+    still: dict[str, Any] = {"share": -1.0, "left": ""}
+    try:
+        with closing(_comparing(asked)) as events:
+            for event in events:
+                if not isinstance(event, Progress):
+                    yield view.lane(event.comparison.predictions[0], lane.number)
+                    return
+                if lane.number in cancelled:
+                    yield replace(lane, state="cancelled", **still)
+                    return
+                left = _left(event.share, time.monotonic() - started)
+                yield replace(lane, state=event.says, share=event.share, left=left)
+    except HeadsError as error:
+        yield replace(lane, state=str(error), **still)
+
+
+def _left(share: float, seconds: float) -> str:
+    """About how long it takes yet, once that can be told."""
+    if share < 0.1 or seconds < PATIENCE:
+        return ""
+    left = seconds * (1 - share) / share
+    return f"about {max(1, round(left))} s left"
+
+
+def shown(comparison: "Comparison", asked: Location) -> Shown:
+    """All of it, once every head has answered."""
+    predictions = comparison.predictions[:MOST]
+    found = [view.lane(one, number) for number, one in enumerate(predictions, start=1)]
+    data = run_access.title_of(asked.run) if asked.run else ""
+    return Shown(
+        verdict=view.verdict(comparison),
+        lanes=view.lanes(found, asked.lane),
+        facts=facts(asked, comparison),
+        under=under(asked, view.trained_on(comparison, data)),
+    )
+
+
+def facts(asked: Location, comparison: "Comparison | None" = None) -> Any:
+    """On what base model and data the heads are."""
+    data = (
+        f"trained on your {run_access.title_of(asked.run)}"
+        if asked.run
+        else f"trained on {SAMPLES[asked.sample].title}"
+    )
+    if comparison and comparison.predictions and (rows := comparison.predictions[0].rows):
+        data = f"{data} ({rows:,} rows)"
+    model = comparison.model if comparison else asked.model
+    return render("facts.html", model=model.rpartition("/")[2], data=data)
+
+
+def under(asked: Location, trained_on: str = "") -> Any:
+    """What one can do with the answer."""
+    return render(
+        "under.html",
+        python=view.as_python(asked.asked),
+        command=view.as_command(asked.asked),
+        link=replace(asked, place="try").query,
+        trained_on=trained_on,
+    )
+
+
+def chips(asked: Location) -> Any:
+    """Sentences to try; a run's heads have none."""
+    texts = [] if asked.run else [" ↔ ".join(texts) for texts in SAMPLES[asked.sample].tries]
+    return render("chips.html", chips=texts)

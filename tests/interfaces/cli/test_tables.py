@@ -1,0 +1,60 @@
+"""Tables in a terminal of any width."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from heads.interfaces.cli import tables
+
+RECIPES = ("cls+linear", "mean+linear?pair=uv_diff_prod", "attention+linear", "cls+roberta")
+ROWS = [("a class of words", "24.4 % −0.03", "16.5 %", "it is long and is folded", "")]
+ROWS += [("answer", "positive", "negative (flips)", "yes", "1.2k")]
+
+
+def printed(width, titles, rows):
+    """The lines that a table takes, and the tables that it became."""
+    table = tables.table_of("", *titles)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=io.StringIO(), width=width)
+    parts = tables.fitted(table, console)
+    console.print(*parts, sep="\n")
+    return console.file.getvalue().splitlines(), parts
+
+
+@pytest.mark.parametrize("width", [45, 60, 80, 100, 140])
+def test_no_word_of_a_table_is_broken_and_no_line_is_too_long(width):
+    lines, _ = printed(width, RECIPES, ROWS)
+    words = " ".join(lines).split()
+    assert max(map(len, lines)) <= width
+    assert set(RECIPES) <= set(words)
+    assert {word for row in ROWS for cell in row for word in cell.split()} <= set(words)
+
+
+@given(
+    st.integers(30, 120),
+    st.lists(st.lists(st.text("ab ", max_size=20), min_size=4, max_size=4), min_size=1, max_size=4),
+)
+def test_every_column_is_shown_once_beside_the_first(width, rows):
+    titles = ("one", "two", "three")
+    lines, parts = printed(width, titles, rows)
+    headers = [[column.header.plain for column in part.columns] for part in parts]
+    assert all(header[0] == "" for header in headers)
+    assert tuple(title for header in headers for title in header[1:]) == titles
+    assert max(map(len, lines)) <= width
+
+
+def test_a_table_that_fits_is_one_and_its_sections_stay():
+    _, parts = printed(140, RECIPES, ROWS)
+    assert len(parts) == 1
+    table = tables.table_of("", *RECIPES)
+    table.add_row(*ROWS[0], end_section=True)
+    table.add_row(*ROWS[1])
+    parts = tables.fitted(table, Console(file=io.StringIO(), width=60))
+    assert len(parts) > 1
+    assert [[row.end_section for row in part.rows] for part in parts] == [[True, False]] * len(
+        parts
+    )

@@ -1,0 +1,245 @@
+"""Your data as a visitor walks it, in Chromium; `tab` is also the offline test."""
+
+import csv
+import io
+import time
+
+import pytest
+from pages import answers, choose, fits, own_choice
+
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.data.table import Columns
+from heads.interfaces.web import uploads
+from heads.runs.folder import all_runs
+from heads.runs.runner import begin, working
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
+
+# Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
+
+HOSTILE = {
+    "negative": '<img src=x onerror="window.__xss=1">',
+    "neutral": "**bold** [x](http://evil.example) ![y](http://evil.example/a.png)",
+    "positive": "=1+1 <script>window.__xss=2</script>",
+}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A file with a column named label that holds no labels, and labels that attack."""
+    rows = list(csv.DictReader(io.StringIO(SAMPLES["sentiment"].path.read_text("utf-8"))))[:150]
+    path = tmp_path_factory.mktemp("walk") / "reviews.csv"
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(["text", "label", "<b>mood</b>"])
+        writer.writerows(
+            [row["text"], "ab"[at % 2], HOSTILE[row["label"]]] for at, row in enumerate(rows)
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def a_run(file):
+    """The newest run that is kept; a new one where there is none."""
+    if not all_runs():
+        config = ExperimentConfig(folds=2, curve=False)
+        data = read(file, limits(), Columns(text="text", label="<b>mood</b>"))
+        heads = ["mean+linear", "cls+linear"]
+        run = begin(RunRequest(data=data, recipes=heads, config=config), limits=limits())
+        for _ in working(run, limits()):
+            pass
+    return all_runs()[0]
+
+
+def is_harmless(page):
+    assert page.evaluate("window.__xss") is None
+    assert page.locator("img[src=x], .gradio-container script:not([src])").count() == 0
+    assert page.locator("a[href*=evil], img[src*=evil]").count() == 0
+
+
+def sample(page, name):
+    """Chooses a sample and waits for its card."""
+    page.locator("#runs .rail").wait_for()
+    page.get_by_role("button", name=name, exact=True).click()
+    page.locator("#account .card-read").wait_for()
+
+
+def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
+    page = tab("?place=data")
+    page.locator("#runs .rail").wait_for()
+    page.locator("#file input[type=file]").set_input_files(file)
+    page.locator("#account", has_text="150 rows, 2 classes").wait_for()
+    page.locator("#columns > button").click()
+    choose(page, "Label", "mood")
+    page.locator("#account", has_text="3 classes").wait_for()
+    page.locator("#account summary", has_text="First rows").click()
+    assert 'onerror="window.__xss=1"' in page.locator("#account").inner_text()
+    is_harmless(page)
+    look(page, "data-card")
+
+    before = {run.id for run in all_runs()}
+    own_choice(page, ["mean+linear", "cls+linear", "cls+centroid"])
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#start").click()
+    page.locator("#status progress").wait_for()
+    assert "result=reviews" in page.url
+    page.reload()  # the training does not end with the page
+    page.locator("#job", has_text="Training reviews").wait_for()
+    page.locator("#sentences dl").wait_for(timeout=60_000)
+    assert len({run.id for run in all_runs()} - before) == 1
+    assert page.locator("#sentences dt").first.inner_text() == "Use"
+    page.locator("#board .point").first.wait_for()
+    assert page.locator("#board .point").count() == 3
+    assert page.locator("#board .js-plotly-plot").get_attribute("aria-label")
+    is_harmless(page)
+    look(page, "data-result")
+
+    box = page.locator("#board .point").nth(1).bounding_box()
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    page.locator("#head-panel h2").wait_for()
+    assert "head=" in page.url
+    for number, title in ((2, "What does it get wrong?"), (3, "disagree"), (8, "All numbers")):
+        page.locator("#result .fold > button", has_text=title).click()
+        page.locator(f"#fold-{number}").locator("table, p").first.wait_for()
+    is_harmless(page)
+    with page.expect_download() as download:
+        page.locator("#report").click()
+    report = download.value.path().read_text("utf-8")
+    assert report.startswith("<!doctype html>")
+    assert "<img" not in report
+    page.locator("#doors a", has_text="Try it").click()
+    page.locator("#facts", has_text="your reviews").wait_for()
+    page.locator(".lane .answer strong").first.wait_for()
+    assert len(answers(page)) == 3
+    page.go_back()
+    page.locator("#sentences dl").wait_for()
+
+
+@pytest.mark.slow
+def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
+    page = tab("?place=data")
+    sample(page, "Sentiment")
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#start").click()
+    page.locator("#live .js-plotly-plot").wait_for(timeout=60_000)
+    page.locator("#job [data-do=stop]").click()
+    page.locator("#sentences .result", has_text="Stopped before its end").wait_for(timeout=30_000)
+    look(page, "data-stopped")
+    run = all_runs()[0]
+    assert run.read("end.json")["state"] == "stopped"
+    page.locator(".run.here [data-do=resume]").click()
+    page.locator("#job p").wait_for()
+    page.locator("#job [data-do=stop]").click()
+    page.locator("#job p").wait_for(state="hidden", timeout=30_000)
+    page.locator(".run.here .menu summary").click()
+    page.locator(".run.here [data-do=delete]").click()
+    page.locator("#welcome, #card").first.wait_for()
+    assert run.id not in {one.id for one in all_runs()}
+
+
+@pytest.mark.slow
+def test_a_training_outlives_its_page_and_another_tab_finds_it(tab):
+    page = tab("?place=data")
+    sample(page, "Sentiment")
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#start").click()
+    page.locator("#status progress").wait_for()
+    page.close()
+    run = all_runs()[0]
+    end = time.monotonic() + 30
+    while not run.is_busy and time.monotonic() < end:
+        time.sleep(0.1)
+    assert run.is_busy
+    other = tab()
+    other.locator("#job", has_text="Training sentiment").wait_for()
+    other.locator("#job [data-do=stop]").click()
+    other.locator("#job p").wait_for(state="hidden", timeout=30_000)
+    assert not run.is_busy
+    run.delete()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+@pytest.mark.slow
+def test_a_result_fits_every_screen_and_is_drawn_in_two_ways(tab, look, a_run, theme, width):
+    page = tab(f"?place=data&result={a_run.id}&__theme={theme}", width=width)
+    page.locator("#board .point").first.wait_for()
+    fits(page)
+    look(page, f"result-{theme}-{width}")
+    page.get_by_label("Heat map").check()
+    page.locator("#board .heatmaplayer").first.wait_for()
+    fits(page)
+    look(page, f"heat-{theme}-{width}")
+
+
+@pytest.mark.slow
+def test_what_cannot_begin_is_a_sentence_in_its_place(tab):
+    page = tab("?place=data")
+    sample(page, "Sentence pairs")
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#settings > button").click()
+    page.get_by_label("as one sequence (joint)").last.uncheck()
+    page.locator("#estimate", has_text="Tick at least one way in.").wait_for()
+    assert page.locator("#start").is_disabled()
+    page.get_by_label("as one sequence (joint)").last.check()
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+
+
+@pytest.mark.slow
+def test_settings_show_only_what_applies(tab):
+    page = tab("?place=data")
+    sample(page, "Sentiment")
+    page.locator("#settings > button").click()
+    page.locator("#losses").wait_for()
+    assert not page.locator("#ways").is_visible()
+    sample(page, "Review aspects")
+    page.locator("#account", has_text="6 labels").wait_for()
+    page.locator("#losses").wait_for(state="hidden")
+    page.get_by_role("button", name="Sentence pairs", exact=True).click()
+    page.locator("#ways").wait_for()
+
+
+@pytest.mark.slow
+def test_in_public_mode_a_run_is_its_visitors_alone(tab, file, monkeypatch):
+    page = tab("?place=data")
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    page.locator("#runs .rail").wait_for()
+    page.locator("#file input[type=file]").set_input_files(file)
+    page.locator("#account .card-read").wait_for()
+    own_choice(page, ["mean+linear", "cls+linear"])
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#start").click()
+    page.locator("#sentences .result").wait_for(timeout=60_000)
+    page.reload()
+    page.locator("#sentences .result").wait_for()
+    assert page.locator(".run").count() == 1
+    other = tab("?place=data")
+    other.locator("#runs .rail").wait_for()
+    assert other.locator(".run").count() == 0
+    all_runs()[0].delete()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(200), "picture"),
+        ("empty.csv", b"", "empty"),
+        (
+            "one.csv",
+            b"text,label\nthe kettle leaks,x\nit is a fine day,x\n",
+            "needs at least 2 classes",
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_a_bad_file_gets_one_sentence_in_its_place(tab, tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    page = tab("?place=data")
+    page.locator("#runs .rail").wait_for()
+    page.locator("#file input[type=file]").set_input_files(tmp_path / name)
+    alert = page.locator("#account [role=alert]")
+    alert.wait_for()
+    assert says in alert.inner_text()
+    kept = [path for path in uploads.folder().rglob("*") if path.is_file()]
+    assert all(path.stat().st_size < 1_000_000 for path in kept)

@@ -1,0 +1,271 @@
+"""Try as a visitor meets it, in Chromium; the `tab` fixture is also the offline test."""
+
+import csv
+import io
+import re
+import zipfile
+
+import pytest
+import slow
+from pages import answers, ask, choose, fits, recipes
+
+USUAL = ["cls+linear", "mean+linear", "cls+roberta", "attention+linear"]
+
+
+def open_lane(page, number, section):
+    page.locator(f".lane[data-lane='{number}'] [data-show={section}]").click()
+    page.locator("#panel h2").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("theme", "width", "height"),
+    slow.but_each(
+        4,
+        [
+            ("light", 1280, 800),
+            ("dark", 1280, 800),
+            ("light", 1024, 768),
+            ("dark", 1024, 768),
+            ("light", 390, 844),
+            ("dark", 390, 844),
+        ],
+    ),
+)
+def test_opens_on_four_answers_without_scrolling(tab, look, theme, width, height):
+    page = tab(f"?__theme={theme}", width=width, height=height)
+    assert page.locator("h1").inner_text() == "Head to Head"
+    assert recipes(page) == USUAL
+    assert len(answers(page)) == 4
+    assert len(set(answers(page))) > 1  # the chips are chosen so that heads disagree
+    fits(page)
+    if width > 390:
+        last = page.locator("#lanes .lane").last.bounding_box()
+        assert last["y"] + last["height"] <= height
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * height
+    look(page, f"try-{theme}-{width}")
+
+
+def test_answers_while_one_types_and_the_address_keeps_up(tab):
+    page = tab()
+    ask(page, "This is the worst kettle I have ever owned.")
+    assert "negative" in page.locator("#verdict").inner_text()
+    page.wait_for_url(re.compile("text=This"))
+    before = answers(page)
+    page.reload()
+    page.locator("#lanes .lane .answer strong").first.wait_for()
+    assert page.locator("#sentence textarea").input_value().startswith("This is the worst")
+    page.locator("#lanes .lane .tokens i", has_text="kettle").first.wait_for()
+    assert answers(page) == before
+
+
+@pytest.mark.slow
+def test_a_chip_fills_the_sentence(tab):
+    page = tab()
+    page.locator("#tries button").nth(2).click()
+    page.locator("#lanes .lane .tokens i", has_text="delay").first.wait_for()
+    assert page.locator("#sentence textarea").input_value() == "Great, another delay."
+    page.get_by_role("button", name="surprise me").click()
+    page.locator("#lanes .lane .tokens i", has_text="true").first.wait_for()
+
+
+@pytest.mark.slow
+def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab, look):
+    page = tab()
+    open_lane(page, 3, "why")
+    page.locator("#tokens .read").first.wait_for()
+    page.locator("#near li").first.wait_for()
+    page.locator("#layers h4").first.wait_for(timeout=60_000)
+    look(page, "why")
+    page.locator("#ask-edits").click()
+    page.locator("#flips td").first.wait_for()
+    page.get_by_role("tab", name="How").click()
+    page.locator("#chain .chain li").first.wait_for()
+    assert "dense" in page.locator("#apart").inner_text()
+    page.get_by_role("tab", name="Numbers").click()
+    page.locator("#numbers td").first.wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as CSV").click()
+    rows = list(csv.reader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
+    assert rows[0] == ["recipe", "class", "logit", "probability"]
+    assert len(rows) == 4
+    assert "show=numbers" in page.url
+    page.reload()
+    page.locator("#numbers td").first.wait_for()
+    fits(page)
+    for _ in range(3):
+        page.go_back()
+    page.locator("#panel").wait_for(state="hidden")
+
+
+@pytest.mark.slow
+def test_a_head_is_taken_away_as_a_folder(tab):
+    page = tab()
+    open_lane(page, 2, "take")
+    page.locator("#prepare").click()
+    page.locator("#taken strong").wait_for(timeout=60_000)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the head").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert any(name.endswith("config.json") for name in archive.namelist())
+
+
+@pytest.mark.slow
+def test_a_head_is_changed_in_three_steps(tab, look):
+    page = tab()
+    page.get_by_role("button", name="+ change a head").click()
+    page.locator("#p-weighted").check()
+    page.locator("#h-centroid").check()
+    page.locator(".preview code", has_text="weighted+centroid").wait_for()
+    page.locator("#w-2").check()
+    look(page, "builder")
+    fits(page)
+    page.get_by_role("button", name="Use this head").click()
+    page.locator("#lanes .lane .name code", has_text="weighted+centroid").wait_for()
+    page.locator("#lanes .lane[data-lane='2'] .answer strong").wait_for(timeout=60_000)
+    assert recipes(page) == [USUAL[0], "weighted+centroid", *USUAL[2:]]
+    assert "weighted%2Bcentroid" in page.url
+
+
+@pytest.mark.slow
+def test_a_recipe_is_written_out_after_a_slash_and_one_that_is_none_is_said(tab):
+    page = tab()
+    page.keyboard.press("/")
+    line = page.locator("#recipe-line")
+    line.wait_for()
+    page.wait_for_function("document.activeElement.id === 'recipe-line'")
+    line.fill("mean+lineer")
+    line.press("Tab")
+    page.locator("#builder [role=alert]", has_text="Did you mean 'linear'").wait_for()
+    assert recipes(page) == USUAL
+    page.locator("#recipe-line").fill("mean@4+mlp?hidden=24")
+    page.locator("#recipe-line").press("Tab")
+    page.locator(".preview code", has_text="hidden=24").wait_for()
+    page.get_by_role("button", name="Use this head").click()
+    page.locator("#lanes .lane[data-lane='4'] .answer strong").wait_for(timeout=60_000)
+    assert recipes(page)[3] == "mean@4+mlp?hidden=24"
+
+
+@pytest.mark.slow
+def test_a_second_sentence_takes_the_heads_of_the_pairs(tab):
+    page = tab()
+    page.get_by_role("button", name="+ second sentence").click()
+    page.locator("#sentence textarea").fill("The bridge is closed.")
+    page.locator("#second-sentence textarea").fill("The bridge is shut.")
+    page.locator("#facts", has_text="Sentence pairs").wait_for()
+    page.locator(
+        ".lane .answer strong", has_text=re.compile("paraphrase|different")
+    ).first.wait_for(timeout=60_000)
+
+
+@pytest.mark.slow
+def test_another_sample_keeps_what_one_has_typed(tab):
+    page = tab()
+    ask(page, "The lamp is bright and cheap.")
+    page.locator("#facts [data-do=base]").click()
+    choose(page, "Heads trained on", "Sample: Review aspects")
+    page.locator("#facts", has_text="Review aspects").wait_for()
+    assert page.locator("#sentence textarea").input_value() == "The lamp is bright and cheap."
+    choose(page, "Heads trained on", "Sample: Sentence similarity")
+    page.locator("#question-error", has_text="Type the second sentence as well.").wait_for()
+    assert len(answers(page)) == 4  # the last result stays
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_there_says_what_to_do_and_the_answers_stay(tab, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    page = tab()
+    page.locator("#facts [data-do=base]").click()
+    box = page.get_by_role("combobox", name="Base model").first
+    box.fill("no-such/model")
+    box.press("Enter")
+    page.locator("#question-error [role=alert]").wait_for()
+    assert "Traceback" not in page.locator("#question-error").inner_text()
+    assert len(answers(page)) == 4
+
+
+def test_hostile_text_stays_text(tab):
+    page = tab("?text=" + "%3Cimg%20src%3Dx%20onerror%3D%22window.__xss%3D1%22%3E%20%3Cscript%3E")
+    page.locator("#lanes .lane .tokens i").first.wait_for()
+    open_lane(page, 1, "numbers")
+    page.locator("#numbers td").first.wait_for()
+    assert page.evaluate("window.__xss") is None
+    assert page.locator("img[src=x]").count() == 0
+
+
+@pytest.mark.slow
+def test_a_link_is_copied_and_restores_the_same(tab):
+    page = tab()
+    ask(page, "I would buy it again and again.")
+    before = answers(page)
+    page.locator("#under button", has_text="link").click()
+    page.get_by_text("Copied").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    other = tab(link[link.index("?") :])
+    other.locator("#lanes .lane .tokens i", has_text="again").first.wait_for()
+    assert answers(other) == before
+    page.locator("#under button", has_text="Python").click()
+    page.wait_for_function(
+        "navigator.clipboard.readText().then((t) => t.includes('heads.compare'))"
+    )
+
+
+@pytest.mark.slow
+def test_places_are_reached_with_the_keyboard_alone(tab):
+    page = tab()
+    page.locator("#strip nav a").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile("place=data"))
+    assert page.locator("#place-data").is_visible()
+    assert not page.locator("#place-try").is_visible()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile("place=learn"))
+    page.go_back()
+    page.locator("#place-data").wait_for()
+    page.go_back()
+    page.locator("#place-try").wait_for()
+
+
+@pytest.mark.slow
+def test_on_stage_the_room_votes_before_the_answers_show(tab, look):
+    page = tab("?present=1&vote=1")
+    page.locator("#vote button").first.wait_for()
+    assert not page.locator("#lanes .lane .answer strong").first.is_visible()
+    page.locator("#vote button", has_text="negative").click()
+    page.locator("#vote button", has_text="negative 1").wait_for()
+    page.get_by_role("button", name="Reveal").click()
+    assert page.locator("#lanes .lane .answer strong").first.is_visible()
+    look(page, "stage")
+
+
+def test_asks_only_for_font_weights_that_are_whole(tab):
+    page = tab()
+    weights = page.evaluate(
+        """[...new Set([...document.querySelectorAll('body *')]
+        .filter((one) => one.offsetParent).map((one) => getComputedStyle(one).fontWeight))]"""
+    )
+    assert set(weights) <= {"400", "700"}
+
+
+@pytest.mark.slow
+def test_the_theme_is_kept_in_the_address(tab):
+    page = tab()
+    page.get_by_role("button", name="Light or dark").click()
+    assert "__theme=dark" in page.url
+    ask(page, "Another sentence.")
+    page.wait_for_url(re.compile("text=Another"))
+    assert "__theme=dark" in page.url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_learn_shows_its_answers(tab, look, width):
+    page = tab("?place=learn", width=width)
+    page.locator("#families-apart p", has_text="adds a dropout").wait_for(timeout=60_000)
+    page.locator("#padding td").first.wait_for(timeout=60_000)
+    assert "GPT2ForSequenceClassification" in page.locator("#padding").inner_text()
+    page.locator("#catalogue > button").click()
+    page.locator(".catalogue tr").nth(50).wait_for(timeout=60_000)
+    fits(page)
+    look(page, f"learn-{width}")
+    choose(page, "The other", "distilbert")
+    page.locator("#families-apart", has_text="distilbert").wait_for()
