@@ -5,12 +5,10 @@ without torch, which the page starts before.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
-
-from markupsafe import Markup
 
 from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
 from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
@@ -50,11 +48,6 @@ def cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most // 2]}…{text[-(most - most // 2) :]}"
-
-
-def joined(parts: Iterable[Markup]) -> Markup:
-    """Fragments one after the other."""
-    return Markup("").join(parts)
 
 
 def counted(number: int, name: str) -> str:

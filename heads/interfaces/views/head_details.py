@@ -1,7 +1,6 @@
 """One head closely, in words and tables: its confidence, its settings, every label."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
@@ -191,20 +190,6 @@ def _label(label: LabelDetails) -> list[str]:
     shares = (label.precision, label.recall, label.f1, label.average_precision)
     shown = ["" if share is None else percent(share) for share in shares]
     return [f"{label.rows:,}", *shown, percent(label.threshold)]
-
-
-def label_figures(found: Sequence[LabelDetails]) -> tuple[list[str], list[list[Any]]]:
-    """The same for a spreadsheet: headers and rows, shares in percent."""
-    shares = ("precision", "recall", "f1", "average_precision", "threshold")
-    rows = [
-        [label.name, label.rows]
-        + [
-            None if (share := getattr(label, name)) is None else round(100 * share, 1)
-            for name in shares
-        ]
-        for label in worst_first(found)
-    ]
-    return [*LABELS[:2], *(f"{name} %" for name in LABELS[2:])], rows
 
 
 def numbers(cell: Cell) -> Markup:

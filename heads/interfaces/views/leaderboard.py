@@ -1,4 +1,4 @@
-"""A leaderboard in words: the recommended head, the verdict, how they came about. No Gradio."""
+"""A leaderboard in words: the recommended head, and how that came about. No Gradio."""
 
 import re
 from dataclasses import replace
@@ -37,29 +37,6 @@ def result(board: Leaderboard) -> Markup:
         notes=board.notes,
         stopped=[(each.recipe, behind(each, board.metric)) for each in board.stopped],
         told=counted(count, "note"),
-    )
-
-
-def verdict(board: Leaderboard) -> Markup:
-    """What the numbers allow one to say; then how they came about, and what spoils them."""
-    first, *rest = board.verdict
-    folded = []
-    if board.notes:
-        # They are folded away where they say only how texts were read.
-        is_open = any(one not in board.reading for one in board.notes)
-        folded.append((counted(len(board.notes), "note"), list(board.notes), is_open))
-    if board.stopped:
-        told = [
-            Markup("{}: {}").format(broken(one.recipe), behind(one, board.metric))
-            for one in board.stopped
-        ]
-        folded.append((f"Stopped in the race: {counted(len(told), 'head')}", told, False))
-    return render(
-        "board_verdict.html",
-        first=coded(first),
-        rest=coded(" ".join(rest)),
-        facts=facts(board),
-        folded=folded,
     )
 
 

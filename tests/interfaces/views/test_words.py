@@ -51,7 +51,6 @@ class Tags(HTMLParser):
         leaderboard.coded(f"`{HOSTILE}` is {HOSTILE}"),
         leaderboard.broken(HOSTILE),
         leaderboard.result(replace(board_of(**CLOSE, **FAR), data=HOSTILE, notes=(HOSTILE,))),
-        leaderboard.verdict(replace(board_of(**CLOSE, **FAR), verdict=(HOSTILE, HOSTILE))),
         dataset.preview([HOSTILE], [[HOSTILE]], Columns(text=HOSTILE, label="")),
     ],
 )  # fmt: skip
@@ -124,9 +123,6 @@ def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
         "good",
         "none",
     ]
-    header, rows = head_details.label_figures(found)
-    assert header[:3] == ["Label", "Rows", "Precision %"]
-    assert rows[0] == ["bad", 3, None, 50.0, 10.0, 25.0, 40.0]
 
 
 def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
