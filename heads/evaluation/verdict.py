@@ -1,8 +1,8 @@
 """The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor, log10
 
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
@@ -167,24 +167,20 @@ def _is_number(own: Measures) -> bool:
 
 
 def _more_rows(seen: Difference, own: Measures) -> list[str]:
-    """How many tested rows would settle a difference of the size seen, in a sentence."""
-    needed = rows_to_settle(seen, own)
-    if not needed:
-        return []
-    by = SCORES[own.metric].gap(seen.difference)
-    lead = f"The lead seen, `{seen.name}` by {by}"
-    return [f"{lead}, would take about {needed:,} tested rows to settle."]
-
-
-def rows_to_settle(seen: Difference, own: Measures) -> int:
-    """About how many tested rows would settle a difference of the size seen, at 80 % power.
-
-    0 where it is not worth any, or where there are enough.
-    """
+    """How many tested rows would settle a difference of the size seen, at 80 % power."""
     least = SEEN * abs(own.score) if SCORES[own.metric].scale == "error" else SEEN
     if seen.difference < least:
-        return 0
-    needed = own.rows * (seen.high - seen.low) ** 2 / 4 / seen.difference**2 * POWER_80
+        return []
+    by, about = SCORES[own.metric].gap(seen.difference), _needed(seen, own, seen.difference)
+    if not about:
+        return []
+    lead = f"The lead seen, `{seen.name}` by {by}"
+    return [f"{lead}, would take about {about:,} tested rows to settle."]
+
+
+def _needed(seen: Difference, own: Measures, gap: float) -> int:
+    """About how many tested rows would tell apart two heads that are so far apart; 0: no more."""
+    needed = own.rows * (seen.high - seen.low) ** 2 / 4 / gap**2 * POWER_80
     if needed <= own.rows:
         return 0
     scale = 10 ** (len(str(int(needed))) - 2)  # two figures: it is a rough estimate
@@ -195,142 +191,272 @@ def _heads(differences: tuple[Difference, ...]) -> list[Difference]:
     return [d for d in differences if d.name not in BASELINES]
 
 
-# --- The one head to use, and how sure that is.
+# --- The one head that is recommended: the same in verdict, charts, report and what is exported.
 
-FEWEST_TESTED = 50  # rows; fewer are too few to choose on
+FEWEST_ROWS = 50  # tested: fewer are too few to choose on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The head to use, the same wherever one is named.
+    """Which head to take, said to somebody in a hurry; names stand between backticks.
 
     Attributes:
-        name: Which; empty where none can be recommended.
-        use: The same for a reader.
-        because: What it reaches, beside what guessing and counting words reach.
-        how_sure: Which others cannot be told apart from it, and what would tell them apart.
+        name: The head; "" where none can be recommended.
+        use: The same to be read, or why there is none; "" where nothing is done yet.
+        because: What it scores, beside guessing and counting words.
+        how_sure: Whether other heads may be as good, and what would settle that.
         alike: The other heads that cannot be told apart from it.
     """
 
-    name: str
-    use: str
-    because: str
-    how_sure: str
+    name: str = ""
+    use: str = ""
+    because: str = ""
+    how_sure: str = ""
     alike: tuple[str, ...] = ()
 
 
-def recommend(measures: Mapping[str, Measures], comparisons: Comparisons | None) -> Recommendation:
-    """Recommends a head, or says why none.
+def recommend(
+    measures: Mapping[str, Measures],
+    comparisons: Comparisons,
+    *,
+    commonest: str = "",
+    stopped: int = 0,
+    left: int = 0,
+) -> Recommendation:
+    """The head that is shown to be better than the reference, else the reference.
 
-    It is the head that is shown to be better than the reference, else the reference itself, which
-    is simple. One that is not shown to be better than always guessing the commonest answer is
-    never recommended, and on fewer than 50 tested rows nothing is.
+    A head that is not shown to beat guessing, which is always giving the commonest answer, is
+    never recommended; nor is any on fewer than 50 tested rows.
+
+    Args:
+        measures: Of every cell, by its name.
+        comparisons: Of the same cells.
+        commonest: The class that the majority baseline answers, where a row has one.
+        stopped: How many heads a race has stopped.
+        left: How many heads are still to be trained.
     """
-    if comparisons is None:
-        return Recommendation(name="", use="No head is done yet.", because="", how_sure="")
-    name = winner(comparisons)
-    own = measures[name]
-    metric = SCORES[own.metric]
-    because = _because(measures, name)
-    if own.rows < FEWEST_TESTED:
-        use = "None yet: too few rows to choose."
-        sure = f"{_tested(own.rows)} cannot tell heads apart; {FEWEST_TESTED} are the least."
-        return Recommendation(name="", use=use, because=because, how_sure=sure)
-    if not _beats(MAJORITY, name, measures, comparisons):
-        use = f"None: no head is shown to beat {_guessing(own)}."
-        sure = "More rows, or other labels, may change that."
-        return Recommendation(name="", use=use, because=because, how_sure=sure)
-    apart = _told_apart(name, comparisons)
-    others = [one for one in measures if one not in BASELINES and one != name]
-    alike = tuple(one for one in others if one not in apart)
-    _, wide = _first(measures, comparisons)
-    needed = rows_to_settle(wide, own) if wide and name == wide.other and alike else 0
-    more = (
-        f"; about {needed:,} would settle {metric.gap(wide.difference)}" if needed and wide else ""
-    )
-    is_plain = _beats(TFIDF, name, measures, comparisons)
-    words = "" if is_plain else ". It is not shown to beat counting words"
-    return Recommendation(
-        name=name,
-        use=f"`{name}`",
-        because=because,
-        how_sure=f"{_sure(len(alike), len(others), own.rows, comparisons)}{more}{words}",
-        alike=alike,
-    )
-
-
-def winner(comparisons: Comparisons) -> str:
-    """The head that is shown to be better than the reference, else the reference."""
     better = [d for d in _heads(comparisons.to_reference) if d.differs and d.difference > 0]
-    return max(better, key=lambda d: d.difference).name if better else comparisons.reference
-
-
-def _told_apart(name: str, comparisons: Comparisons) -> set[str]:
-    """Who is told apart from a head that `winner` gave."""
-    if name == comparisons.reference:
-        return {d.name for d in comparisons.to_reference if d.differs}
-    # The best is the head itself, or not shown to be better: who is apart from it is no rival.
-    return {comparisons.reference, *(d.name for d in comparisons.to_best if d.differs)} - {name}
-
-
-def _beats(
-    baseline: str, name: str, measures: Mapping[str, Measures], comparisons: Comparisons
-) -> bool:
-    """Whether a head that `winner` gave is shown to be better than a baseline, if there is one."""
-    if baseline not in measures:
-        return True
-    # That heads as they were trained beat a baseline needs no second training. Who is better than
-    # the reference is better than what the reference beats.
-    known = comparisons.to_reference
-    if name == comparisons.best:
-        known = (*known, *comparisons.to_best)
-    if any(d.name == baseline and d.high < 0 for d in known):
-        return True
-    return name != comparisons.best and measures[name].low > measures[baseline].high
-
-
-def _because(measures: Mapping[str, Measures], name: str) -> str:
-    own = measures[name]
-    metric = SCORES[own.metric]
-    low, high = own.low, own.high
-    if own.metric == "accuracy":
-        first = f"{100 * own.score:.0f} % right ({100 * low:.0f} to {100 * high:.0f})"
-    else:
-        first = f"{metric.title} {metric.told(own.score)} ({metric.between(low, high)})"
-    told = {MAJORITY: "guessing", TFIDF: "counting words"}
-    shown = "{:.0%}".format if own.metric == "accuracy" else metric.told
-    beside = [
-        f"{says} {shown(measures[one].score).replace('%', ' %').replace('  ', ' ')}"
-        for one, says in told.items()
-        if one in measures
+    winner = [max(better, key=lambda d: d.difference).name] if better else []
+    # Where the reference is not shown to beat guessing, the head that scores highest may be.
+    asked = (*winner, comparisons.reference, comparisons.best)
+    name = next((one for one in asked if _is_above(comparisons, one, MAJORITY)), "")
+    own = measures[name or comparisons.best]
+    scored = _scored(measures, own.name)
+    best = f"`{own.name}` is the best: {scored}"
+    if own.rows < FEWEST_ROWS:
+        return Recommendation(
+            use=f"None: {_rows(own)} {'is' if own.rows == 1 else 'are'} too few to choose",
+            because=best,
+            how_sure=f"test on {FEWEST_ROWS} rows or more",
+        )
+    if MAJORITY not in measures:
+        return Recommendation(
+            use="None: heads have not been compared with guessing yet",
+            because=best,
+            how_sure="; ".join(_aside(stopped, left)),
+        )
+    if not name:
+        always = _always(measures[MAJORITY], commonest)
+        return Recommendation(
+            use=f"None: no head is shown to beat guessing ({always})",
+            because=best,
+            how_sure="; ".join([_unbeaten(comparisons, own), *_aside(stopped, left)]),
+        )
+    alike = tuple(_alike(comparisons, name))
+    sure = [
+        *_lead(measures, comparisons, name),
+        *_others(measures, comparisons, name, alike),
+        *_words(comparisons, name),
+        *_aside(stopped, left),
     ]
-    return f"{first}; {', '.join(beside)}" if beside else first
-
-
-def _guessing(own: Measures) -> str:
-    if _is_number(own):
-        return "always answering the mean"
-    return "always giving the commonest answer"
-
-
-def _tested(rows: int) -> str:
-    return "1 tested row" if rows == 1 else f"{rows:,} tested rows"
-
-
-def _sure(alike: int, others: int, rows: int, comparisons: Comparisons) -> str:
-    """Which of the others cannot be told apart from the head, in a sentence."""
-    on = _tested(rows)
-    if comparisons.once and others:
-        return f"each head was trained once, which shows nothing of luck; {on}"
-    if not others:
-        return f"it is the only head, on {on}"
-    if not alike:
-        return f"better than {'the other head' if others == 1 else f'all {others} others'} on {on}"
-    who = (
-        "the other head"
-        if others == 1
-        else f"the {others} others"
-        if alike == others
-        else (f"{alike} of the {others} others")
+    return Recommendation(
+        name=name, use=f"`{name}`", because=scored, how_sure="; ".join(sure), alike=alike
     )
-    return f"{who} cannot be told apart from it on {on}"
+
+
+def brief(name: Metric, score: float, *others: float) -> list[str]:
+    """Scores without their unit, as short as tells the first from every other.
+
+    None reads as all or nothing that is not; errors are said without their sign.
+
+    >>> brief(SCORES["accuracy"], 0.6932, 0.591, 0.772), brief(SCORES["accuracy"], 0.9996)
+    (['69', '59', '77'], ['99.96'])
+    >>> brief(SCORES["spearman"], 0.8123, 0.8104, -0.0001)
+    ['0.812', '0.810', '0.000']
+    >>> brief(SCORES["neg_mean_squared_error"], -1234.5, -2100.25)
+    ['1,234', '2,100']
+    """
+    told = list[str]()
+    for digits in range(4):
+        told = [_short(name, value, digits) for value in (score, *others)]
+        is_told_apart = all(
+            own != told[0] or value == score for own, value in zip(told[1:], others, strict=True)
+        )
+        is_exact = not name.is_share or all(
+            float(own) not in (0, 100) or value in (0, 1)
+            for own, value in zip(told, (score, *others), strict=True)
+        )
+        if is_told_apart and is_exact:
+            break
+    return told
+
+
+def _short(name: Metric, value: float, digits: int) -> str:
+    if name.is_share:
+        return f"{100 * value:.{digits}f}"
+    if name.scale == "error":
+        value = abs(value)
+        return f"{value:,.{max(0, digits + 1 - floor(log10(value)))}f}" if value else "0"
+    told = f"{value:.{digits + 2}f}"
+    return (told if float(told) else told.lstrip("-")).replace("-", "−")
+
+
+def _scored(measures: Mapping[str, Measures], head: str) -> str:
+    """What a head scores and what the baselines do: "69 % right (59 to 77); guessing 54 %"."""
+    own, name = measures[head], SCORES[measures[head].metric]
+    told = {MAJORITY: "guessing", TFIDF: "counting words"}
+    if _is_number(own):
+        told[MAJORITY] = "guessing the mean"
+    known = {words: measures[one].score for one, words in told.items() if one in measures}
+    ends = sorted((own.low, own.high), key=abs if name.scale == "error" else None)
+    score, low, high, *others = brief(name, own.score, *ends, *known.values())
+    unit = " %" * name.is_share
+    said = {"accuracy": "{} right", "exact_match": "all labels of {} of the rows right"}
+    noun = name.noun.removeprefix("negative ")
+    first = said.get(own.metric, f"{noun} {{}}").format(f"{score}{unit}")
+    beside = [f"{words} {one}{unit}" for words, one in zip(known, others, strict=True)]
+    return "; ".join(filter(None, [f"{first} ({low} to {high})", ", ".join(beside)]))
+
+
+def _rows(own: Measures) -> str:
+    return f"{own.rows:,} tested row{'s' * (own.rows != 1)}"
+
+
+def _is_above(comparisons: Comparisons, one: str, other: str) -> bool:
+    """Whether one cell is shown to score higher than another.
+
+    All intervals of a family hold at once: so does what follows from two of them. Those of heads
+    that were trained once are of these heads only, which is enough against a baseline.
+    """
+    families = (
+        (comparisons.reference, comparisons.to_reference),
+        (comparisons.best, comparisons.to_best),
+    )
+    for home, family in families:
+        ends = {home: (0.0, 0.0)} | {d.name: (d.low, d.high) for d in family}
+        if one in ends and other in ends and ends[one][0] > ends[other][1]:
+            return True
+    return False
+
+
+def _alike(comparisons: Comparisons, name: str) -> Iterator[str]:
+    """The other heads that cannot be told apart from one."""
+    reference, family = comparisons.reference, _family(comparisons, name)
+    differ = {d.name for d in family if d.differs}
+    if any(d.name == name and d.differs for d in comparisons.to_reference):
+        differ.add(reference)
+    for other in (reference, *(d.name for d in _heads(comparisons.to_reference))):
+        if not family and any(
+            _is_above(comparisons, *pair) for pair in ((name, other), (other, name))
+        ):
+            continue  # it was compared with the reference only, and so was the other
+        if other not in (name, *differ):
+            yield other
+
+
+def _family(comparisons: Comparisons, name: str) -> tuple[Difference, ...]:
+    """Every other cell less this one; nothing where that has not been compared."""
+    if name == comparisons.reference:
+        return comparisons.to_reference
+    return comparisons.to_best if name == comparisons.best else ()
+
+
+def _lead(measures: Mapping[str, Measures], comparisons: Comparisons, name: str) -> Iterator[str]:
+    """By how much it is better than the reference, and what choosing it may flatter it by."""
+    own, score = measures[name], SCORES[measures[name].metric]
+    found = next((d for d in comparisons.to_reference if d.name == name), None)
+    if found is None:
+        return
+    if found.differs:
+        between = f"{score.between(found.low, found.high)}, 95 %"
+        yield f"better than `{found.other}` by {score.gap(found.difference)} ({between})"
+    else:
+        yield f"the simpler `{found.other}` is not shown to beat guessing"
+    chosen = comparisons.chosen if name == comparisons.best else None
+    if chosen is not None and own.score - chosen > enough(own.score, score) / 4:
+        (told,) = brief(score, chosen)
+        yield f"about {told}{' %' * score.is_share} on rows that did not choose it"
+
+
+def _others(
+    measures: Mapping[str, Measures],
+    comparisons: Comparisons,
+    name: str,
+    alike: tuple[str, ...],
+) -> Iterator[str]:
+    """Whether the other heads can be told apart from it, and what would settle that."""
+    own = measures[name]
+    others = len(_heads(comparisons.to_reference))
+    if not others:
+        yield "no other head was trained"
+    elif not alike:
+        if others > 1 or name == comparisons.reference:
+            yield "the other head is worse" if others == 1 else f"the {others} others are worse"
+    else:
+        who = f"{len(alike)} of the {others} others"
+        if len(alike) == others:
+            who = "the other head" if others == 1 else f"the {others} others"
+        yield f"{who} cannot be told apart from it on {_rows(own)}"
+    if comparisons.once:
+        yield "trained once: luck is not known, 3 seeds would show it"
+    elif open_ := [d for d in _family(comparisons, name) if d.name in alike]:
+        yield _settling(open_, comparisons.groups, own)
+
+
+def _settling(open_: Sequence[Difference], groups: int, own: Measures) -> str:
+    """How much better the heads may be that cannot be told apart, or what would tell them."""
+    score = SCORES[own.metric]
+    if 0 < groups < FEW_GROUPS and own.rows >= 2 * groups:
+        return f"these stand in {groups} groups: more groups would settle it, not rows"
+    bound, matters = max(0.0, *(d.high for d in open_)), enough(own.score, score)
+    rival = max(open_, key=lambda d: d.difference)
+    if bound <= matters:
+        return f"none is better by more than {_bound(bound, score)} (95 %)"
+    if about := _needed(rival, own, matters):
+        return f"about {about:,} would settle {_gap(matters, score)}"
+    return f"one may be better by up to {_bound(bound, score)} (95 %)"
+
+
+def _gap(gap: float, name: Metric) -> str:
+    """A difference worth telling, with the digits that it takes."""
+    if not name.is_share:
+        return f"a difference of {gap:.2g}"
+    return f"{100 * gap:.2g} point{'s' * (f'{100 * gap:.2g}' != '1')}"
+
+
+def _words(comparisons: Comparisons, name: str) -> Iterator[str]:
+    """That counting words may do, where that is so."""
+    cells = {comparisons.reference, *(d.name for d in comparisons.to_reference)}
+    if TFIDF not in cells or _is_above(comparisons, name, TFIDF):
+        return
+    is_better = _is_above(comparisons, TFIDF, name)
+    yield "counting words does better" if is_better else "counting words may do as well"
+
+
+def _unbeaten(comparisons: Comparisons, own: Measures) -> str:
+    """How far the best head is from beating guessing."""
+    found = next(d for d in comparisons.to_best if d.name == MAJORITY)
+    score = SCORES[own.metric]
+    if found.difference >= 0:
+        return f"on {_rows(own)} no head is ahead of it"
+    first = f"the lead of {score.gap(-found.difference)} on {_rows(own)} may be chance"
+    about = _needed(found, own, -found.difference)
+    return f"{first}; about {about:,} would settle it" if about else first
+
+
+def _aside(stopped: int, left: int) -> Iterator[str]:
+    """Which heads are in no comparison."""
+    if stopped:
+        yield f"{stopped} more {'was' if stopped == 1 else 'were'} stopped in the race"
+    if left:
+        yield f"{left} more {'is' if left == 1 else 'are'} still to be trained"

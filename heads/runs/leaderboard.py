@@ -51,7 +51,7 @@ class Leaderboard:
         best: The head that leads; the reference, where no head leads it.
         reference: The cell that all are compared with.
         verdict: What the numbers allow one to say, a sentence each.
-        recommendation: The one head to use, or why there is none.
+        recommendation: The head to take, why, and how sure that is; the same everywhere.
         curve: The same comparison on fewer rows, for the leaders.
         curve_says: Whether more rows would change the choice.
         estimates: What could be told before any training.
@@ -105,12 +105,16 @@ class Leaderboard:
         return self.folder.id
 
     def classifier(self, name: str = "", *, limits: Limits | None = None) -> Classifier:
-        """A trained head on its base model, to ask or to export; the best, if none is named.
+        """A trained head on its base model, to ask or to export.
+
+        Args:
+            name: The recipe; the recommended one, if none is named, or else the best.
 
         Raises:
             DataError: There is no such head.
         """
-        return classifier(self.folder, name or self.best, limits or limits_here())
+        asked = name or self.recommendation.name or self.best
+        return classifier(self.folder, asked, limits or limits_here())
 
     def cell(self, name: str) -> Cell:
         """The cell of that name.
@@ -122,7 +126,7 @@ class Leaderboard:
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""
-        apart = ("folder", "recipes", "recommendation")
+        apart, use = ("folder", "recipes", "recommendation"), self.recommendation
         names = [name for name in self.__dataclass_fields__ if name not in apart]
         facts = plain([(name, getattr(self, name)) for name in names])
         return (
@@ -130,10 +134,10 @@ class Leaderboard:
             | facts
             | {
                 "verdict": " ".join(self.verdict),
-                "recommended": self.recommendation.name,
-                "use": self.recommendation.use,
-                "because": self.recommendation.because,
-                "how_sure": self.recommendation.how_sure,
+                "recommended": use.name,
+                "use": use.use,
+                "because": use.because,
+                "how_sure": use.how_sure,
                 "cells": [cell.as_json() for cell in self.cells],
                 "stopped": [asdict(one) for one in self.stopped],
                 "estimates": [asdict(estimate) for estimate in self.estimates],
@@ -151,10 +155,10 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     asked, stopped = load(run), stopped_of(run)
     numbered = enumerate(asked.names)
     cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
-    comparisons, verdict = _comparisons(run, asked, cells), NOTHING
-    recommendation = recommend({name: cell.measures for name, cell in cells.items()}, comparisons)
+    comparisons = _comparisons(run, asked, cells)
+    verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
-        verdict = _verdict(asked, cells, comparisons, len(stopped))
+        verdict, recommendation = _verdict(asked, cells, comparisons, len(stopped))
         cells = _compared(cells, comparisons)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
@@ -202,12 +206,14 @@ def _comparisons(run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]) -> C
 
 def _verdict(
     asked: RunSpec, cells: Mapping[str, Cell], comparisons: Comparisons, stopped: int
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], Recommendation]:
     measures = {name: cell.measures for name, cell in cells.items()}
     usual = wording.commonest(asked, asked.splits.train[0])
     judged = judge(measures, comparisons, commonest=usual)
     judged = (*judged, *wording.of_these_rows(asked.splits))
-    return wording.so_far(judged, cells.values(), asked, stopped)
+    left = len(asked.recipes) - stopped - sum(not cell.is_baseline for cell in cells.values())
+    recommended = recommend(measures, comparisons, commonest=usual, stopped=stopped, left=left)
+    return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 
 def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, Cell]:

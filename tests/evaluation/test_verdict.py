@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from heads.evaluation.details import Measures, measure
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says, subsets
-from heads.evaluation.metrics import SCORES
+from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
-from heads.evaluation.verdict import enough, judge
+from heads.evaluation.verdict import Recommendation, brief, enough, judge, recommend
 from heads.problem import MULTI_LABEL, REGRESSION
 
 
@@ -159,12 +159,18 @@ def test_a_single_head_gets_its_accuracy():
 # Other scores
 
 
-def of_labels(rows: int, seeds: int = 1, **wrongs: int) -> tuple[dict[str, Measures], Comparisons]:
+def of_labels(
+    rows: int, seeds: int = 1, metric: MetricName | None = None, **wrongs: int
+) -> tuple[dict[str, Measures], Comparisons]:
     """Cells that give so many rows a wrong label besides the right one."""
     targets = torch.zeros(rows, 2)
     targets[:, 0] = 1
     task = EvaluationTask(
-        targets=targets, classes=("x", "y"), groups=torch.arange(rows), problem=MULTI_LABEL
+        targets=targets,
+        classes=("x", "y"),
+        groups=torch.arange(rows),
+        problem=MULTI_LABEL,
+        metric=metric,
     )
     outcomes = []
     for name, wrong in wrongs.items():
@@ -176,12 +182,18 @@ def of_labels(rows: int, seeds: int = 1, **wrongs: int) -> tuple[dict[str, Measu
     return found, compare(outcomes, task, reference=outcomes[0].name)
 
 
-def of_numbers(rows: int, **noises: float) -> tuple[dict[str, Measures], Comparisons]:
+def of_numbers(
+    rows: int, metric: MetricName | None = None, **noises: float
+) -> tuple[dict[str, Measures], Comparisons]:
     """Cells that are off by so much."""
     rng = torch.Generator().manual_seed(0)
     targets = torch.randn(rows, generator=rng)
     task = EvaluationTask(
-        targets=targets, classes=("x",), groups=torch.arange(rows), problem=REGRESSION
+        targets=targets,
+        classes=("x",),
+        groups=torch.arange(rows),
+        problem=REGRESSION,
+        metric=metric,
     )
     outcomes = []
     for name, noise in noises.items():
@@ -220,6 +232,185 @@ def test_baselines_are_called_what_they_are_of_each_kind():
     assert says.startswith("No head is better than TF-IDF + ridge regression (0.9")
     says = judge(*of_numbers(40, linear=40.0, majority=99.0))[-1]
     assert "always answering the mean (majority, 0.000)" in says
+
+
+# The one head that is recommended
+
+
+def recommended(rows: int, seeds: int = 3, **rights: Sequence[int]) -> Recommendation:
+    return recommend(*compared(rows, seeds, **rights), commonest="x")
+
+
+def test_the_reference_is_recommended_where_no_head_is_shown_to_be_better():
+    found = recommended(200, linear=(0, 60), mlp=(20, 76), majority=(0, 120), tfidf=(0, 110))
+    assert (found.name, found.use, found.alike) == ("linear", "`linear`", ("mlp",))
+    assert found.because == "70 % right (63 to 76); guessing 40 %, counting words 45 %"
+    told = re.fullmatch(
+        r"the other head cannot be told apart from it on 200 tested rows; "
+        r"about ([\d,]+) would settle 2 points",
+        found.how_sure,
+    )
+    assert told
+    assert int(told[1].replace(",", "")) > 200
+
+
+def test_the_head_that_is_shown_to_be_better_is_recommended_and_its_equals_are_counted():
+    wrong = {"mlp": (100, 300), "deep": (101, 301), "poor": (0, 500), "majority": (0, 900)}
+    found = recommended(2000, linear=(0, 300), **wrong)
+    assert (found.name, found.alike) == ("mlp", ("deep",))
+    assert re.match(
+        r"better than `linear` by 5\.0 points \(\d\.\d to \d\.\d, 95 %\)", found.how_sure
+    )
+    assert "1 of the 3 others cannot be told apart from it on 2,000 tested rows" in found.how_sure
+    alone = recommended(2000, linear=(0, 300), mlp=(0, 100), majority=(0, 900))
+    assert (alone.name, alone.alike) == ("mlp", ())
+    assert "other" not in alone.how_sure
+
+
+def test_a_clear_reference_and_a_close_one_say_so():
+    found = recommended(2000, linear=(0, 100), mlp=(0, 300), deep=(0, 400), majority=(0, 900))
+    assert (found.name, found.how_sure) == ("linear", "the 2 others are worse")
+    found = recommended(5000, linear=(0, 400), mlp=(5, 405), majority=(0, 2000))
+    assert found.how_sure.endswith("none is better by more than 0.1 points (95 %)")
+    found = recommended(900, linear=(0, 90), majority=(0, 500))
+    assert (found.name, found.how_sure) == ("linear", "no other head was trained")
+
+
+def test_no_head_is_recommended_that_is_not_shown_to_beat_guessing():
+    found = recommended(2000, linear=(0, 600), mlp=(0, 605), majority=(0, 601), tfidf=(0, 160))
+    assert (found.name, found.alike) == ("", ())
+    assert found.use == "None: no head is shown to beat guessing (always answering 'x')"
+    assert re.fullmatch(
+        r"`linear` is the best: 70\.00 % right \(67\.\d\d to 71\.\d\d\); guessing 69\.95 %, "
+        r"counting words 92\.00 %",
+        found.because,
+    )
+    assert found.how_sure.startswith("the lead of 0.1 points on 2,000 tested rows may be chance")
+    behind = recommended(2000, linear=(0, 700), majority=(0, 601))
+    assert behind.how_sure == "on 2,000 tested rows no head is ahead of it"
+
+
+def test_where_only_the_best_head_is_shown_to_beat_guessing_it_is_taken():
+    found = recommended(300, linear=(60, 170), mlp=(45, 140), majority=(0, 120))
+    assert (found.name, found.alike) == ("mlp", ("linear",))
+    assert found.how_sure.startswith("the simpler `linear` is not shown to beat guessing; ")
+
+
+def test_a_head_that_is_better_than_the_reference_is_not_also_near_it():
+    wrong = {"linear": (60, 170), "mlp": (30, 120), "majority": (0, 120)}
+    _, comparisons = compared(300, **wrong)
+    (of_all,) = (d for d in comparisons.to_best if d.name == "linear")
+    found = recommended(300, **wrong)
+    assert not of_all.differs  # the family of all pairs is larger
+    assert (found.name, found.alike) == ("mlp", ())
+
+
+def test_a_better_head_beats_guessing_if_the_reference_does_or_both_intervals_say_so():
+    measures, comparisons = compared(2000, linear=(0, 500), mlp=(0, 300), majority=(0, 520))
+    assert recommend(measures, comparisons).name == "mlp"
+    apart = replace(comparisons, best="other", to_best=())
+    assert recommend(measures, apart).name == "mlp"
+    assert recommend(measures, apart).alike == ()
+
+
+def test_few_rows_are_too_few_to_choose():
+    found = recommended(49, linear=(0, 1), majority=(0, 30))
+    assert (found.name, found.use) == ("", "None: 49 tested rows are too few to choose")
+    assert found.because.startswith("`linear` is the best: 98.0 % right (")
+    assert found.how_sure == "test on 50 rows or more"
+    assert recommended(50, linear=(0, 1), majority=(0, 30)).name == "linear"
+    assert "1 tested row is too few" in recommended(1, 1, linear=(0, 0), majority=(0, 1)).use
+
+
+def test_without_the_baseline_nothing_is_known_of_guessing():
+    found = recommend(*compared(900, linear=(0, 90)), left=3)
+    assert found.use == "None: heads have not been compared with guessing yet"
+    assert found.because == "`linear` is the best: 90 % right (88 to 92)"
+    assert found.how_sure == "3 more are still to be trained"
+
+
+def test_training_once_says_nothing_of_luck_but_guessing_is_beaten():
+    found = recommended(2000, 1, linear=(0, 300), mlp=(0, 100), majority=(0, 900))
+    assert found.name == "linear"
+    assert found.how_sure == (
+        "the other head cannot be told apart from it on 2,000 tested rows; "
+        "trained once: luck is not known, 3 seeds would show it"
+    )
+
+
+def test_groups_not_rows_are_what_is_missing_where_they_are_few():
+    measures, comparisons = compared(120, linear=(0, 20), mlp=(15, 30), majority=(0, 90))
+    found = recommend(measures, replace(comparisons, groups=8))
+    assert found.how_sure.endswith("these stand in 8 groups: more groups would settle it, not rows")
+
+
+def test_counted_words_that_do_as_well_are_told():
+    wrong = {"majority": (0, 900), "tfidf": (0, 105)}
+    found = recommended(2000, linear=(0, 100), mlp=(0, 400), **wrong)
+    assert found.how_sure == "the other head is worse; counting words may do as well"
+    found = recommended(2000, linear=(0, 300), majority=(0, 900), tfidf=(0, 100))
+    assert found.name == "linear"
+    assert found.how_sure == "no other head was trained; counting words does better"
+
+
+def test_heads_outside_the_comparison_are_counted():
+    both = compared(2000, linear=(0, 100), mlp=(0, 300), majority=(0, 900))
+    assert recommend(*both, stopped=1, left=2).how_sure == (
+        "the other head is worse; 1 more was stopped in the race; 2 more are still to be trained"
+    )
+
+
+def test_a_head_chosen_among_many_is_told_as_what_it_is_on_other_rows():
+    starts = {f"head{n}": (37 * n, 37 * n + 60 - n % 3) for n in range(12)}
+    measures, comparisons = compared(600, **starts, majority=(0, 500))
+    assert comparisons.chosen is not None
+    unbeaten = [
+        replace(d, high=1.0) if d.name == "majority" else d for d in comparisons.to_reference
+    ]
+    lucky = [replace(d, low=-1.0) if d.name == "head0" else d for d in comparisons.to_best]
+    found = recommend(
+        measures, replace(comparisons, to_reference=tuple(unbeaten), to_best=tuple(lucky))
+    )
+    assert found.name == comparisons.best
+    assert re.search(r"; about 8\d\.?\d* % on rows that did not choose it; ", found.how_sure)
+
+
+def test_every_metric_is_said_in_its_own_words():
+    of = recommend(*of_labels(900, 3, linear=200, majority=900))
+    assert of.because.startswith("micro-F1 90 % (8")
+    assert of.because.endswith("); guessing 67 %")
+    of = recommend(*of_numbers(900, linear=0.5, majority=99.0, tfidf=0.9))
+    told = (
+        r"Spearman correlation 0\.\d\d \(0\.\d\d to 0\.\d\d\); "
+        r"guessing the mean 0\.00, counting words 0\.\d\d"
+    )
+    assert re.fullmatch(told, of.because)
+    off = recommend(*of_numbers(900, metric="neg_mean_absolute_error", linear=0.5, majority=99.0))
+    told = r"mean absolute error (0\.\d+) \((0\.\d+) to (0\.\d+)\); guessing the mean (0\.\d+)"
+    found = re.fullmatch(told, off.because)
+    assert found
+    error, low, high, guessing = map(float, found.groups())
+    assert low < error < high < guessing
+    whole = recommend(*of_labels(900, 3, metric="exact_match", linear=200, majority=900))
+    assert whole.because.startswith("all labels of 78 % of the rows right (")
+
+
+@given(
+    metric=st.sampled_from(sorted(SCORES)),
+    scores=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=5),
+)
+def test_short_scores_are_the_scores_and_never_wholly_right_by_rounding(metric, scores):
+    name = SCORES[metric]
+    scores = [-score for score in scores] if name.scale == "error" else scores
+    told = brief(name, *scores)
+    assert len(told) == len(scores)
+    for shown, score in zip(told, scores, strict=True):
+        value = float(shown.replace(",", "").replace("−", "-"))
+        if name.is_share:
+            assert value == pytest.approx(100 * score, abs=0.5001)
+            assert value < 100 or score > 0.99999
+        else:
+            assert value == pytest.approx(abs(score), abs=0.0051)
 
 
 # The learning curve

@@ -29,8 +29,7 @@ from heads.evaluation.predictions import BASELINES
 from heads.evaluation.statistics import spearman
 from heads.exporters.model_card import model_card
 from heads.features.store import FeatureStore
-from heads.interfaces.views import format, report
-from heads.interfaces.views import leaderboard as view
+from heads.interfaces.views import charts, format, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
@@ -239,7 +238,7 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
     assert name.noun in found.curve_says
     assert format.offered(found.cells)[0].name == metric
     assert format.problem_of_cells(found.cells) is found.problem
-    assert name.told(found.cell(found.best).measures.score) in str(view.heat_of(found))
+    assert name.told(found.cell(found.best).measures.score) in charts.heat_map(found).says
     assert str(Markup.escape(name.title)) in report.report(found)
     head = found.classifier(recipes[0]).head
     assert (head.scores.metric, head.scores.among) == (metric, 3)

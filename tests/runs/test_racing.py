@@ -262,7 +262,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     json.dumps(values, allow_nan=False)
     assert values["stopped"] == [asdict(one) for one in found.stopped]
     assert set(values["stopped"][0]) == {"recipe", "development_score", "behind", "least"}
-    drawn = [str(view.verdict(found)), report(found)]
+    drawn = [str(view.result(found)), report(found)]
     tables.leaderboard(found)
     drawn.append(" ".join(capsys.readouterr().out.split()))
     for text in drawn:

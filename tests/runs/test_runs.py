@@ -199,7 +199,7 @@ def test_how_texts_were_read_is_told_wherever_a_run_is_shown(whole, capsys) -> N
     assert found.precision == facts["precision"] == "float32"
     assert found.reading in found.notes
     assert found.as_json()["reading"] == found.reading
-    shown = " ".join(str(view.verdict(found)).split())
+    shown = " ".join(str(view.result(found)).split())
     tables.leaderboard(found)
     for text in (shown, report(found), " ".join(capsys.readouterr().out.split())):
         assert found.reading in text

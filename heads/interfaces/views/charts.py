@@ -1,250 +1,1025 @@
-"""Charts as fragments of HTML: a page and a report that no script draws show the same. No Gradio.
+"""Charts as plain Plotly figures, each with a sentence for those who do not see it. No Gradio.
 
-Text is HTML, so it never shrinks with the chart; only lines are SVG. Every value passes
-`Markup.format`, which escapes it. Colours come from the style sheet `board.css`.
+A figure is a dictionary that Plotly draws, `{"data": …, "layout": …, "config": …}`, the same for
+the page and for the report; Plotly itself is not imported. One figure serves light and dark: its
+ground is transparent, and `board.css` colours its text. So its colours are hex or rgba(), which
+every version of Plotly reads, and foreign text passes `escape`.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log2, log10
+from typing import Any
 
-from markupsafe import Markup
+from torch import Tensor
 
+from heads.evaluation.calibration import Bin, Coverage
+from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric, MetricName
-from heads.interfaces.views.comparison import COLOURS, ZERO, count, joined
+from heads.evaluation.transferability import MEASURES as ESTIMATES
+from heads.interfaces.views import answers
+from heads.interfaces.views.format import (
+    COLOURS,
+    GREY,
+    GRID,
+    IN_WORDS,
+    LEAST,
+    ZERO,
+    Measure,
+    between,
+    counted,
+    cut,
+    escape,
+    offered,
+    shares,
+)
+from heads.interfaces.views.format import (
+    percent as percent,
+)
+from heads.interfaces.views.head_details import abstained_says, useful
+from heads.parts.resolve import head, pairing, pooling
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.problem import ProblemType
+from heads.runs.cells import Cell
+from heads.runs.drill_down import Closeup, LayerCurve, layer_name, layered
+from heads.runs.leaderboard import Leaderboard
 
-MOST_BARS = 20
+Figure = dict[str, Any]
+CONFIG: Figure = {"displayModeBar": False, "responsive": True}
+NOTHING = "rgba(0,0,0,0)"
+BAND = "rgba(79,107,237,.09)"
+AMBER = COLOURS[1]
+FADED = "rgba(79,107,237,.4)"
+# Of one hue, so that it lies on a light and on a dark ground alike.
+SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
+MOST_ROWS, MOST_BARS = 30, 20
+ROW, NAME = 25, 22  # pixels of a row, and letters of its name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One direction of a chart.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chart:
+    """A figure, and what it says.
 
     Attributes:
-        low: Where it begins.
-        high: Where it ends.
-        ticks: Values that are written, and what is written there.
-        says: What it shows.
-        is_log: Whether equal steps are equal factors.
+        figure: What Plotly draws.
+        says: What one sees in it, in a sentence.
+        key: What its signs mean, to be read below it; or nothing.
+        headers: What stands above the columns of `rows`.
+        rows: The numbers that are drawn, for those who want them as a table; or nothing.
     """
 
-    low: float
-    high: float
-    ticks: tuple[tuple[float, str], ...]
+    figure: Figure
     says: str
-    is_log: bool = False
-
-    def place(self, value: float) -> float:
-        """Where a value stands, in percent of the axis; never outside.
-
-        >>> Axis(low=0, high=2, ticks=(), says="").place(0.5)
-        25.0
-        """
-        ends = [self.low, self.high, value]
-        low, high, at = map(math.log10, ends) if self.is_log else ends
-        share = (at - low) / (high - low) if high > low else 0.5
-        return round(100 * min(1.0, max(0.0, share)), 2)
+    key: str = ""
+    headers: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """Points that belong together.
+class Tile:
+    """A cell of the heat map.
 
     Attributes:
-        name: What the legend calls it.
-        points: Pairs of x and y.
-        colour: Of line and dots.
-        spans: For each point the ends of its interval, or nothing.
-        says: For each point what is read when it is pointed at, or nothing.
-        joins: Whether a line goes through the points.
+        value: Which decides on the shade.
+        shown: What is written.
+        below: Its interval, which one reads by pointing at it.
     """
 
-    name: str
-    points: tuple[tuple[float, float], ...]
-    colour: str = ZERO
-    spans: tuple[tuple[float, float], ...] = ()
-    says: tuple[str, ...] = ()
-    joins: bool = False
+    value: float
+    shown: str
+    below: str = ""
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share for the eye.
-
-    >>> percent(0.70125), percent(1, 0)
-    ('70.1 %', '100 %')
-    """
-    return f"{share:.{digits}%}".replace("%", " %")
+# --- What all figures share: the frame, axes and bars.
 
 
-def scores(values: Iterable[float], metric: MetricName) -> Axis:
-    """An axis for scores: wide enough for all, on round tenths."""
-    values, name = list(values) or [0.0, 1.0], SCORES[metric]
-    if name.scale in ("explained", "error"):  # they have no lower end
-        return even(values, name.title)
-    low = max(0 if name.is_share else -10, math.floor(min(values) * 10 - 0.2))
-    high = min(10, max(math.ceil(max(values) * 10 + 0.2), low + 1))
-    step = 1 if high - low <= 5 else 2 if high - low <= 10 else 4
-    ticks = tuple((at / 10, _tenths(at, name)) for at in range(low, high + 1, step))
-    return Axis(low=low / 10, high=high / 10, ticks=ticks, says=name.title)
+def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
+    """A figure without a frame of its own; it does not zoom, so that a page scrolls over it."""
+    usual = {
+        "height": height,
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "showlegend": False,
+        "dragmode": False,
+        "hovermode": "closest",
+        "paper_bgcolor": NOTHING,
+        "plot_bgcolor": NOTHING,
+        "font": {"size": 13, "color": "#7a7a85"},
+        "hoverlabel": {"align": "left", "font": {"size": 13}},
+        "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
+    }
+    return {"data": data, "layout": usual | layout, "config": CONFIG}
 
 
-def _tenths(at: int, name: Metric) -> str:
-    return f"{at * 10} %" if name.is_share else f"{at / 10:.1f}".replace("-", "−")
+def _axis(title: str = "", **more: Any) -> Figure:
+    usual = {
+        "fixedrange": True,
+        "automargin": True,
+        "gridcolor": GRID,
+        "zeroline": False,
+        "ticklabelstandoff": 4,
+        "nticks": 5,
+        "ticks": "",
+        "tickfont": {"size": 12},
+    }
+    return (
+        usual
+        | ({"title": {"text": title, "standoff": 8, "font": {"size": 13}}} if title else {})
+        | more
+    )
 
 
-def even(
-    values: Iterable[float], says: str, shown: Callable[[float], str] = "{:.4g}".format
-) -> Axis:
-    """An axis for any numbers, with up to six round ticks.
+def _factor(name: Metric) -> float:
+    """Shares are drawn in percent, so that Plotly's own ticks fit them."""
+    return 100.0 if name.is_share else 1.0
+
+
+def _scores(values: Sequence[float], name: Metric, title: str = "", **more: Any) -> Figure:
+    """An axis of scores that holds them all, and no more than there can be."""
+    low, high = min(values), max(values)
+    # What is all but equal gets an axis of its size, of which ticks can be told apart.
+    room = max(0.05 * (high - low), 1e-3 if name.scale != "error" else 1e-3 * abs(high) or 1.0)
+    ends = max(name.low, low - room), min(name.high, high + room)
+    return _axis(
+        title,
+        range=[_factor(name) * end for end in ends],
+        ticksuffix=" %" * name.is_share,
+        **more,
+    )
+
+
+def _hover(*lines: str) -> str:
+    return "<br>".join(map(escape, filter(None, lines)))
+
+
+def _bars(
+    rows: Sequence[tuple[str, float]],
+    texts: Sequence[str],
+    *,
+    most: int = MOST_BARS,
+    colours: str | Sequence[str] = COLOURS[0],
+) -> Figure:
+    """A bar a row, from the top down, every number printed; of many the first."""
+    shown = rows[:most]
+    longest = max([value for _, value in shown] or [1.0]) or 1.0
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [value for _, value in shown],
+        "y": list(range(len(shown))),
+        "text": list(texts[:most]),
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": [_hover(name, text) for (name, _), text in zip(shown, texts, strict=False)],
+        "marker": {
+            "color": colours if isinstance(colours, str) else list(colours[:most]),
+            "cornerradius": 3,
+        },
+    }
+    return _figure(
+        [trace],
+        ROW * len(shown) + 20,
+        bargap=0.4,
+        xaxis=_axis(range=[0, 1.3 * longest], visible=False),
+        yaxis=_names([name for name, _ in shown]),
+    )
+
+
+def _names(names: Sequence[str], most: int = NAME) -> Figure:
+    """A vertical axis of names, the first at the top."""
+    return _axis(
+        tickvals=list(range(len(names))),
+        ticktext=[escape(cut(name, most)) for name in names],
+        range=[len(names) - 0.5, -0.5],
+        showgrid=False,
+    )
+
+
+# --- Heads side by side: a row a head, and a tile a head.
+
+
+def forest(board: Leaderboard, chosen: str = "") -> Chart:
+    """Every head with its 95 % interval, the best first; where guessing and counting words stand.
+
+    A band lies behind the heads that cannot be told apart from the recommended one. Every point
+    has its recipe as `customdata`, and so has the whole row that it lies in.
 
     Args:
-        shown: How a tick is written.
+        chosen: The head that is looked at closely.
     """
-    values = list(values) or [0.0, 1.0]
-    least, most = min(values), max(values)
-    size = max(abs(least), abs(most))
-    if size < 1e-300:  # its powers of ten are no numbers any more
-        size = 1.0
-    # What is all but equal gets a step of its size.
-    exact = (most - least) / 4 if most - least > 1e-9 * size else size
-    power = 10.0 ** math.floor(math.log10(exact))
-    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
-    first, last = math.floor(least / step + 1e-6), math.ceil(most / step - 1e-6)
-    numbers = range(first, max(last, first + 1) + 1)
-    ticks = tuple((at * step, shown(at * step).replace("-", "−")) for at in numbers)
-    return Axis(low=ticks[0][0], high=ticks[-1][0], ticks=ticks, says=says)
+    name, use = SCORES[board.metric], board.recommendation
+    heads = [cell for cell in board.cells if not cell.is_baseline]
+    kept = [c for at, c in enumerate(heads) if at < MOST_ROWS or c.name in (use.name, chosen)]
+    if not kept:
+        return Chart(figure=_figure([], 40), says="No head is done yet.")
+    lows, highs = [c.measures.low for c in kept], [c.measures.high for c in kept]
+    span = max(highs) - min(lows)
+    lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
+    # A baseline that is far away would squeeze the heads: it is named at the edge.
+    near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
+    axis = _scores([*lows, *highs, *near.values()], name, nticks=4, tickangle=0)
+    low, high = axis["range"]
+    texts = _told([c.measures.score for c in kept], name, span)
+    colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
+    hovers = [_of_cell(cell, name) for cell in kept]
+    recipes, places = [cell.name for cell in kept], list(range(len(kept)))
+    rows = {
+        "type": "bar",
+        "orientation": "h",
+        "base": low,
+        "x": [high - low] * len(kept),
+        "y": places,
+        "width": 0.98,
+        "marker": {"color": NOTHING},
+        "customdata": recipes,
+        "hoverinfo": "text",
+        "hovertext": hovers,
+    }
+    points = [
+        _points(kept, places, colour, name, [at for at in places if colours[at] == colour])
+        for colour in dict.fromkeys(colours)
+    ]
+    shapes = [_band(at, BAND) for at, c in enumerate(kept) if c.name in (use.name, *use.alike)]
+    shapes += [_band(at, NOTHING, COLOURS[0]) for at, c in enumerate(kept) if c.name == chosen]
+    notes = [
+        _beside(f"<b>{text}</b> ★" if cell.name == use.name else text, at)
+        for at, (cell, text) in enumerate(zip(kept, texts, strict=True))
+    ]
+    for line, colour in ((0, ZERO), (1, AMBER)):
+        if list(IN_WORDS)[line] in lines:
+            drawn = _baseline(list(IN_WORDS)[line], line, colour, lines, axis, name)
+            shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
+    names = _names(recipes)
+    names["ticktext"] = [
+        f"<b>{told}</b>" if cell.name in (use.name, chosen) else told
+        for cell, told in zip(kept, names["ticktext"], strict=True)
+    ]
+    left = len(heads) - len(kept)
+    return Chart(
+        figure=_figure(
+            [rows, *points],
+            ROW * len(kept) + 40 + 46,
+            margin={"l": 8, "r": 80, "t": 40, "b": 8},
+            xaxis=axis,
+            yaxis=names,
+            shapes=shapes,
+            annotations=notes,
+            bargap=0,
+        ),
+        says=_ranked_says(board, heads),
+        key=_key(board, left),
+    )
 
 
-def powers(values: Iterable[float], says: str) -> Axis:
-    """An axis of powers of ten around some positive numbers."""
-    values = list(values) or [1.0]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
-    ticks = tuple((10.0**at, count(10**at)) for at in range(low, high + 1))
-    return Axis(low=10.0**low, high=10.0**high, ticks=ticks, says=says, is_log=True)
+def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
+    return shares(values, span) if name.is_share else [name.told(value) for value in values]
 
 
-def steps(high: int, says: str) -> Axis:
-    """An axis of powers of two from 8, up to the first beyond a number of steps."""
-    least, most = 3, max(5, math.ceil(math.log2(max(high, 1))))
-    every = math.ceil((most - least) / 5)  # ticks would touch
-    ticks = tuple((2.0**at, f"{2**at:,}") for at in range(least, most + 1, every))
-    return Axis(low=2.0**least, high=2.0**most, ticks=ticks, says=says, is_log=True)
+def _of_cell(cell: Cell, name: Metric) -> str:
+    size = f"{cell.parameters:,} parameters"
+    interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
+    return _hover(cell.name, interval, size)
 
 
-def chart(lines: Sequence[Line], x: Axis, y: Axis, *, says: str) -> Markup:
-    """Draws lines and dots in a frame, with a legend of those that have a name.
+def _points(
+    cells: Sequence[Cell], places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
+) -> Figure:
+    """Points with their intervals, all of one colour."""
+    factor, measured = _factor(name), [cells[at].measures for at in own]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [factor * one.score for one in measured],
+        "y": [places[at] for at in own],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [factor * (one.high - one.score) for one in measured],
+            "arrayminus": [factor * (one.score - one.low) for one in measured],
+            "thickness": 3,
+            "width": 0,
+            "color": colour,
+        },
+        "marker": {"color": colour, "size": 11},
+        "customdata": [cells[at].name for at in own],
+        "hoverinfo": "text",
+        "hovertext": [_of_cell(cells[at], name) for at in own],
+        "cliponaxis": False,
+    }
+
+
+def _band(at: int, fill: str, line: str = NOTHING) -> Figure:
+    """A band behind a row, from edge to edge."""
+    return {
+        "type": "rect",
+        "layer": "below",
+        "xref": "paper",
+        "x0": -2,
+        "x1": 2,
+        "y0": at - 0.5,
+        "y1": at + 0.5,
+        "fillcolor": fill,
+        "line": {"color": line, "width": 1.5 if line != NOTHING else 0},
+    }
+
+
+def _beside(text: str, at: int) -> Figure:
+    return {
+        "xref": "paper",
+        "x": 1,
+        "xanchor": "left",
+        "xshift": 8,
+        "y": at,
+        "text": text,
+        "showarrow": False,
+    }
+
+
+def _baseline(
+    cell: str, line: int, colour: str, lines: Mapping[str, float], axis: Figure, name: Metric
+) -> tuple[list[Figure], list[Figure]]:
+    """The dashed line of a baseline with its name above; at the edge, where it is far away."""
+    (low, high), at = axis["range"], _factor(name) * lines[cell]
+    text = f"{IN_WORDS[cell]} {_told([lines[cell]], name, 0.5)[0]}"
+    note = {
+        "yref": "paper",
+        "y": 1,
+        "yanchor": "bottom",
+        "yshift": 18 - 17 * line,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
+    if not low <= at <= high:
+        side, text = ("left", f"◂ {text}") if at < low else ("right", f"{text} ▸")
+        edge = {"xref": "paper", "x": float(at > high), "xanchor": side, "text": text}
+        return [], [note | edge]
+    drawn = {
+        "type": "line",
+        "layer": "below",
+        "x0": at,
+        "x1": at,
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": colour, "width": 1.5, "dash": "dash"},
+    }
+    # Beside the line is room: on its left there are the names' as well, which end below.
+    side = "left" if at - low < 0.3 * (high - low) else "right"
+    text = f"┆ {text}" if side == "left" else f"{text} ┆"
+    return [drawn], [note | {"x": at, "xanchor": side, "text": text}]
+
+
+def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
+    name, use = SCORES[board.metric], board.recommendation
+    best = heads[0]
+    first = f"{best.name} scores highest, {name.told(best.measures.score)}"
+    if not use.name:
+        return f"{first}; none is recommended."
+    if use.name == best.name:
+        first = f"{use.name} is recommended and scores highest, {name.told(best.measures.score)}"
+    else:
+        own = board.cell(use.name).measures.score
+        first = f"{use.name} is recommended with {name.told(own)}; {first}"
+    if not use.alike:
+        return f"{first}; every other head is told apart from it." if heads[1:] else f"{first}."
+    return f"{first}; {counted(len(use.alike), 'other head')} cannot be told apart from it."
+
+
+def _key(board: Leaderboard, left: int = 0) -> str:
+    """What the signs mean, and who is left out."""
+    use, told = board.recommendation, [f"{SCORES[board.metric].title} and its 95 % interval."]
+    if use.name:
+        told.append("★ recommended.")
+    if use.alike:
+        told.append("Band: cannot be told apart from it.")
+    if left:
+        told.append(f"And {counted(left, 'head')} below these.")
+    if board.stopped:
+        told.append(f"Not drawn: {counted(len(board.stopped), 'head')} stopped in the race.")
+    return " ".join(told)
+
+
+def heat_map(board: Leaderboard, measure: str = "") -> Chart:
+    """A row a pooling, a column a head; the better, the darker, and the recommended has a star.
 
     Args:
-        says: What one sees, for those who do not see it.
+        measure: The name of one of `offered(board.cells)`; the score, if the cells have none such.
     """
-    frame = Markup(
-        '<figure class="plot" role="img" aria-label="{}"><figcaption>{}</figcaption>'
-        '<div class="field">{}<svg viewBox="0 0 100 100" preserveAspectRatio="none"'
-        ' aria-hidden="true">{}</svg>{}</div><p class="axis">{}</p></figure>{}'
+    known = offered(board.cells)
+    asked = next((one for one in known if one.name == measure), known[0])
+    found = {c.name: (c, value) for c in board.cells if (value := asked.of(c)) is not None}
+    heads = {name: own for name, own in found.items() if not own[0].is_baseline}
+    values = [value for _, value in heads.values()]
+    texts = _measured(values, asked)
+    tiles = {
+        name: Tile(value=value, shown=text, below=_interval(cell, asked))
+        for (name, (cell, value)), text in zip(heads.items(), texts, strict=True)
+    }
+    out = [one.recipe for one in board.stopped]
+    names = in_order([board.recipes[name] for name in (*heads, *out)])
+    drawn = _heat(names, tiles, asked, star=board.recommendation.name, out=out)
+    beside = [
+        f"{words.capitalize()}: {asked.shown(found[name][1])}."
+        for name, words in IN_WORDS.items()
+        if name in found
+    ]
+    if not tiles:
+        return Chart(figure=drawn, says="Not measured yet.")
+    best = (max if asked.high_is_good else min)(tiles, key=lambda one: tiles[one].value)
+    told = asked.shown(heads[best][1])
+    says = f"{asked.label} by pooling and head: the best is {best} with {told}."
+    star = "★ recommended. " * bool(board.recommendation.name in tiles)
+    return Chart(figure=drawn, says=says, key=f"{star}The darker, the better. {' '.join(beside)}")
+
+
+def _measured(values: Sequence[float], measure: Measure) -> list[str]:
+    if measure.form != "share":
+        return [measure.shown(value) for value in values]
+    return shares(values, max(values, default=0.0) - min(values, default=0.0) or 1.0)
+
+
+def _interval(cell: Cell, measure: Measure) -> str:
+    own = cell.measures
+    return f"{between(own, 'to')}, 95 %" if measure.name == own.metric else ""
+
+
+def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
+    """Recipes in the order of the menu: like poolings and like heads side by side."""
+    poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
+
+    def place(resolved: ResolvedRecipe) -> tuple[int, int, str, int, str, int, str]:
+        reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers
+        named = "" if layers.isdecimal() else layers
+        reading = reader, resolved.layer, named, pairs.index(resolved.pair), resolved.reading
+        return *reading, heads.index(resolved.head.name), str(resolved)
+
+    return sorted(recipes, key=place)
+
+
+def live_heat(
+    recipes: Sequence[ResolvedRecipe],
+    tiles: Mapping[str, Tile],
+    measure: Measure,
+    out: Collection[str] = (),
+) -> Chart:
+    """The heat map of a running training, as far as it is filled; its frame keeps still.
+
+    Args:
+        recipes: All heads that are planned.
+        tiles: Of those that are done.
+        out: Those that were stopped in a race.
+    """
+    says = f"{measure.label}: {len(tiles)} of {counted(len(recipes), 'head')} done."
+    return Chart(figure=_heat(in_order(recipes), tiles, measure, out=out), says=says)
+
+
+def _heat(
+    recipes: Sequence[ResolvedRecipe],
+    tiles: Mapping[str, Tile],
+    measure: Measure,
+    *,
+    star: str = "",
+    out: Collection[str] = (),
+) -> Figure:
+    readings = list(dict.fromkeys(one.reading for one in recipes))
+    tops = list(dict.fromkeys(one.behind for one in recipes))
+    at = {(one.reading, one.behind): str(one) for one in recipes}
+    grid = [[at.get((reading, top), "") for top in tops] for reading in readings]
+    sign = 1 if measure.high_is_good else -1
+    values = [sign * tile.value for tile in tiles.values()] or [0.0]
+    span = max(values) - min(values)
+    span = max(span, LEAST[measure.form] or 0.02 * max(map(abs, values))) or 1.0
+
+    def depth(name: str) -> float | None:
+        return 1 - (max(values) - sign * tiles[name].value) / span if name in tiles else None
+
+    def text(name: str) -> str:
+        if name not in tiles:
+            return "stopped" if name in out else ""
+        return f"<b>{tiles[name].shown} ★</b>" if name == star else tiles[name].shown
+
+    def hover(name: str) -> str:
+        if name not in tiles:
+            return _hover(name, "stopped in the race" if name in out else "waits") if name else ""
+        interval = f" ({tiles[name].below})" if tiles[name].below else ""
+        return _hover(name, f"{measure.label}: {tiles[name].shown}{interval}")
+
+    # What has no value has no depth: a grey trace of its own below.
+    empty = [[0 if name and name not in tiles else None for name in row] for row in grid]
+    done = [[depth(name) for name in row] for row in grid]
+    common = {
+        "type": "heatmap",
+        "x": list(range(len(tops))),
+        "y": list(range(len(readings))),
+        "text": [[text(name) for name in row] for row in grid],
+        "texttemplate": "%{text}",
+        "textfont": {"size": 12 if len(tops) <= 5 else 10},
+        "customdata": grid,
+        "hoverinfo": "text",
+        "hovertext": [[hover(name) for name in row] for row in grid],
+        "hoverongaps": False,
+        "showscale": False,
+        "xgap": 3,
+        "ygap": 3,
+        "zmin": 0,
+        "zmax": 1,
+    }
+    faint = {"z": empty, "colorscale": [[0, GRID], [1, GRID]]}
+    return _figure(
+        [common | faint, common | {"z": done, "colorscale": SHADES}],
+        36 * len(readings) + 60,
+        xaxis=_axis(
+            tickvals=list(range(len(tops))),
+            ticktext=[escape(cut(top, 20)) for top in tops],
+            side="top",
+            showgrid=False,
+        ),
+        yaxis=_names(readings, 20),
     )
-    return frame.format(
-        says,
-        y.says,
-        joined([*_ticks(x, "x"), *_ticks(y, "y")]),
-        joined(_path(line, x, y) for line in lines if line.joins),
-        joined(dot for line in lines for dot in _dots(line, x, y)),
-        x.says,
-        legend([(line.colour, line.name) for line in lines if line.name]),
-    )
 
 
-def legend(names: Sequence[tuple[str, str]]) -> Markup:
-    """Which colour is what."""
-    items = (
-        Markup('<li style="--mark:{}"><i></i><span>{}</span></li>').format(colour, name)
-        for colour, name in names
-    )
-    return Markup('<ul class="key">{}</ul>').format(joined(items)) if names else Markup("")
+FIRST_STEP = 8
 
 
-def _ticks(axis: Axis, letter: str) -> Iterable[Markup]:
-    side = "left" if letter == "x" else "bottom"
-    for value, says in axis.ticks:
-        yield Markup('<span class="tick {}" style="{}:{}%"><b>{}</b></span>').format(
-            letter, side, axis.place(value), says
-        )
-
-
-def _path(line: Line, x: Axis, y: Axis) -> Markup:
-    points = " ".join(f"{x.place(at)},{100 - y.place(value)}" for at, value in line.points)
-    return Markup('<polyline points="{}" style="stroke:{}"/>').format(points, line.colour)
-
-
-def _dots(line: Line, x: Axis, y: Axis) -> Iterable[Markup]:
-    for number, (at, value) in enumerate(line.points):
-        left, bottom = x.place(at), y.place(value)
-        if line.spans:
-            low, high = map(y.place, line.spans[number])
-            yield Markup(
-                '<i class="span" style="left:{}%;bottom:{}%;height:{}%;--mark:{}"></i>'
-            ).format(left, low, round(high - low, 2), line.colour)
-        told = line.says[number] if line.says else ""
-        yield Markup('<i class="dot" style="left:{}%;bottom:{}%;--mark:{}" title="{}"></i>').format(
-            left, bottom, line.colour, told
-        )
-
-
-def live(
+def live_curves(
     curves: Mapping[str, Mapping[int, float]], last: int, metric: MetricName = "accuracy"
-) -> Markup:
-    """The validation score of the heads that are being trained, step by step.
+) -> Chart:
+    """The validation score of heads that are being trained, step by step; its frame keeps still.
 
     Args:
         curves: For each of the last heads, the best score after so many steps.
         last: The most steps so far; the frame moves when they are more than a power of two.
     """
-    x = steps(last, "Steps")
     name = SCORES[metric]
-    lines = [
-        Line(
-            name=recipe if max(points, default=0) else f"{recipe} (solved at once)",
-            points=tuple((max(x.low, step), score) for step, score in sorted(points.items())),
-            colour=colour,
-            joins=True,
+    traces = [
+        _line(
+            [
+                (max(FIRST_STEP, step), _factor(name) * score)
+                for step, score in sorted(points.items())
+            ],
+            recipe if max(points, default=0) else f"{recipe} (solved at once)",
+            colour,
+            [f"{recipe}: {name.told(score)}" for _, score in sorted(points.items())],
         )
         for (recipe, points), colour in zip(curves.items(), COLOURS, strict=False)
     ]
-    ticks = tuple((at / 10, _tenths(at, name)) for at in (0, 5, 10))
-    y = Axis(low=0, high=1, ticks=ticks, says=name.title)
-    if name.scale in ("explained", "error"):
-        y = scores([score for points in curves.values() for score in points.values()], metric)
+    most = max(5, ceil(log2(max(last, 1))))
+    least = int(log2(FIRST_STEP))
+    ticks = [2**at for at in range(least, most + 1, ceil((most - least) / 4))]
+    bound = name.scale in ("share", "correlation")
+    ends = [score for points in curves.values() for score in points.values()]
     told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
-    return chart(lines, x, y, says=f"Best so far: {told}")
+    return Chart(
+        figure=_figure(
+            traces,
+            260,
+            showlegend=True,
+            margin={"l": 8, "r": 12, "t": 40, "b": 8},
+            xaxis=_axis(
+                "Steps",
+                type="log",
+                range=[log10(FIRST_STEP), most * log10(2)],
+                tickvals=ticks,
+                ticktext=[f"{at:,}" for at in ticks],
+            ),
+            yaxis=_scores([0.0, 1.0] if bound else ends or [0.0], name),
+        ),
+        says=f"Best so far on development rows: {told}.",
+    )
 
 
-def bars(
-    rows: Sequence[tuple[str, float]],
-    *,
-    colour: str = COLOURS[0],
-    best: bool = False,
-    shown: Sequence[str] = (),
-    marks: Sequence[float] = (),
-    most: int = MOST_BARS,
-) -> Markup:
-    """One bar of a share a row, every number printed.
+def _line(
+    points: Sequence[tuple[float, float]],
+    name: str,
+    colour: str,
+    hovers: Sequence[str] = (),
+    **more: Any,
+) -> Figure:
+    usual = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": escape(name),
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": 7},
+        "hoverinfo": "text" if hovers else "skip",
+        "hovertext": [_hover(told) for told in hovers],
+        "cliponaxis": False,
+    }
+    return usual | more
+
+
+def _spans(ends: Sequence[tuple[float, float, float]], colour: str, factor: float) -> Figure:
+    """Upright intervals, each given as its score, low and high end."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [factor * (high - score) for score, _, high in ends],
+        "arrayminus": [factor * (score - low) for score, low, _ in ends],
+        "thickness": 1.5,
+        "width": 0,
+        "color": colour,
+    }
+
+
+# --- How the score goes with the size of a head, the number of rows and the layer.
+
+
+def sizes(board: Leaderboard) -> Chart | None:
+    """The score against the number of parameters learned; None where all learn as many."""
+    heads = [cell for cell in board.cells if not cell.is_baseline and cell.parameters]
+    if len({cell.parameters for cell in heads}) < 2:
+        return None
+    name, use = SCORES[board.metric], board.recommendation
+    factor, traces = _factor(name), []
+    for colour in (GREY, COLOURS[0]):
+        own = [cell for cell in heads if (cell.name == use.name) == (colour != GREY)]
+        spans = [(c.measures.score, c.measures.low, c.measures.high) for c in own]
+        traces.append(
+            _line(
+                [(c.parameters, factor * c.measures.score) for c in own],
+                "",
+                colour,
+                mode="markers",
+                marker={"color": colour, "size": 10},
+                customdata=[cell.name for cell in own],
+                hoverinfo="text",
+                hovertext=[_of_cell(cell, name) for cell in own],
+                # Heads of one kind are of one size: their intervals would lie on each other.
+                error_y=_spans(spans, FADED, factor) | {"visible": colour != GREY},
+            )
+        )
+    powers = [log10(cell.parameters) for cell in heads]
+    ends = [end for cell in heads for end in (cell.measures.low, cell.measures.high)]
+    told = answers.worth(board)
+    return Chart(
+        figure=_figure(
+            traces,
+            300,
+            xaxis=_axis(
+                "Parameters that are learned",
+                type="log",
+                range=[floor(min(powers) * 2 - 0.2) / 2, ceil(max(powers) * 2 + 0.2) / 2],
+                dtick=1,
+                exponentformat="SI",
+            ),
+            yaxis=_scores(ends, name),
+        ),
+        says=f"{name.title} against size{': ' * bool(told)}{told}.",
+        key="Blue: recommended, with its 95 % interval." * bool(use.name),
+    )
+
+
+def growth(board: Leaderboard) -> Chart | None:
+    """The learning curve: the score of the leaders against the rows learned from; None without."""
+    if len(board.curve) < 2:
+        return None
+    name, use = SCORES[board.metric], board.recommendation.name
+    factor, rows = _factor(name), [stage["rows"] for stage in board.curve]
+    # The recommended head comes first, and so has its colour.
+    names = sorted(board.curve[-1]["scores"], key=lambda one: one != use)[: len(COLOURS)]
+    traces, ends, table = [], [], []
+    for recipe, colour in zip(names, COLOURS, strict=False):
+        stages = [stage for stage in board.curve if recipe in stage["scores"]]
+        found = [(stage["rows"], stage["scores"][recipe]) for stage in stages]
+        spans = [(own["score"], own["low"], own["high"]) for _, own in found]
+        own = _line(
+            [(at, factor * score) for (at, _), (score, _, _) in zip(found, spans, strict=True)],
+            recipe,
+            colour,
+            [
+                f"{recipe}, {at:,} rows: {name.told(score)} ({name.between(low, high)})"
+                for (at, _), (score, low, high) in zip(found, spans, strict=True)
+            ],
+        )
+        if recipe == names[0]:  # of all of them the intervals would lie on each other
+            own["error_y"] = _spans(spans, FADED, factor)
+            ends += [end for span in spans for end in span]
+        traces.append(own)
+        ends += [score for score, _, _ in spans]
+        table += [
+            (recipe, f"{at:,}", name.told(score), name.between(low, high))
+            for (at, _), (score, low, high) in zip(found, spans, strict=True)
+        ]
+    return Chart(
+        figure=_figure(
+            traces,
+            300,
+            showlegend=True,
+            margin={"l": 8, "r": 12, "t": 36, "b": 8},
+            xaxis=_axis(
+                "Rows learned from",
+                range=[0, 1.06 * max(rows)],
+                tickvals=rows,
+                ticktext=[f"{at:,}" for at in rows],
+            ),
+            yaxis=_scores(ends, name),
+        ),
+        says=board.curve_says.replace("`", ""),
+        key=f"{name.title}; of {names[0]} with its 95 % interval.",
+        headers=("Recipe", "Rows", name.title, "95 % interval"),
+        rows=tuple(table),
+    )
+
+
+def layers(board: Leaderboard) -> tuple[Chart, ...]:
+    """Where the task lives: the score of every layer, and what could be told of it before."""
+    return tuple(_layers(board, one) for one in layered(board))
+
+
+def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
+    name, factor = SCORES[board.metric], _factor(SCORES[board.metric])
+    measured, places = [cell.measures for cell in found.cells], range(len(found.cells))
+    spans = [(m.score, m.low, m.high) for m in measured]
+    score = _line(
+        [(at, factor * own.score) for at, own in enumerate(measured)],
+        name.title,
+        COLOURS[0],
+        error_y=_spans(spans, FADED, factor),
+        customdata=[cell.name for cell in found.cells],
+        hoverinfo="text",
+        hovertext=[_of_cell(cell, name) for cell in found.cells],
+    )
+    traces, columns = [score], []
+    for (measure, title), colour in zip(ESTIMATES.items(), COLOURS[1:], strict=True):
+        values = [getattr(one, measure) for one in found.estimates if one is not None]
+        if len(values) < len(found.cells):
+            break
+        columns.append(values)
+        low, span = min(values), max(values) - min(values) or 1.0
+        told = [f"{title}: {value:.3f}" for value in values]
+        points = [(at, (value - low) / span) for at, value in enumerate(values)]
+        traces.append(_line(points, title, colour, told, yaxis="y2"))
+    # Below the scores the estimates, each from its lowest to its highest.
+    lower = {"domain": [0, 0.3], "range": [-0.1, 1.1], "tickvals": [0, 1]}
+    upper = {"domain": [0.42, 1]} if columns else {}
+    layout = {"yaxis2": _axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
+    names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
+    headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
+    rows = [
+        (layer, name.told(own.score), between(own, "to"), *(f"{one[at]:.3f}" for one in columns))
+        for at, (layer, own) in enumerate(zip(found.layers, measured, strict=True))
+    ]
+    return Chart(
+        figure=_figure(
+            traces,
+            400 if columns else 280,
+            showlegend=bool(columns),
+            margin={"l": 8, "r": 12, "t": 36 if columns else 8, "b": 8},
+            xaxis=_axis(
+                tickvals=list(places),
+                ticktext=names,
+                range=[-0.4, len(names) - 0.6],
+                anchor="y2" if columns else "y",
+            ),
+            yaxis=_scores([end for span in spans for end in span], name) | upper,
+            **layout,
+        ),
+        says=f"{found.recipe}: {found.says}".replace("`", ""),
+        key="By the layer that is read." + " Below: estimates before training." * bool(columns),
+        headers=headers,
+        rows=tuple(rows),
+    )
+
+
+# --- One head closely.
+
+
+def reliability(measures: Measures) -> Chart:
+    """How often a head is right when it is that sure, as it is and with its logits divided."""
+    scaled = measures.calibration
+    traces = [
+        _line([(0, 0), (100, 100)], "as sure as right", ZERO, mode="lines"),
+        _bins(measures.bins, "as it is" if scaled else "this head", COLOURS[0]),
+    ]
+    tables = [("as it is", measures.bins)]
+    if scaled and scaled.error_after < scaled.error_before:
+        name = f"logits divided by {scaled.temperature:.2f}"
+        traces.append(_bins(scaled.bins, name, COLOURS[1]))
+        tables.append((name, scaled.bins))
+    sure = "How sure it was of a label" if measures.labels else "How sure it was"
+    return Chart(
+        figure=_figure(
+            traces,
+            320,
+            showlegend=True,
+            margin={"l": 8, "r": 16, "t": 36, "b": 8},
+            xaxis=_axis(sure, range=[0, 100], ticksuffix=" %"),
+            yaxis=_axis("Answered right", range=[0, 100], ticksuffix=" %"),
+        ),
+        says=f"Can its confidence be trusted? {answers.trust(measures)}.",
+        headers=("", "Answers", "Sure", "Right"),
+        rows=tuple(
+            (name, f"{one.rows:,}", percent(one.confidence), percent(one.accuracy))
+            for name, bins in tables
+            for one in bins
+        ),
+    )
+
+
+def _bins(bins: Sequence[Bin], name: str, colour: str) -> Figure:
+    told = [
+        f"{one.rows:,} answers, {percent(one.confidence)} sure, {percent(one.accuracy)} right"
+        for one in bins
+    ]
+    points = [(100 * one.confidence, 100 * one.accuracy) for one in bins]
+    return _line(points, name, colour, told)
+
+
+def coverage(points: Sequence[Coverage], problem: ProblemType) -> Chart:
+    """How much is answered, and how much of that is right, where a head may abstain.
 
     Args:
-        best: Whether only the longest bar takes the colour.
-        shown: What is written behind each bar; the share in percent, if nothing else.
-        marks: For each bar a share that is marked on it: a bar that does not reach it is grey.
-        most: How many are drawn; the rest is counted.
+        points: Of `Calibration.coverage`.
     """
-    longest = max((share for _, share in rows), default=0.0)
-    written = shown or [percent(share) for _, share in rows]
-    lines = []
-    for at, ((name, share), says) in enumerate(zip(rows[:most], written, strict=False)):
-        is_off = share <= marks[at] if marks else best and share < longest
-        mark = Markup('<s style="left:{:.2f}%"></s>').format(100 * marks[at]) if marks else ""
-        bar = Markup('<u><i style="--share:{:.4f}"></i>{}</u>').format(max(0.0, share), mark)
-        line = Markup('<li class="{}"><span>{}</span>{}<b>{}</b></li>')
-        lines.append(line.format("off" if is_off else "", name, bar, says))
-    left = len(rows) - most
-    rest = Markup('<p class="quiet">and {} more</p>').format(f"{left:,}") if left > 0 else ""
-    drawn = Markup('<ul class="bars" style="--mark:{}">{}</ul>{}')
-    return drawn.format(colour, joined(lines), rest)
+    told = [
+        f"at least {sure} sure: answers {much}, {right} of them right"
+        for sure, much, right in zip(
+            shares([one.threshold for one in points]),
+            shares([one.coverage for one in points]),
+            shares([one.accuracy for one in points], 0.1),
+            strict=True,
+        )
+    ]
+    drawn = [(100 * one.coverage, 100 * one.accuracy) for one in points]
+    traces = [_line(drawn, "", COLOURS[0], told)]
+    if chosen := useful(points):
+        at = points.index(chosen)
+        marker = {"color": AMBER, "size": 13}
+        traces.append(_line([drawn[at]], "", AMBER, [told[at]], mode="markers", marker=marker))
+    answered = f"{'Texts' if problem.is_exclusive else 'Labels'} answered"
+    accuracy = SCORES["accuracy"]
+    return Chart(
+        figure=_figure(
+            traces,
+            320,
+            margin={"l": 8, "r": 16, "t": 36, "b": 8},
+            xaxis=_axis(answered, range=[0, 104], ticksuffix=" %"),
+            yaxis=_scores([one.accuracy for one in points], accuracy, "Of those, right"),
+        ),
+        says=abstained_says(points, problem),
+        headers=("At least so sure", answered, "Of those, right"),
+        rows=tuple(
+            (percent(one.threshold), percent(one.coverage), percent(one.accuracy)) for one in points
+        ),
+    )
+
+
+MOST_CLASSES = 20
+
+
+def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
+    """How often a class was answered with a class; of many, those that are confused most.
+
+    Args:
+        table: (c, c), rows are the true classes.
+    """
+    wrong = table.clone().fill_diagonal_(0)
+    order = (wrong.sum(dim=0) + wrong.sum(dim=1)).argsort(descending=True, stable=True)
+    shown = sorted(order[:MOST_CLASSES].tolist())
+    part = table[shown][:, shown]
+    parts = (part / table[shown].sum(dim=1, keepdim=True).clamp_min(1)).tolist()
+    counts, places = part.tolist(), range(len(shown))
+    names = [classes[int(at)] for at in shown]
+    hovers = [
+        [
+            _hover(f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})")
+            for to, said in enumerate(names)
+        ]
+        for at, true in enumerate(names)
+    ]
+    common = {
+        "type": "heatmap",
+        "text": [[f"{one:,}" if one else "" for one in row] for row in counts],
+        "texttemplate": "%{text}",
+        "hoverinfo": "text",
+        "hovertext": hovers,
+        "hoverongaps": False,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "zmin": 0,
+    }
+    right = [[parts[at][to] if at == to else None for to in places] for at in places]
+    off = [[parts[at][to] if at != to else None for to in places] for at in places]
+    amber = [[0, "rgba(217,119,6,.05)"], [1, "rgba(217,119,6,.85)"]]
+    told = "Rows: the true class; columns: what was answered."
+    if len(classes) > MOST_CLASSES:
+        told += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
+    return Chart(
+        figure=_figure(
+            [
+                common | {"z": right, "colorscale": SHADES, "zmax": 1},
+                common | {"z": off, "colorscale": amber, "zmax": 0.4},
+            ],
+            28 * len(shown) + 90,
+            xaxis=_axis(
+                tickvals=list(places),
+                ticktext=[escape(cut(name, 18)) for name in names],
+                side="top",
+                showgrid=False,
+            ),
+            yaxis=_names(names, 18),
+        ),
+        says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
+        key=told,
+        headers=("True class", *names),
+        rows=tuple(
+            (name, *(f"{n:,}" for n in row)) for name, row in zip(names, counts, strict=True)
+        ),
+    )
+
+
+def f1(scores: Sequence[float | None], classes: Sequence[str]) -> Chart:
+    """The F1 of every class, the lowest first; of many classes the lowest."""
+    known = [
+        (name, score) for name, score in zip(classes, scores, strict=True) if score is not None
+    ]
+    rows = sorted(known, key=lambda row: row[1])
+    texts = shares([score for _, score in rows])
+    return Chart(
+        figure=_bars(rows, texts),
+        says=f"F1 is lowest for {rows[0][0]}: {texts[0]}." if rows else "No class was tested.",
+        key=_more(rows),
+        headers=("Class", "F1"),
+        rows=tuple((name, text) for (name, _), text in zip(rows, texts, strict=True)),
+    )
+
+
+def mix(parts: Sequence[float]) -> Chart:
+    """How much of each layer a learned mix reads."""
+    names = [layer_name(number).capitalize() for number in range(len(parts))]
+    rows, texts = list(zip(names, parts, strict=True)), shares(parts, max(parts))
+    most = max(range(len(parts)), key=parts.__getitem__)
+    return Chart(
+        figure=_bars(rows, texts, most=len(rows)),
+        says=f"It has learned to read {layer_name(most)} most: {texts[most]}.",
+        key=f"It began with equal shares, {percent(1 / len(parts))} each.",
+    )
+
+
+def scatter(look: Closeup) -> Chart:
+    """Predicted against true numbers."""
+    true, said = zip(*look.points, strict=True)
+    low, high = max(min(true), min(said)), min(max(true), max(said))
+    dots = _line(
+        look.points,
+        "a row",
+        COLOURS[0],
+        [f"{one:.4g} in the data, {two:.4g} predicted" for one, two in look.points],
+        mode="markers",
+        marker={"color": COLOURS[0], "size": 6, "opacity": 0.6},
+    )
+    exact = _line([(low, low), (high, high)], "exactly right", ZERO, mode="lines")
+    name, own = SCORES[look.cell.measures.metric], look.cell.measures.score
+    return Chart(
+        figure=_figure(
+            [exact, dots],
+            340,
+            xaxis=_axis("The number in the data"),
+            yaxis=_axis("Predicted"),
+        ),
+        says=f"Predicted against true numbers: {name.noun} {name.told(own)}.",
+        key="The line: exactly right.",
+    )
+
+
+# --- The data.
+
+BINS = 10  # about as many bars for numbers
+
+
+def class_counts(counts: Mapping[str, int]) -> Chart:
+    """How many rows each class has, the commonest first."""
+    rows = sorted(counts.items(), key=lambda row: -row[1])
+    (most, commonest), (least, rarest) = rows[0], rows[-1]
+    told = f"{most} has most rows, {commonest:,}; {least} fewest, {rarest:,}."
+    if commonest == rarest:
+        told = f"Each has {counted(rarest, 'row')}."
+    return Chart(
+        figure=_bars(rows, [f"{number:,}" for _, number in rows]), says=told, key=_more(rows)
+    )
+
+
+def number_counts(numbers: Sequence[float]) -> Chart:
+    """How many rows have a number of about which size, in about ten round steps."""
+    low, high = min(numbers), max(numbers)
+    exact = (high - low) / BINS or abs(high) or 1.0
+    power = 10.0 ** floor(log10(exact))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
+    first = floor(low / step)
+    last = max(first, ceil(high / step) - 1)  # the greatest number belongs to the last bar
+    counts = dict.fromkeys(range(first, last + 1), 0)
+    for number in numbers:
+        counts[min(last, floor(number / step))] += 1
+    rows = [(f"{at * step:.4g} to {(at + 1) * step:.4g}", own) for at, own in counts.items()]
+    most = max(rows, key=lambda row: row[1])
+    return Chart(
+        figure=_bars(rows, [f"{own:,}" for _, own in rows]),
+        says=f"Most numbers, {most[1]:,} of {len(numbers):,}, are from {most[0]}.",
+    )
+
+
+def _more(rows: Sequence[Any]) -> str:
+    return f"And {len(rows) - MOST_BARS:,} more." if len(rows) > MOST_BARS else ""

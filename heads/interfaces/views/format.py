@@ -1,18 +1,116 @@
-"""What is measured for every problem type: how it is called, and how a number is written.
+"""How names, numbers and measures are written, and in which colours: the same wherever one looks.
 
-Pages, report and terminal show the same measures in the same order, the score first.
+Pages, report and terminal show the same measures in the same order, the score first. Pure, and
+without torch, which the page starts before.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from heads.evaluation.details import Measures
 from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
-from heads.evaluation.predictions import MAJORITY, TFIDF
-from heads.interfaces.views.charts import percent
 from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.runs.cells import Cell
+
+if TYPE_CHECKING:
+    from heads.evaluation.details import Measures
+    from heads.runs.cells import Cell
+
+# One colour a recipe, each at least 3:1 on the light and the dark background; the first is that
+# of what is recommended, and what is beside it is grey.
+COLOURS = ("#4f6bed", "#d97706", "#0f9d8a", "#c8478f")
+GREY = "#8b8b96"
+GRID = "rgba(128,128,128,.18)"
+ZERO = "rgba(128,128,128,.6)"
+
+
+@lru_cache(maxsize=4096)
+def escape(text: str) -> str:
+    r"""A text as Plotly draws it to the letter: no tags, links, templates or mathematics.
+
+    >>> escape("<b>5</b> %{y} $x$")
+    '&lt;b>5&lt;/b> %\u200b{y} ＄x＄'
+    """
+    text = "".join(letter for letter in text if letter.isprintable())
+    text = re.sub("[\\u202a-\\u202e\\u2066-\\u2069]", "", text)
+    return (
+        text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "%\u200b{").replace("$", "＄")
+    )
+
+
+def cut(text: str, most: int) -> str:
+    """A text that is too long for its place, without its middle.
+
+    >>> cut("mean?pair=uv_diff_prod", 15), cut("mean", 15)
+    ('mean?pa…iff_prod', 'mean')
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[-(most - most // 2) :]}"
+
+
+def counted(number: int, name: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "class"), counted(12, "class"), counted(2000, "row")
+    ('1 class', '12 classes', '2,000 rows')
+    """
+    ending = "" if number == 1 else "es" if name.endswith("s") else "s"
+    return f"{number:,} {name}{ending}"
+
+
+def count(number: int) -> str:
+    """A number of parameters for the eye.
+
+    >>> count(1155), count(148_995), count(22_713_216), count(3)
+    ('1.2k', '149k', '22.7M', '3')
+    """
+    for size, sign in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            share = number / size
+            return f"{share:.0f}{sign}" if share >= 100 else f"{share:.1f}{sign}"
+    return str(number)
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign.
+
+    >>> signed(0.5), signed(-1.25, 1), signed(0.0), signed(-0.0001)
+    ('+0.50', '−1.2', '0.00', '0.00')
+    """
+    told = f"{value:+.{digits}f}"
+    return told[1:] if not float(told) else told.replace("-", "−")
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share for the eye.
+
+    >>> percent(0.70125), percent(1, 0)
+    ('70.1 %', '100 %')
+    """
+    return f"{share:.{digits}%}".replace("%", " %")
+
+
+def shares(values: Sequence[float], span: float = 1.0) -> list[str]:
+    """Shares with as few decimals as one can see on an axis that long, and no false 0 or 100.
+
+    >>> shares([0.69, 0.701]), shares([0.69, 0.701], span=0.1), shares([0.9996])
+    (['69 %', '70 %'], ['69.0 %', '70.1 %'], ['99.96 %'])
+    >>> shares([0.0002, 0.0004], span=0.0004)
+    ['0.020 %', '0.040 %']
+    """
+    told = list[str]()
+    for digits in range(5):
+        told = [percent(value, digits) for value in values]
+        ends = percent(0, digits), percent(1, digits)
+        is_false = any(
+            own in ends and value not in (0, 1) for own, value in zip(told, values, strict=True)
+        )
+        if not is_false and 10.0**-digits <= 100 * span / 15:
+            break
+    return told
+
 
 TIME = "latency_ms"
 # A share is said in percent, units are those of the labels.
@@ -44,7 +142,7 @@ class Measure:
         """Its title, which says it where less is better."""
         return self.title if self.high_is_good else f"{self.title} (less is better)"
 
-    def of(self, cell: Cell) -> float | None:
+    def of(self, cell: "Cell") -> float | None:
         """Its value for a cell; None where it is not known."""
         return cell.latency_ms if self.name == TIME else cell.measures.values.get(self.name)
 
@@ -105,14 +203,20 @@ BRIEF: Mapping[ProblemType, tuple[str, str]] = {
     MULTI_LABEL: ("macro_f1", "mean_average_precision"),
     REGRESSION: ("pearson", "mean_absolute_error"),
 }
+# Of the two cells by the names that they have in evaluation/predictions.py, which waits for torch.
 BASELINES: Mapping[ProblemType, Mapping[str, str]] = {
-    SINGLE_LABEL: {MAJORITY: "always the commonest class", TFIDF: "TF-IDF + logistic regression"},
-    MULTI_LABEL: {MAJORITY: "always the commonest labels", TFIDF: "TF-IDF + logistic regression"},
-    REGRESSION: {MAJORITY: "always the mean", TFIDF: "TF-IDF + ridge regression"},
+    problem: {"majority": f"always the {usual}", "tfidf": f"TF-IDF + {solved} regression"}
+    for problem, usual, solved in (
+        (SINGLE_LABEL, "commonest class", "logistic"),
+        (MULTI_LABEL, "commonest labels", "logistic"),
+        (REGRESSION, "mean", "ridge"),
+    )
 }
+# The same in two words, as a line in a chart is called.
+IN_WORDS: Mapping[str, str] = {"majority": "guessing", "tfidf": "counting words"}
 
 
-def problem_of_cells(cells: Sequence[Cell]) -> ProblemType:
+def problem_of_cells(cells: "Sequence[Cell]") -> ProblemType:
     """The problem type of measured cells: each has one measure that is always there."""
     values = cells[0].measures.values if cells else {}
     return next((one for one in (MULTI_LABEL, REGRESSION) if one.metric in values), SINGLE_LABEL)
@@ -130,7 +234,7 @@ def of_metric(metric: MetricName) -> Measure:
     return _measure(metric, SCORES[metric])
 
 
-def offered(cells: Sequence[Cell]) -> tuple[Measure, ...]:
+def offered(cells: "Sequence[Cell]") -> tuple[Measure, ...]:
     """The measures that some of these cells have; without cells, those of one class a row."""
     known = (
         ranked(problem_of_cells(cells), cells[0].measures.metric)
@@ -141,12 +245,12 @@ def offered(cells: Sequence[Cell]) -> tuple[Measure, ...]:
     return found or known
 
 
-def titled(cell: Cell) -> str:
+def titled(cell: "Cell") -> str:
     """A recipe, or a baseline in words."""
     return BASELINES[problem_of_cells([cell])].get(cell.name, cell.name)
 
 
-def between(measures: Measures, sign: str = "–") -> str:
+def between(measures: "Measures", sign: str = "–") -> str:
     """The ends of the 95 % interval of a score, which stands before them with its unit."""
     return ends(measures.metric, measures.low, measures.high, sign)
 
@@ -177,7 +281,7 @@ def headers(measures: Sequence[Measure]) -> list[str]:
     ]
 
 
-def figures(cell: Cell, measures: Sequence[Measure]) -> list[Any]:
+def figures(cell: "Cell", measures: Sequence[Measure]) -> list[Any]:
     """A cell as plain values, as `headers` name them."""
     score, *rest = measures
     own, values = cell.measures, [(one, one.of(cell)) for one in rest if one.name != TIME]
@@ -192,7 +296,7 @@ def figures(cell: Cell, measures: Sequence[Measure]) -> list[Any]:
     ]
 
 
-def apart(cell: Cell) -> str:
+def apart(cell: "Cell") -> str:
     """How far a cell is from the best head, and whether that is more than chance."""
     difference = cell.to_best
     if difference is None:

@@ -1,107 +1,96 @@
-"""A leaderboard as one HTML file: it asks for nothing else, and works without a script.
+"""A run as one HTML file: the head to use on its first page, what that rests on behind it.
 
-Every value passes `Markup.format`, which escapes it; the file's own policy forbids scripts,
-images and requests besides.
+It opens from a disk with no network. Plotly draws its charts; without scripts it shows their
+numbers. All values pass Jinja2, which escapes them, and figures stand as JSON in which no tag can
+be, so that a foreign text is never a script.
 """
 
+import json
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from markupsafe import Markup
 
-from heads.evaluation.metrics import SCORES
-from heads.interfaces.views import head_details, leaderboard, predictions
-from heads.interfaces.views.comparison import count, joined
-from heads.interfaces.views.format import TIME, Measure, apart, between, offered, titled
-from heads.runs.cells import Cell
-from heads.runs.drill_down import Disagreement, closeup
+from heads.interfaces.views import charts, leaderboard
+from heads.interfaces.views.html import render
+from heads.interfaces.views.predictions import disagreements as drawn_disagreements
+from heads.interfaces.views.questions import QUESTIONS, Answer, Question, head_of
+from heads.interfaces.views.questions import table as table
+from heads.runs import spec
+from heads.runs.drill_down import Disagreement
 from heads.runs.leaderboard import Leaderboard
+from heads.settings import ExperimentConfig
 
-CSS = (Path(__file__).parent / "board.css").read_text("utf-8")
-LOOK = """
-:root { --body-text-color: #18181b; --body-text-color-subdued: #52525b; --ground: #fafafa;
-  --block-background-fill: #fff; --border-color-primary: #d4d4d8; --right: #0b7a6b;
-  --font-mono: ui-monospace, monospace; color-scheme: light dark; }
-@media (prefers-color-scheme: dark) { :root { --body-text-color: #f4f4f5; --right: #2dd4bf;
-  --body-text-color-subdued: #a1a1aa; --ground: #0f0f11; --block-background-fill: #18181b;
-  --border-color-primary: #3f3f46; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--body-text-color);
-  background: var(--ground); max-width: 1100px; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; margin: .5rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.15rem; margin: 1.6rem 0 .4rem; } h4 { margin: .8rem 0 .2rem; }
-.quiet { color: var(--body-text-color-subdued); font-size: .9rem; }
-.verdict { background: var(--block-background-fill); border: 1px solid var(--border-color-primary);
-  border-left: 4px solid #6366f1; border-radius: 10px; padding: .6rem .9rem;
-  overflow-wrap: anywhere; }
-.verdict p { margin: .2rem 0; } code { font-family: var(--font-mono); font-size: .92em; }
-"""
-PAGE = Markup(
-    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    '<meta http-equiv="Content-Security-Policy" '
-    "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    "<title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
-)
+CSS = Path(__file__).parent / "board.css"
 
 
 def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> str:
-    """All that a leaderboard shows, as the text of an HTML file."""
-    score = SCORES[board.metric].title
-    parts: list[tuple[str, Markup]] = [
-        ("", leaderboard.verdict(board)),
-        (f"{score} by pooling and head", leaderboard.heat_of(board)),
-        ("All numbers", table(board)),
-        (f"{score} against size", leaderboard.sizes(board)),
-        ("Would more rows change the choice?", leaderboard.growth(board)),
-        ("Layer by layer", leaderboard.layers(board)),
-        ("Before any training", head_details.estimates(board)),
-    ]
-    if board.best:
-        title = f"A closer look at the best head, {board.best}"
-        parts.append((title, head_details.one(closeup(board, board.best))))
-    apart = predictions.disagreements(disagreements, board.problem)
-    parts.append(("Where the heads disagree most", apart))
-    body = joined(
-        Markup("{}{}").format(Markup("<h2>{}</h2>").format(title) if title else "", drawn)
-        for title, drawn in parts
-        if drawn
-    )
-    facts = f"Run {board.run}. Model version {board.revision}. Features in {board.precision}."
+    """All that a leaderboard shows, as the text of an HTML file.
+
+    Args:
+        disagreements: The texts that are shown where heads disagree, in place of the usual ten.
+    """
+    from plotly.offline import get_plotlyjs
+
+    asked, head = spec.load(board.folder), head_of(board)
     return str(
-        PAGE.format(
+        render(
+            "report.html",
             title=f"Head to Head: {board.data}",
-            style=Markup(CSS + LOOK),  # our own files, no value of a user's
-            body=body + Markup('<p class="quiet">{}</p>').format(facts),
+            css=Markup(CSS.read_text("utf-8")),  # our own file
+            plotly=Markup(get_plotlyjs()),
+            result=leaderboard.result(board),
+            forest=charts.forest(board),
+            facts=_facts(board, asked),
+            heat=charts.heat_map(board) if board.best else None,
+            verdict=[leaderboard.coded(one) for one in board.verdict],
+            sections=[
+                (one.asks, one.brief(board, head), _drawn(one, board, head, disagreements))
+                for one in QUESTIONS
+                if head and one.applies(board)
+            ],
+            data=_data(asked),
+            json=_json,
         )
     )
 
 
-def table(board: Leaderboard) -> Markup:
-    """A row a cell, the best first, the baselines last."""
-    score, *rest = (one for one in offered(board.cells) if one.name != TIME)
-    names = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
-    names += ["Parameters", "Seconds", "Against the best"]
-    head = joined(Markup("<th>{}</th>").format(name) for name in names)
-    rows = joined(
-        Markup("<tr>{}</tr>").format(
-            joined(Markup("<td>{}</td>").format(value) for value in _row(cell, score, rest))
-        )
-        for cell in board.cells
-    )
-    return Markup(
-        '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
-        "<tbody>{}</tbody></table></div>"
-    ).format(head, rows)
+def _drawn(one: Question, board: Leaderboard, head: str, found: Sequence[Disagreement]) -> Answer:
+    if found and one.asks == "Where do heads disagree?":
+        return Answer(html=drawn_disagreements(found, board.problem))
+    return one.draw(board, head)
 
 
-def _row(cell: Cell, score: Measure, rest: Sequence[Measure]) -> list[str]:
-    values = [(one, one.of(cell)) for one in rest]
+def _json(value: object) -> Markup:
+    """JSON that may stand in a script: what could end it or begin a tag is written in signs."""
+    text = json.dumps(value, ensure_ascii=True)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _facts(board: Leaderboard, asked: spec.RunSpec) -> list[tuple[str, str]]:
+    """Date, data, settings and versions: what one needs to do it again."""
+    usual, own = asdict(ExperimentConfig()), asdict(asked.config)
+    settings = [f"{name} {value}" for name, value in own.items() if value != usual[name]]
+    versions = ", ".join(f"{name} {number}" for name, number in asked.versions.items())
     return [
-        titled(cell),
-        score.shown(cell.measures.score),
-        between(cell.measures, "to"),
-        *("" if value is None else one.shown(value) for one, value in values),
-        count(cell.parameters),
-        f"{cell.seconds:.1f}",
-        apart(cell),
+        ("Date", time.strftime("%Y-%m-%d %H:%M", time.localtime(asked.created))),
+        ("Data", f"{board.data}, {board.rows:,} rows"),
+        ("Base model", f"{board.model}, version {board.revision}; features in {board.precision}"),
+        ("Settings", ", ".join(settings) or "all as usual"),
+        ("Versions", versions),
+        ("Run", board.run),
     ]
+
+
+def _data(asked: spec.RunSpec) -> charts.Chart:
+    """How many rows there are of each class, or of numbers of each size."""
+    corpus = asked.corpus
+    if not corpus.problem.has_classes:
+        return charts.number_counts(corpus.numbers)
+    counts = dict.fromkeys(corpus.classes, 0)
+    for row in corpus.targets:
+        for label in row:
+            counts[corpus.classes[label]] += 1
+    return charts.class_counts(counts)

@@ -1,10 +1,9 @@
 """A run of every kind of labels, as its page, its report and the terminal show it."""
 
-import csv
-import io
 import json
 import re
 import shutil
+from html import unescape
 
 import pytest
 import torch
@@ -12,16 +11,14 @@ import torch
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import tables
-from heads.interfaces.views import head_details
-from heads.interfaces.views import leaderboard as view
+from heads.interfaces.views import charts, head_details
+from heads.interfaces.views.format import TIME, offered
+from heads.interfaces.views.questions import QUESTIONS, head_of
 from heads.interfaces.views.report import report
-from heads.interfaces.web import run_access
-from heads.interfaces.web.tabs import leaderboard as leaderboard_tools
-from heads.interfaces.web.tabs import leaderboard as tab
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs import learning_curve
 from heads.runs.drill_down import closeup, disagreements, layered, mix_weights
-from heads.runs.leaderboard import leaderboard
+from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
@@ -73,83 +70,57 @@ def board(runs, problem):
 
 
 def text(html):
-    return re.sub("<[^>]+>", "", str(html)).replace("&#39;", "'")
+    return unescape(re.sub("<script>.*?</script>|<[^>]+>", "", str(html), flags=re.S))
 
 
-def shown(run):
-    """What the page shows of a run, by the name of the component."""
-    values = tab._shown(run.id, [])
-    names = [name for name in tab.View.__dataclass_fields__ if name != "tools"]
-    return dict(zip(names, values, strict=False))
+def test_every_question_is_answered_and_drawn_as_the_kind_wants_it(runs, problem, board):
+    head = head_of(board)
+    asked = {one.asks: one for one in QUESTIONS if one.applies(board)}
+    assert ("Can I trust its confidence?" in asked) == problem.has_classes
+    assert ("Which layer?" in asked) == (problem is SINGLE_LABEL)
+    for one in asked.values():
+        found = one.draw(board, head)
+        assert found.charts or found.html
+        assert len(found.charts) <= 2
+        assert not one.brief(board, head).endswith(".")
+        for chart in found.charts:
+            assert chart.says
+            json.dumps(chart.figure, allow_nan=False)
+    wrong = asked["What does it get wrong?"].draw(board, head)
+    assert len(wrong.charts) == {SINGLE_LABEL: 2, MULTI_LABEL: 0, REGRESSION: 1}[problem]
+    for title in (one.title for one in offered(board.cells) if one.name != TIME):
+        assert title in text(asked["All numbers"].draw(board, head).html)
 
 
-def test_the_page_has_the_measures_of_the_kind(runs, problem, board):
-    found = shown(runs[problem])
-    offered = found["measure"]["choices"]
-    assert offered[0][0] == SCORES[problem]
-    assert found["measure"]["value"] == board.metric
-    assert SCORES[problem] in text(found["heat"])
-    for title, name in offered:
-        assert title in text(tab._measured(runs[problem].id, name))
-    assert SCORES[problem] in text(found["sizes"])
-    assert SCORES[problem] in text(found["growth"])
-    assert found["labels"]["visible"] == (problem is MULTI_LABEL)
-    assert found["layered"]["visible"] == (problem is SINGLE_LABEL)
+def test_the_recommended_head_is_the_same_everywhere(runs, problem, board):
+    use, values = board.recommendation, board.as_json()
+    keys = ("recommended", "use", "because", "how_sure")
+    assert [values[key] for key in keys] == [use.name, use.use, use.because, use.how_sure]
+    kept = facts_of(runs[problem])
+    assert kept["recommended"] == use.name
+    if use.name:
+        assert kept["recommended_score"] == board.cell(use.name).measures.score
+        assert str(board.classifier().head.trained_as) == use.name
+        assert use.name in charts.forest(board).says
+        assert head_of(board) == use.name
+    assert str(charts.forest(board).figure).count("★") == bool(use.name)
+    assert use.because.replace("`", "") in text(report(board))
 
 
-def test_a_measure_of_another_kind_shows_the_score(runs, problem):
+def test_a_measure_of_another_kind_shows_the_score(runs, problem, board):
     other = "accuracy" if problem is not SINGLE_LABEL else "spearman"
-    assert tab._measured(runs[problem].id, other) == view.heat_of(leaderboard(runs[problem]))
-
-
-def test_the_table_and_its_csv_have_the_same_columns(runs, problem, board):
-    table = shown(runs[problem])["table"]
-    names, rows = table["value"]["headers"], table["value"]["data"]
-    assert len(table["datatype"]) == len(table["column_widths"]) == len(names)
-    assert {len(row) for row in rows} == {len(names)}
-    saved = list(csv.reader(io.StringIO(tab._as_csv(runs[problem].id).lstrip("\ufeff"))))
-    assert saved[0] == names
-    assert [row[0] for row in saved[1:]] == [row[0] for row in rows]
-    best = board.cell(board.best).measures
-    factor = 1 if problem is REGRESSION else 100
-    row = next(row for row in rows if row[0] == board.best)
-    assert row[1:4] == pytest.approx(
-        [factor * best.score, factor * best.low, factor * best.high], abs=0.051
-    )
+    assert charts.heat_map(board, other).figure == charts.heat_map(board).figure
 
 
 def test_the_report_says_what_the_scores_are(runs, problem, board):
     told = text(report(board, disagreements(runs[problem])))
     assert f"{SCORES[problem]} by pooling and head" in told
     assert ("Accuracy" in told) == (problem is SINGLE_LABEL)
-    assert ("Layer by layer" in told) == (problem is SINGLE_LABEL)
-    assert ("Every label" in told) == (problem is MULTI_LABEL)
-    assert ("Predicted and true" in told) == (problem is REGRESSION)
+    assert ("Which layer?" in told) == (problem is SINGLE_LABEL)
+    assert ("Average precision" in told) == (problem is MULTI_LABEL)
+    assert ("Predicted against true" in told) == (problem is REGRESSION)
     for label in board.classes if problem is MULTI_LABEL else ():
         assert label in told
-
-
-def test_all_labels_are_saved_as_csv(runs):
-    board = leaderboard(runs[MULTI_LABEL])
-    saved = tab._labels_as_csv(runs[MULTI_LABEL].id, board.best).lstrip("\ufeff")
-    rows = list(csv.DictReader(io.StringIO(saved)))
-    assert sorted(row["Label"] for row in rows) == sorted(board.classes)
-    f1s = [float(row["F1 %"]) for row in rows if row["F1 %"]]
-    assert f1s == sorted(f1s)
-
-
-def test_heads_answer_a_sentence_in_the_way_of_their_kind(runs, problem, board):
-    names = ASKED[problem][1][-4:]  # a head of every loss is among them
-    second = "A person plays." if problem is REGRESSION else ""
-    told = text(leaderboard_tools._tried(runs[problem].id, "A lovely day.", second, names))
-    for name in names:
-        assert name in told
-    wanted = {
-        SINGLE_LABEL: "questions say",
-        MULTI_LABEL: "each has its own",
-        REGRESSION: "The data go from",
-    }
-    assert wanted[problem] in told
 
 
 def test_the_terminal_shows_every_kind(runs, problem, board, capsys, monkeypatch):
@@ -167,13 +138,6 @@ def test_the_terminal_shows_every_kind(runs, problem, board, capsys, monkeypatch
     assert tables.scored(cell) in " ".join(capsys.readouterr().out.split())
 
 
-def test_runs_are_listed_with_the_score_of_their_kind(runs):
-    titles = {name: title for title, name in run_access.choices([])}
-    assert "%" in titles[runs[SINGLE_LABEL].id]
-    assert "%" in titles[runs[MULTI_LABEL].id]
-    assert re.search(r"best -?0\.\d{3}$", titles[runs[REGRESSION].id])
-
-
 def test_layers_are_told_from_the_embeddings_to_the_last(runs):
     board = leaderboard(runs[SINGLE_LABEL])
     [found] = layered(board)
@@ -186,9 +150,9 @@ def test_layers_are_told_from_the_embeddings_to_the_last(runs):
     assert f"is that of {name}." in found.says
     assert ("points below it" in found.says) == (name != "the last layer")
     assert "Before any training, " in found.says
-    drawn = text(view.layers(board))
-    assert found.says in drawn
-    assert "H-score, " in drawn
+    (drawn,) = charts.layers(board)
+    assert found.says in drawn.says
+    assert "H-score" in drawn.headers
     assert layered(leaderboard(runs[MULTI_LABEL])) == ()
 
 
@@ -198,9 +162,8 @@ def test_a_learned_mix_shows_the_shares_of_the_layers(runs):
     module = board.classifier("mean@mix+linear").head.module
     assert look.mix == mix_weights(module) == tuple(module.reader.layers.scores.softmax(0).tolist())
     assert sum(look.mix) == pytest.approx(1)
-    drawn = text(head_details.one(look))
-    assert "Embeddings" in drawn
-    assert f"Layer {len(look.mix) - 1}" in drawn
+    names = charts.mix(look.mix).figure["layout"]["yaxis"]["ticktext"]
+    assert (names[0], names[-1]) == ("Embeddings", f"Layer {len(look.mix) - 1}")
     assert mix_weights(board.classifier("mean+linear").head.module) == ()
     assert closeup(board, "majority").mix == ()
 

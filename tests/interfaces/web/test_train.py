@@ -11,14 +11,6 @@ from pathlib import Path
 
 import pytest
 import slow
-
-from heads.data.dataset import read
-from heads.data.samples import SAMPLES
-from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.web import guards, run_access, training_process, uploads
-from heads.interfaces.web.guards import as_csv
-from heads.interfaces.web.tabs import leaderboard, train
-from heads.interfaces.web.tabs.train import Progression
 from heads.interfaces.web.tabs.train_settings import (
     FORM,
     OWN,
@@ -27,6 +19,14 @@ from heads.interfaces.web.tabs.train_settings import (
     expected_seconds,
     times_say,
 )
+
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces.web import guards, run_access, training_process, uploads
+from heads.interfaces.web.guards import as_csv
+from heads.interfaces.web.tabs import leaderboard, train
+from heads.interfaces.web.tabs.train import Progression
 from heads.parts.resolve import resolve
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest

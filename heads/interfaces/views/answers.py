@@ -1,0 +1,192 @@
+"""Short answers to what one asks of a run once a head is recommended: a phrase each.
+
+They stand beside a folded question, whose charts and tables show the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import pi, sqrt
+from typing import Any
+
+from torch import Tensor
+
+from heads.evaluation.calibration import Bin
+from heads.evaluation.details import LabelDetails, Measures
+from heads.evaluation.learning_curve import FLAT
+from heads.evaluation.metrics import SCORES
+from heads.interfaces.views.format import count, counted, percent
+from heads.problem import ProblemType
+from heads.runs.drill_down import LAST, Closeup, Disagreement, LayerCurve, layer_name
+from heads.runs.leaderboard import Leaderboard
+
+NEAR = 0.05  # confidence that is off by no more can be relied on
+Z_ONE_SIDED = 1.645
+
+
+def more_rows(board: Leaderboard) -> str:
+    """Would more rows help? What the last doubling of the rows gave the recommended head."""
+    if len(board.curve) < 2:
+        return "not known: this run has no learning curve"
+    before, after = board.curve[-2:]
+    name = leader(board.curve, board.recommendation.name)
+    first, last, metric = before["scores"][name], after["scores"][name], SCORES[board.metric]
+    gain = last["score"] - first["score"]
+    told = f"{metric.signed(gain)}{' points' * metric.is_share}"
+    sizes = f"from {before['rows']:,} to {after['rows']:,} rows"
+    if gain <= FLAT * (abs(last["score"]) if metric.scale == "error" else 1):
+        return f"hardly: {told} {sizes}"
+    # No interval stands behind a gain; half of that of the score is a guess at what is more than
+    # luck, since the same texts were asked both times.
+    surely = gain > (first["high"] - first["low"]) / 4
+    return f"{'probably' if surely else 'perhaps'}: {told} {sizes}"
+
+
+def leader(curve: Sequence[Mapping[str, Any]], wanted: str) -> str:
+    """The head that a learning curve is about: the wanted one, or the best that is everywhere."""
+    there = [name for name in curve[-1]["scores"] if all(name in one["scores"] for one in curve)]
+    if wanted in there:
+        return wanted
+    return max(there, key=lambda name: curve[-1]["scores"][name]["score"])
+
+
+def trust(measures: Measures) -> str:
+    """Can I trust its confidence? How far it is from how often the head is right.
+
+    A temperature is advised only where it mends that on the tested rows.
+    """
+    if not measures.bins:
+        return ""
+    error, scaled = measures.values["calibration_error"], measures.calibration
+    off, repeats = f"off by {_points(error)}", len(measures.scores)
+    if error <= NEAR:
+        return f"yes: {off} on average"
+    if error <= most_by_chance(measures.bins, repeats):
+        return (
+            f"yes, as far as {counted(measures.rows, 'row')} can tell: {off}, which may be chance"
+        )
+    answers = sum(one.rows for one in measures.bins)
+    gap = sum(one.rows * (one.confidence - one.accuracy) for one in measures.bins) / answers
+    way = "it is too sure" if gap > 0 else "it is not sure enough"
+    if scaled and scaled.error_after < scaled.error_before - FLAT:
+        left = _points(scaled.error_after)
+        way += f" (its logits divided by {scaled.temperature:.2f} are off by {left})"
+    return f"no: {off}; {way}"
+
+
+def most_by_chance(bins: Sequence[Bin], repeats: int = 1) -> float:
+    """The calibration error that a head of perfect confidence stays below in 95 %.
+
+    Few answers in a bin are never right just as often as they are sure: of 200 rows in 15 bins
+    that alone gives about 10 points.
+
+    Args:
+        repeats: How often the same rows were answered.
+    """
+    whole = sum(one.rows for one in bins)
+    spreads = [
+        one.rows / whole * sqrt(one.confidence * (1 - one.confidence) * repeats / one.rows)
+        for one in bins
+    ]
+    # The mean of |z| is √(2/π), its variance 1 − 2/π.
+    luck = Z_ONE_SIDED * sqrt((1 - 2 / pi) * sum(one**2 for one in spreads))
+    return sqrt(2 / pi) * sum(spreads) + luck
+
+
+def _points(share: float) -> str:
+    told = f"{100 * share:.{0 if share >= 0.0095 else 1}f}"
+    return f"{told} point{'s' * (told != '1')}"
+
+
+def confused(look: Closeup) -> str:
+    """Which classes are confused? The pair that is mistaken most; of labels the hardest."""
+    table = look.cell.measures.confusion
+    if table is None:
+        found = worst_first(look.cell.measures.labels)
+        if not found or found[0].f1 is None:
+            return ""
+        return f"{found[0].name} is the hardest: F1 {percent(found[0].f1, 0)}"
+    return mistaken(table, look.classes)
+
+
+def mistaken(table: Tensor, classes: Sequence[str]) -> str:
+    """The pair of classes that is mistaken most often.
+
+    Args:
+        table: (c, c), how often a class (row) was answered with a class (column).
+    """
+    wrong = table.clone().fill_diagonal_(0)
+    most = int(wrong.max())
+    if not most:
+        return "none: every answer is right"
+    true, said = divmod(int(wrong.argmax()), len(table))
+    return f"{classes[true]} is taken for {classes[said]}: {most:,} of {int(table[true].sum()):,}"
+
+
+def worst_first(found: Sequence[LabelDetails]) -> list[LabelDetails]:
+    """Labels by F1, the lowest first; those that were neither tested nor given last."""
+    return sorted(found, key=lambda label: (label.f1 is None, label.f1, label.name))
+
+
+def disagree(found: Sequence[Disagreement], tested: int, problem: ProblemType) -> str:
+    """Where do heads disagree? On how many of the tested texts, or by how much.
+
+    Args:
+        found: All texts on which they do, not a few of them.
+    """
+    if not problem.has_classes:
+        if not found:
+            return "not known: there is one head"
+        return f"by {sum(one.share for one in found) / len(found):.2g} on a text"
+    if not found:
+        return "on no text"
+    return f"on {len(found):,} of {counted(tested, 'text')}"
+
+
+def worth(board: Leaderboard) -> str:
+    """Is it worth its size? Whether a smaller head does as well, as far as one can tell."""
+    use = board.recommendation
+    if not use.name:
+        return ""
+    own, alike = board.cell(use.name), [board.cell(name) for name in use.alike]
+    size = f"{count(own.parameters)} parameters"
+    smallest = min([own, *alike], key=lambda cell: cell.parameters)
+    if smallest.parameters < own.parameters:
+        told = f"{smallest.name} has {count(smallest.parameters)}, and cannot be told apart"
+        return f"perhaps not: it has {size}; {told}"
+    heads = [cell for cell in board.cells if not cell.is_baseline]
+    if len(heads) > 1 and len({cell.parameters for cell in heads}) == 1:
+        return f"all heads are of one size: {size}"
+    if alike:
+        return f"yes: {size}, no other that cannot be told apart has fewer"
+    return f"yes: {size}, and every other head is worse" if heads[1:] else size
+
+
+def foretold(board: Leaderboard) -> str:
+    """Could that be told before any training? By which estimates."""
+    right = [one.measure for one in board.agreements if one.first == one.best]
+    if not board.agreements:
+        return ""
+    return f"{' and '.join(right)} chose the same" if right else "no estimate chose the same"
+
+
+def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:
+    """Which layer? The best one, beside the last.
+
+    Args:
+        curves: Of `layered(board)`.
+    """
+    use = board.recommendation
+    if not curves:
+        return ""
+    about = next((c for c in curves if any(own.name == use.name for own in c.cells)), curves[0])
+    told = SCORES[board.metric].told
+    best = max(range(len(about.cells)), key=lambda at: about.cells[at].measures.score)
+    first, last = about.cells[best], about.cells[-1]
+    scored = told(first.measures.score)
+    if about.layers[-1] != LAST:
+        return f"{layer_name(int(about.layers[best]))}: {scored}"
+    if first is last:
+        return f"the last: {scored}"
+    known = {use.name, *use.alike}
+    chance = ", which may be chance" if use.name and {first.name, last.name} <= known else ""
+    other = f"the last: {told(last.measures.score)}{chance}"
+    return f"{layer_name(int(about.layers[best]))}: {scored}; {other}"

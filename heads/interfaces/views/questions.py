@@ -1,0 +1,183 @@
+"""What one asks of a run once a head is recommended: short answers, and what they rest on.
+
+The page folds them below the result, the report prints them behind its first page.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from heads.interfaces.views import answers, charts, head_details, predictions
+from heads.interfaces.views.charts import Chart
+from heads.interfaces.views.format import TIME, between, count, offered, titled
+from heads.interfaces.views.html import render
+from heads.runs.drill_down import closeup, disagreements, layered
+from heads.runs.leaderboard import Leaderboard
+
+SHOWN = 10  # texts on which heads disagree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What a short answer rests on.
+
+    Attributes:
+        charts: At most two, side by side where there is room.
+        html: What stands below them.
+    """
+
+    charts: Sequence[Chart] = ()
+    html: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question; its functions take the leaderboard and the head that is looked at.
+
+    Attributes:
+        asks: The question.
+        brief: The answer in a phrase, or nothing.
+        draw: What that rests on.
+        applies: Whether the run has an answer.
+    """
+
+    asks: str
+    draw: Callable[[Leaderboard, str], Answer]
+    brief: Callable[[Leaderboard, str], str] = lambda board, head: ""
+    applies: Callable[[Leaderboard], bool] = lambda board: True
+
+
+def head_of(board: Leaderboard, asked: str = "") -> str:
+    """The head that answers are about: the one asked for, the recommended one, else the best."""
+    names = {cell.name for cell in board.cells if not cell.is_baseline}
+    return asked if asked in names else board.recommendation.name or board.best
+
+
+def _growth(board: Leaderboard, head: str) -> Answer:
+    if chart := charts.growth(board):
+        return Answer(charts=(chart,))
+    says = (
+        "The heads of this run were not also trained on fewer rows: it ended early, has fewer "
+        "than 200 rows to learn from, or its learning curve was turned off."
+    )
+    return Answer(html=render("quiet.html", says=says))
+
+
+def _confidence(board: Leaderboard, head: str) -> Answer:
+    measures = board.cell(head).measures
+    first, scaled = charts.reliability(measures), measures.calibration
+    if scaled is None:
+        says = "It has no development rows that it has not learned from, so more cannot be told."
+        return Answer(charts=(first,), html=render("quiet.html", says=says))
+    says = head_details.scaled_says(scaled)
+    second = charts.coverage(scaled.coverage, board.problem)
+    return Answer(charts=(first, second), html=render("quiet.html", says=says))
+
+
+def _mistakes(board: Leaderboard, head: str) -> Answer:
+    look = closeup(board, head)
+    measures = look.cell.measures
+    if not board.problem.has_classes:
+        found = (charts.scatter(look),) if look.points else ()
+        return Answer(charts=found, html=head_details.numbers(look.cell))
+    if measures.labels:
+        return Answer(html=head_details.labels(measures.labels))
+    found = [charts.f1(measures.f1, look.classes)]
+    if measures.confusion is not None:
+        found.insert(0, charts.confusion(measures.confusion, look.classes))
+    return Answer(charts=found)
+
+
+def _apart(board: Leaderboard, head: str) -> Answer:
+    found = disagreements(board.folder, most=SHOWN)
+    return Answer(html=predictions.disagreements(found, board.problem))
+
+
+def _apart_brief(board: Leaderboard, head: str) -> str:
+    found = disagreements(board.folder, most=sys.maxsize)
+    return answers.disagree(found, board.cell(head).measures.rows, board.problem)
+
+
+def _sizes(board: Leaderboard, head: str) -> Answer:
+    chart = charts.sizes(board)
+    return Answer(charts=(chart,) if chart else ())
+
+
+def _layers(board: Leaderboard, head: str) -> Answer:
+    mix = closeup(board, head).mix
+    return Answer(charts=(*charts.layers(board), *((charts.mix(mix),) if mix else ()))[:2])
+
+
+def _has_layers(board: Leaderboard) -> bool:
+    learned = (one.layers is not None and one.layers.learned for one in board.recipes.values())
+    return any(learned) or bool(layered(board))
+
+
+def _numbers(board: Leaderboard, head: str) -> Answer:
+    return Answer(html=table(board))
+
+
+QUESTIONS: Sequence[Question] = (
+    Question(
+        asks="Would more rows help?",
+        draw=_growth,
+        brief=lambda board, head: answers.more_rows(board),
+    ),
+    Question(
+        asks="Can I trust its confidence?",
+        draw=_confidence,
+        brief=lambda board, head: answers.trust(board.cell(head).measures),
+        applies=lambda board: board.problem.has_classes,
+    ),
+    Question(
+        asks="What does it get wrong?",
+        draw=_mistakes,
+        brief=lambda board, head: answers.confused(closeup(board, head)),
+    ),
+    Question(asks="Where do heads disagree?", draw=_apart, brief=_apart_brief),
+    Question(
+        asks="Is it worth its size?",
+        draw=_sizes,
+        brief=lambda board, head: answers.worth(board),
+        applies=lambda board: charts.sizes(board) is not None,
+    ),
+    Question(
+        asks="Which layer?",
+        draw=_layers,
+        brief=lambda board, head: answers.which_layer(board, layered(board)),
+        applies=_has_layers,
+    ),
+    Question(
+        asks="Could that be told before any training?",
+        draw=lambda board, head: Answer(html=head_details.estimates(board)),
+        brief=lambda board, head: answers.foretold(board),
+        applies=lambda board: bool(board.estimates),
+    ),
+    Question(asks="All numbers", draw=_numbers),
+)
+
+
+def table(board: Leaderboard) -> Markup:
+    """A row a cell, the best first, the baselines last."""
+    score, *rest = (one for one in offered(board.cells) if one.name != TIME)
+    headers = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
+    headers += ["Parameters", "Seconds", "Against the recommended"]
+    rows = []
+    for cell in board.cells:
+        values = [(one, one.of(cell)) for one in rest]
+        is_used = cell.name == board.recommendation.name
+        rows.append(
+            [
+                f"{titled(cell)}{' ★' * is_used}",
+                score.shown(cell.measures.score),
+                between(cell.measures, "to"),
+                *("" if value is None else one.shown(value) for one, value in values),
+                count(cell.parameters),
+                f"{cell.seconds:.1f}",
+                head_details.against(board, cell),
+            ]
+        )
+    says = "* told apart from the recommended head, all comparisons taken together (95 %)."
+    return render("table.html", headers=headers, rows=rows, says=says)

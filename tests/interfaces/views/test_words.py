@@ -1,0 +1,177 @@
+"""What heads, labels and texts are said of in HTML: names in order, nothing foreign as markup."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from boards import CLOSE, FAR, LOOK, SCALED, board_of, label
+
+from heads.data.table import Columns
+from heads.evaluation.predictions import BASELINES
+from heads.interfaces.views import dataset, head_details, leaderboard, predictions
+from heads.interfaces.views import format as form
+from heads.interfaces.views.format import MEASURES, ends, headers
+from heads.interfaces.views.questions import table
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from heads.runs.drill_down import Disagreement
+
+HOSTILE = '<img src=x onerror="x">" style="x'
+POINTS = SCALED.coverage
+
+
+class Tags(HTMLParser):
+    """Collects tags and attributes, and checks that all are closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("br", "wbr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        head_details.labels([label(HOSTILE, 0.5)]),
+        predictions.disagreements(
+            [
+                Disagreement(
+                    line=1, text=HOSTILE, pair=HOSTILE, label=HOSTILE, share=0.5,
+                    answers=((HOSTILE, HOSTILE, 0.5),),
+                )
+            ]
+        ),
+        leaderboard.coded(f"`{HOSTILE}` is {HOSTILE}"),
+        leaderboard.broken(HOSTILE),
+        leaderboard.result(replace(board_of(**CLOSE, **FAR), data=HOSTILE, notes=(HOSTILE,))),
+        dataset.preview([HOSTILE], [[HOSTILE]], Columns(text=HOSTILE, label="")),
+    ],
+)  # fmt: skip
+def test_hostile_names_are_text_everywhere(drawn):
+    parser = Tags()
+    parser.feed(str(drawn))
+    assert parser.open == []
+    for tag, attributes in parser.seen:
+        assert tag not in ("img", "script", "a")
+        assert not any(name.startswith("on") for name in attributes)
+        assert attributes.get("style") != "x"
+
+
+def test_the_result_names_the_head_why_and_how_sure():
+    board = board_of(**CLOSE, **FAR)
+    drawn = leaderboard.result(board)
+    use = board.recommendation
+    assert "<dd><strong>Average → One layer</strong> <code>mean+linear</code></dd>" in drawn
+    assert f"<dt>Because</dt><dd>{use.because}</dd>" in drawn
+    assert "<dt>How sure</dt>" in drawn
+    none = board_of(40, **{"mean+linear": (0, 3)}, majority=(0, 30))
+    drawn = leaderboard.result(none)
+    assert "None: 40 tested rows are too few to choose" in drawn
+    assert "<code>mean+linear</code> is the best" in drawn
+    empty = replace(none, recommendation=type(use)(), cells=())
+    assert "No head is done yet." in leaderboard.result(empty)
+
+
+def test_one_head_is_set_against_the_recommended():
+    board = board_of(**CLOSE, **FAR)
+    assert board.recommendation.name == "mean+linear"
+    against = {cell.name: head_details.against(board, cell) for cell in board.cells}
+    assert against["mean+linear"] == ""
+    facts = dict(head_details.facts(board, board.cell("mean+linear")))
+    assert facts["Accuracy"].startswith("85.0 % (83.")
+    assert "Against mean+linear" not in facts
+    # To the reference it has not been compared here: only the difference is known.
+    assert against["mean+mlp"] == "+0.2"
+    apart = replace(board.cell("cls+linear"), to_reference=board.cell("cls+linear").to_best)
+    told = head_details.against(board, apart)
+    assert re.fullmatch(r"−15\.2 \(−\d+\.\d to −\d+\.\d\) \*", told)
+    assert dict(head_details.facts(board, apart))["Against mean+linear"].endswith(
+        ": more than chance"
+    )
+    assert "★" in table(board)
+
+
+def test_disagreements_name_a_few_heads_the_surest_first():
+    answers = [(f"head{n}", "yes", n / 10) for n in range(5)] + [("other", "no", 0.5)]
+    found = Disagreement(line=2, text="t", pair="", label="no", answers=tuple(answers), share=1 / 6)
+    drawn = predictions.disagreements([found])
+    assert "head4 (40 %), head3 (30 %), head2 (20 %) and 2 more" in drawn
+    assert '<dt class="right">no</dt>' in drawn
+    assert "agree on every text" in predictions.disagreements([])
+
+
+def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sure():
+    answers = [(f"head{n}", f"{n - 3}", None) for n in range(9)]
+    found = Disagreement(line=2, text="t", pair="", label="5", answers=tuple(answers), share=1.0)
+    drawn = predictions.disagreements([found], REGRESSION)
+    assert re.findall(r"<dt.*?>(.*?)</dt>", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
+    assert "and 3 other answers" in drawn
+    assert "%" not in drawn
+
+
+def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
+    found = [label("good", 0.9), label("none", None), label("bad", 0.1)]
+    assert re.findall(r"<tr><th>(\w+)</th><td>", head_details.labels(found)) == [
+        "bad",
+        "good",
+        "none",
+    ]
+
+
+def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
+    error, accuracy = MEASURES[REGRESSION][3], MEASURES[SINGLE_LABEL][0]
+    assert headers(MEASURES[MULTI_LABEL])[:4] == ["Recipe", "Micro-F1 %", "from %", "to %"]
+    assert headers(MEASURES[REGRESSION])[:4] == ["Recipe", "Spearman", "from", "to"]
+    assert "mAP %" in headers(MEASURES[MULTI_LABEL])
+    assert ends("micro_f1", 0.5, 0.625, "to") == "50.0 to 62.5"
+    assert error.shown(123456.7) == "123,457"
+    assert (error.plain(123456.7), accuracy.plain(0.12345)) == (123500.0, 12.3)
+    assert all(set(named) == set(BASELINES) for named in form.BASELINES.values())
+
+
+@pytest.mark.parametrize(
+    ("temperature", "says"),
+    [
+        (1.34, "It is too sure: its logits are to be divided by 1.34"),
+        (0.74, "It is not sure enough: its logits are to be divided by 0.74"),
+        (1.02, "neither too sure nor too unsure"),
+    ],
+)
+def test_a_temperature_says_which_way_a_head_errs(temperature, says):
+    assert says in head_details.scaled_says(replace(SCALED, temperature=temperature))
+
+
+def test_a_temperature_that_fails_its_own_test_is_not_advised():
+    assert "from 40.0 to 10.0 points" in head_details.scaled_says(SCALED)
+    for after in (SCALED.error_before, 0.6):
+        says = head_details.scaled_says(replace(SCALED, error_after=after))
+        assert "does not help on the tested rows" in says
+        assert says.endswith("Leave its logits as they are.")
+        assert "are to be divided" not in says
+
+
+def test_abstaining_is_told_where_it_halves_the_errors():
+    assert head_details.useful(POINTS) is POINTS[2]
+    says = head_details.abstained_says(POINTS, SINGLE_LABEL)
+    assert "less sure than 80 %, it answers 70 % of the texts and 96 % of those right" in says
+    assert "of all it answers 80 % right" in says
+    assert "yes-or-no questions" in head_details.abstained_says(POINTS, MULTI_LABEL)
+    few = head_details.abstained_says(POINTS[:2], SINGLE_LABEL)
+    assert "would not halve its errors: of the 90 %" in few
+    right = (replace(POINTS[0], accuracy=1.0),)
+    assert "nothing to gain" in head_details.abstained_says(right, SINGLE_LABEL)
+
+
+def test_every_measure_of_numbers_has_its_row():
+    values = {"spearman": 0.8, "mean_squared_error": 1234.5}
+    measures = replace(LOOK.cell.measures, values=values)
+    drawn = head_details.numbers(replace(LOOK.cell, measures=measures))
+    assert "<th>Mean squared error (less is better)</th><td>1,234</td>" in drawn
+    assert "<th>its 95 % interval</th><td>0.700 to 0.900</td>" in drawn
