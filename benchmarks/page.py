@@ -27,7 +27,7 @@ OURS = "from heads.interfaces.web.app import LAUNCH, build\nbuild().launch({}, *
 WITH_EXAMPLE = "heads agree"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 BUTTON = "[...document.querySelectorAll('button')].some(b => b.innerText === 'Compare')"
-CHARTS = "document.querySelectorAll('.js-plotly-plot .bars path').length >= 24"
+LANES = "document.querySelectorAll('#lanes .answer strong').length >= 4"
 
 
 def main() -> list[Row]:
@@ -142,8 +142,8 @@ def comparison() -> list[Row]:
 
     import heads
     from heads.backbone.loading import load
-    from heads.interfaces.web.links import OPENING
-    from heads.interfaces.web.tabs.compare_outputs import answered
+    from heads.interfaces.web.location import OPENING
+    from heads.interfaces.web.places.answers import answering
     from heads.settings import limits
 
     backbone = load(limits=limits())
@@ -151,13 +151,13 @@ def comparison() -> list[Row]:
     works: dict[str, Callable[[], object]] = {
         "floor": lambda: backbone.states(encoded),
         "compare": lambda: heads.compare(TEXT),
-        "handler": lambda: list(answered(question)),
+        "handler": lambda: list(answering(question, set())),
     }
     found = in_turn(works, ROUNDS)
     alone = "the base model's forward pass alone"
     return [
         row("heads.compare, four recipes, warm", found["compare"], alone, found["floor"]),
-        row("the same for the page, figures included", found["handler"], alone, found["floor"]),
+        row("the same for the page, drawn", found["handler"], alone, found["floor"]),
     ]
 
 
@@ -196,7 +196,7 @@ def in_chromium(url: str) -> list[Row]:
 
         works: dict[str, Callable[[], object]] = {
             "the page is usable in Chromium": lambda: visit(BUTTON),
-            "the page with all eight charts": lambda: visit(CHARTS),
+            "the page with all eight charts": lambda: visit(LANES),
         }
         found = in_turn(works, VISITS)
         browser.close()

@@ -15,7 +15,7 @@ from heads.evaluation.details import score_interval
 from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare
-from heads.interfaces.views.comparison import PLAIN
+from heads.interfaces.views.format import PLAIN
 from heads.problem import (
     MULTI_LABEL,
     PROBLEM_TYPES,

@@ -7,7 +7,6 @@ import pytest
 import slow
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
-from pages import turn_to
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
@@ -15,7 +14,7 @@ from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
 from heads.interfaces.cli.app import main
 from heads.interfaces.views import dataset
-from heads.interfaces.web.tabs import train_data
+from heads.interfaces.web.places import data_form
 from heads.interfaces.web.uploads import SAMPLE
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import Limits
@@ -139,27 +138,35 @@ def test_the_form_of_columns_says_them(columns):
 
 def test_as_many_values_say_which_data_as_chosen_takes():
     asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "", "|", [], ""]
-    assert len(asked) == train_data.FIELDS
-    assert train_data.chosen(*asked).corpus.problem is MULTI_LABEL
+    assert len(asked) == 2 + data_form.ALL
+    assert data_form.chosen(*asked).corpus.problem is MULTI_LABEL
     asked[7] = "columns"
     with pytest.raises(DataError, match="No 0/1 columns are chosen"):
-        train_data.chosen(*asked)
+        data_form.chosen(*asked)
     asked[7:] = ["one", None, None]
-    assert train_data.chosen(*asked).corpus.problem is SINGLE_LABEL
+    assert data_form.chosen(*asked).corpus.problem is SINGLE_LABEL
+
+
+def test_some_of_the_rows_are_taken_evenly():
+    asked = [f"{SAMPLE}sentiment", "auto", "text", "label", "", "", "", "one", [], ""]
+    whole, some = data_form.chosen(*asked), data_form.chosen(*asked, most=100)
+    assert (len(whole.corpus), len(some.corpus)) == (420, 100)
+    assert set(some.corpus.texts) <= set(whole.corpus.texts)
+    assert some.corpus.lines == tuple(sorted(some.corpus.lines))
+    assert some.corpus.name == "sentiment, 100 rows"
 
 
 def test_numbers_are_shown_in_round_steps():
-    drawn = dataset.account(read(SAMPLES["similarity"].path, Limits()))
-    assert "Rows of each size" in drawn
+    drawn = dataset.card(read(SAMPLES["similarity"].path, Limits()))
+    assert "rows of each size" in drawn
     assert "<span>0 to 0.5</span>" in drawn
     assert "<span>4.5 to 5</span>" in drawn
-    assert drawn.count("--share") == 10
+    assert drawn.count("<li>") == 10
 
 
 @pytest.mark.parametrize("numbers", [[0.1, 0.2], [-3.5, 1000.0], [1e-9, 2e-9], [-5.0, -4.0, 7.0]])
 def test_every_number_is_in_one_bar(numbers):
-    drawn = str(dataset._numbers(numbers))
-    shown = [int(part.split("</b>")[0].replace(",", "")) for part in drawn.split("<b>")[1:]]
+    shown = [int(told.replace(",", "")) for _, _, told, _ in dataset._sizes(numbers)]
     assert sum(shown) == len(numbers)
     assert 5 <= len(shown) <= 12
 
@@ -169,8 +176,7 @@ def test_every_number_is_in_one_bar(numbers):
 @pytest.mark.parametrize("width", slow.but_each(2, [390, 1280]))
 @pytest.mark.slow
 def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
-    page = tab(width=width)
-    turn_to(page, "Train")
+    page = tab("?place=data", width=width)
     account = page.locator("#account")
 
     def choose(label, value):
@@ -179,6 +185,7 @@ def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
 
     page.locator("#file input[type=file]").set_input_files(wide)
     account.filter(has_text="6 labels, 1.7 a row, a 0/1 column each").wait_for()
+    page.locator("#columns > button").click()
     assert not page.get_by_role("combobox", name="Label", exact=True).is_visible()
     look(page, f"reading-wide-{width}")
     choose("Labels are", "one a row")

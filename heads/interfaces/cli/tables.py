@@ -31,8 +31,18 @@ from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.views.charts import percent
-from heads.interfaces.views.comparison import accuracy, count, counted, effect, signed
-from heads.interfaces.views.format import BRIEF, MEASURES, between, of_metric, titled
+from heads.interfaces.views.format import (
+    BRIEF,
+    MEASURES,
+    accuracy,
+    between,
+    count,
+    counted,
+    effect,
+    of_metric,
+    signed,
+    titled,
+)
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind
 from heads.parts.resolved_recipe import ResolvedRecipe

@@ -9,7 +9,7 @@ from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.padding.report import PaddingReport
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import CatalogEntry, link, place
-from heads.interfaces.views.comparison import count, counted, effect
+from heads.interfaces.views.format import count, counted, effect
 from heads.interfaces.views.html import render
 
 FROM_BASE = ("pretrained", "untrained")

@@ -14,7 +14,9 @@ from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
 from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
 
 if TYPE_CHECKING:
+    from heads.analysis.padding.report import PaddingFinding
     from heads.evaluation.details import Measures
+    from heads.evaluation.statistics import Scores
     from heads.runs.cells import Cell
 
 # One colour a recipe, each at least 3:1 on the light and the dark background; the first is that
@@ -306,3 +308,36 @@ def apart(cell: "Cell") -> str:
     if not difference.differs:
         return f"{gap}, within chance"
     return f"{gap} points" if name.is_share else gap
+
+
+# --- Sentences of other rooms' findings.
+
+# How scores are written that are no shares. (What knows all metrics waits for torch.)
+PLAIN = {
+    **dict.fromkeys(("mcc", "cohen_kappa", "quadratic_kappa", "spearman", "pearson", "r2"), ".2f"),
+    **dict.fromkeys(("neg_mean_squared_error", "neg_mean_absolute_error"), ".4g"),
+}
+
+
+def accuracy(scores: "Scores") -> str:
+    """An accuracy, or another score, with its interval.
+
+    >>> from heads.evaluation.statistics import Scores
+    >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
+    '90.0 % (82.6 to 94.5)'
+    """
+    if (form := PLAIN.get(scores.metric)) is not None:
+        ends = f"{scores.low:{form}} to {scores.high:{form}}"
+        return f"{scores.accuracy:{form}} ({ends})".replace("-", "−")
+    return f"{scores.accuracy:.1%} ({scores.low * 100:.1f} to {scores.high * 100:.1f})".replace(
+        "%", " %"
+    )
+
+
+def effect(finding: "PaddingFinding") -> str:
+    """What a change of the input does to the logits, in a word or a number."""
+    if finding.changes is None:
+        return "not applicable"
+    if finding.error:
+        return "none: it stops"
+    return f"change by {finding.difference:.2g}" if finding.changes else "stay the same"

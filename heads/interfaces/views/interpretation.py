@@ -10,21 +10,12 @@ from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
+from heads.interfaces.views.format import signed
 from heads.interfaces.views.html import render
 from heads.interfaces.views.lanes import chance
 
 MOST_BARS = 12  # classes at a temperature
 MOST_ROWS = 20  # classes of an ablation
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign.
-
-    >>> signed(0.5), signed(-1.25, 1), signed(0.0), signed(-0.0001)
-    ('+0.50', '−1.2', '0.00', '0.00')
-    """
-    told = f"{value:+.{digits}f}"
-    return told[1:] if not float(told) else told.replace("-", "−")
 
 
 def attribution(one: Attribution, *, is_number: bool = False, notes: Iterable[str] = ()) -> Markup:

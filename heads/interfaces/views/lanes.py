@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from heads.data.samples import RECIPES, SAMPLES
+from heads.interfaces.views.format import COLOURS
 from heads.interfaces.views.html import render
 from heads.problem import ONE_VERSUS_REST
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
 
-# One colour a lane, each at least 3:1 on the light and the dark background.
-COLOURS = ("#4f6bed", "#d97706", "#0f9d8a", "#c8478f")
 MOST_CLASSES = 5  # rows of a lane
 MOST_TOKENS = 26
 NUMBERS = ("No", "One", "Two", "Three", "Four")
@@ -61,7 +60,7 @@ def score_says(scores: "Scores") -> str:
 
     >>> from heads.evaluation.statistics import Scores
     >>> score_says(Scores(rows=100, accuracy=0.66, low=0.562, high=0.745, majority=0.33))
-    'right 66 of 100 (56–75); guessing 33'
+    'right 66 of 100 (56–74); guessing 33'
     """
     from heads.evaluation.metrics import score_called
 

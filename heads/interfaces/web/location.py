@@ -76,7 +76,7 @@ class Location:
         )
         pair, sample = given.get("pair", ""), given.get("sample", "")
         if sample not in SAMPLES:
-            sample = "pairs" if pair else OPENING_SAMPLE
+            sample = "pairs" if pair.strip() and not given.get("run") else OPENING_SAMPLE
         first, second = _first_try(sample, given.get("run", ""))
         names = given.get("recipes", "").split(",")
         # A plus becomes a space on the way.

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
-from heads.interfaces.views.comparison import joined
+from heads.interfaces.views.html import render
 from heads.runs.folder import RunFolder, all_runs, find
 from heads.settings import limits
 
@@ -111,29 +111,18 @@ def same_data(run: RunFolder, mine: Any) -> Markup:
                 found = other.read("leaderboard.json") or {}
                 rows.append(_row(other, found, is_this=other.id == run.id))
                 protocols.add(found.get("protocol"))
-    if len(rows) < 2:
-        return Markup('<p class="quiet">{}</p>').format(
-            "There is no other run on the same rows yet: train on another base model to compare."
-        )
-    head = joined(
-        Markup("<th>{}</th>").format(name)
-        for name in ("run", "base model", "cells", "best head", "its score", "reference")
-    )
     apart = ALIKE if len(protocols - {None}) > 1 else ""
-    return Markup(
-        '<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{}</tr></thead>'
-        '<tbody>{}</tbody></table></div><p class="quiet">{}</p>'
-    ).format(head, joined(rows), apart)
+    return render("same_data.html", rows=rows, apart=apart)
 
 
-def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
+def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> list[str]:
     from heads.runs.leaderboard import facts_of
 
     facts = facts_of(run)
     reference = found.get("reference", "")
     told = SCORES[facts["metric"]].told
     scored = [c["score"] for c in found.get("cells", []) if c["recipe"] == reference]
-    cells = [
+    return [
         f"{run.id} (this one)" if is_this else run.id,
         facts["model"],
         f"{facts['cells']} of {facts['planned']}",
@@ -141,5 +130,3 @@ def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> Markup:
         "" if facts["score"] is None else told(facts["score"]),
         f"{reference} {told(scored[0])}" if scored else "",
     ]
-    row = joined(Markup("<td>{}</td>").format(cell) for cell in cells)
-    return Markup("<tr>{}</tr>").format(row)

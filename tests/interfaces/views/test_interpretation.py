@@ -9,7 +9,7 @@ from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, pieces
 from heads.analysis.neighbors import Neighbour, Neighbourhood
 from heads.analysis.selection import HeadOutput, reading
-from heads.interfaces.views import comparison, interpretation
+from heads.interfaces.views import interpretation
 from heads.problem import REGRESSION, SINGLE_LABEL
 
 HOSTILE = "<script>x</script>"
@@ -36,42 +36,42 @@ def attribution(**other):
 
 
 def test_every_score_is_written_and_signed():
-    html = interpretation.attributions([attribution()])
+    html = interpretation.attribution(attribution())
     assert "+1.50" in html
     assert "−0.75" in html
     assert 'class="read for"' in html
-    assert 'class="read against second"' in html
+    assert 'class="read against"' in html
     assert "0.10 %" in html
     assert "the logit of x less the mean of the others is +1.500, and +0.750 with" in html
     assert "<script>" not in html
 
 
 def test_a_class_that_is_not_the_answer_is_told_apart():
-    assert "(it answers y)" in interpretation.attributions([attribution(answer=("y",))])
-    assert "(it answers" not in interpretation.attributions([attribution()])
+    assert "(it answers y)" in interpretation.attribution(attribution(answer=("y",)))
+    assert "(it answers" not in interpretation.attribution(attribution())
 
 
 def test_scores_that_do_not_add_up_say_so():
-    assert "not closely" in interpretation.attributions([attribution(completeness_error=0.02)])
-    html = interpretation.attributions([attribution(measured_on="logits")])
+    assert "not closely" in interpretation.attribution(attribution(completeness_error=0.02))
+    html = interpretation.attribution(attribution(measured_on="logits"))
     assert "of the logits&#39; span" in html
 
 
 def test_a_head_without_a_gradient_shows_its_sentence_alone():
-    html = interpretation.attributions([attribution(why_not="It counts votes.")])
+    html = interpretation.attribution(attribution(why_not="It counts votes."))
     assert "It counts votes." in html
     assert "+1.50" not in html
 
 
 def test_a_head_without_a_gradient_draws_no_tokens():
-    html = interpretation.attributions([attribution(why_not="It counts votes.")])
+    html = interpretation.attribution(attribution(why_not="It counts votes."))
     assert 'class="reading"' not in html
     assert "What speaks for" not in html
 
 
 def test_a_number_has_no_class_to_speak_for():
     one = attribution(name="cls+linear", label="label", answer=(), against="", value=-1.25)
-    html = interpretation.attributions([one], numbers=True)
+    html = interpretation.attribution(one, is_number=True)
     assert "What moves the number" in html
     assert "raises the number" in html
     assert "cls+linear: the number is −1.250" in html
@@ -79,18 +79,11 @@ def test_a_number_has_no_class_to_speak_for():
 
 
 def test_it_is_written_where_the_second_text_begins():
-    for html in (
-        interpretation.attributions([attribution()]),
-        interpretation.reads([attribution()]),
-    ):
-        assert html.count("second text</span>") == 1
-        assert html.index("second text</span>") < html.index(">b</b>")
+    html = interpretation.attribution(attribution())
+    assert html.count("second text</span>") == 1
+    assert html.index("second text</span>") < html.index(">b</b>")
     alone = attribution(tokens=attribution().tokens[:2])
-    assert "second text" not in interpretation.attributions([alone])
-
-
-def test_the_share_that_is_read():
-    assert interpretation.reads([attribution()]).count("50 %") == 3
+    assert "second text" not in interpretation.attribution(alone)
 
 
 def test_neighbours_with_labels_and_similarity():
@@ -118,7 +111,7 @@ def test_flips_are_marked_in_words():
     edit = Counterfactual(
         text=HOSTILE, pair="", pieces=pieces("Not bad", HOSTILE), said=(turned,), flips=(True,)
     )
-    html = interpretation.flips(Counterfactuals(original=original, edits=(edit,)))
+    html = interpretation.edits(Counterfactuals(original=original, edits=(edit,)))
     assert "<del>Not bad</del>" in html
     assert html.count("flips</span>") == 1
     assert "y 88 %" in html
@@ -146,58 +139,36 @@ def test_layers_before_and_after():
     assert "only the layer that gives the logits" in interpretation.ablations([])
 
 
-@pytest.mark.parametrize(("temperature", "share"), [(1.0, "88.1 %"), (10.0, "55.0 %")])
+@pytest.mark.parametrize(("temperature", "share"), [(1.0, "88 %"), (10.0, "55 %")])
 def test_temperature_redraws_the_same_logits(temperature, share):
-    html = interpretation.temperature([reading(SAID, temperature)])
+    html = interpretation.tempered(reading(SAID, temperature), "#4f6bed")
     assert share in html
-    assert f"at temperature {temperature:g}" in html
+    assert f"At temperature {temperature:g}" in html
 
 
-def test_numbers_have_no_probabilities():
+def test_numbers_are_a_row_a_class_read_in_two_ways():
+    html = interpretation.numbers(reading(SAID), (0.5, 0.25))
+    assert "+1.000" in html
+    assert "88 %" in html
+    assert "73 %" in html
+    assert "25 %" in html
+    assert "which one class is it?" in html
+    assert interpretation.number_rows(SAID)[1][0] == ["a+b", "x", 1.0, 0.88]
+
+
+def test_a_number_has_no_probability():
     number = replace(
-        SAID,
-        classes=("label",),
-        logits=(-1.96,),
-        probabilities=(-1.96,),
-        answer=(),
+        SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(),
         problem=REGRESSION,
+    )  # fmt: skip
+    html = interpretation.numbers(reading(number))
+    assert "−1.960" in html
+    assert "%" not in html
+    assert interpretation.number_rows(number) == (
+        ["recipe", "class", "logit"],
+        [["a+b", "label", -1.96]],
     )
-    assert "<article" not in interpretation.temperature([reading(number, 10.0)])
-    assert "<article" not in interpretation.readings([reading(number)])
-    assert "a+b gives −1.96." in comparison.sayers([number])
-    assert interpretation.sure(number) == "−1.96"
     gone = Ablation(name="a+b", layer="dense", does="dense layer", before=number, after=number)
     html = interpretation.ablations([gone])
     assert "<th>number</th>" in html
     assert "logit of" not in html
-
-
-def test_classes_that_are_left_out_are_counted():
-    many = replace(SAID, classes=tuple("abcdefg"), logits=(0.0,) * 7, probabilities=(0.5,) * 7)
-    assert "and 1 more" in interpretation.temperature([reading(many)])
-    assert interpretation.readings([reading(many)]).count("and 1 more") == 2
-    assert "more" not in interpretation.readings([reading(SAID)])
-
-
-def test_a_note_is_said_once():
-    assert comparison.notes(["One <b>.", "One <b>."]).count("One &lt;b&gt;.") == 1
-
-
-def test_softmax_and_sigmoid_stand_side_by_side():
-    html = interpretation.readings([reading(SAID)])
-    assert "88.1 %" in html
-    assert "73.1 %" in html
-    assert "which one class is it?" in html
-
-
-def test_who_says_what():
-    assert "a+b says x." in comparison.sayers([SAID])
-    other = HeadOutput(
-        name="c+d",
-        classes=("x", "y"),
-        logits=(0.0, 1.0),
-        probabilities=(0.3, 0.7),
-        answer=("y",),
-        problem=SINGLE_LABEL,
-    )
-    assert "a+b says x; c+d says y." in comparison.sayers([SAID, other])

@@ -1,17 +1,13 @@
 """The page without a browser: endpoints, their types, and what handlers answer."""
 
 import json
-import re
-from urllib.parse import parse_qsl
 
-import gradio as gr
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from heads.interfaces.web.links import OPENING, PageQuery
-from heads.interfaces.web.tabs import compare, recipe_picker
-from heads.interfaces.web.tabs.compare_outputs import answered
+from heads.interfaces.web.location import Location
+from heads.interfaces.web.places.answers import answering
 
 
 @pytest.fixture(scope="module")
@@ -97,76 +93,14 @@ def test_ten_megabytes_of_text_are_cut_and_answered(client):
     assert any("first 20,000 of 10,000,000 characters" in note for note in found["notes"])
 
 
-def test_a_link_says_what_the_question_said():
-    question = PageQuery(
-        text="a & b", pair="c?", sample="pairs", recipes=("cls@cat4+mlp?hidden=8",)
-    )
-    assert PageQuery.from_query(dict(parse_qsl(question.query[1:]))) == question
-    by_hand = PageQuery.from_query({"text": "x", "recipes": "mean linear,cls+bert"})
-    assert by_hand.recipes == ("mean+linear", "cls+bert")
-    assert PageQuery.from_query({"text": "x"}) == PageQuery(text="x", recipes=OPENING.recipes)
-
-
-@pytest.mark.parametrize("pairs", ["joint", "siamese", "uv_diff"])
-def test_a_link_says_how_two_sentences_are_read(pairs):
-    question = PageQuery(text="a", pair="b", sample="pairs", recipes=("mean+linear",), pairs=pairs)
-    assert ("pairs=joint" in question.query, f"pairs={pairs}" in question.query) == (
-        False,
-        pairs != "joint",
-    )
-    assert PageQuery.from_query(dict(parse_qsl(question.query[1:]))) == question
-    assert question.asked["pairs"] == pairs
-    # With one sentence there is nothing to read apart.
-    alone = PageQuery(text="a", recipes=("mean+linear",), pairs=pairs)
-    assert alone.asked["pairs"] == "joint"
-
-
-@pytest.mark.parametrize(("pairs", "radio"), [("siamese", "siamese"), ("", "joint")])
-@pytest.mark.slow
-def test_a_page_opened_by_a_link_reads_two_sentences_as_it_says(pairs, radio):
-    asked = PageQuery(
-        text="The dog chased the cat.",
-        pair="The cat chased the dog.",
-        sample="pairs",
-        recipes=("mean+linear", "attention+linear"),
-        pairs=pairs or "joint",
-    )
-    *_, values = compare.restored(PageQuery.from_query(dict(parse_qsl(asked.query[1:]))))
-    assert values[:5] == [asked.text, asked.pair, asked.model, list(asked.recipes), radio]
-    verdict, cards = (str(value) for value in values[8:10])
-    assert asked.text in verdict
-    assert ("mean+linear?pair=uv_diff_prod" in cards) is (pairs == "siamese")
-    assert values[-1] == asked.query
-
-
-def test_a_pairing_that_a_link_names_joins_the_menu():
-    way = recipe_picker.way("uv_diff")
-    assert way["value"] == "uv_diff"
-    assert ("each by itself (uv_diff)", "uv_diff") in way["choices"]
-    assert recipe_picker.way("siamese") == "siamese"
-    assert recipe_picker.way("nonsense") == recipe_picker.way("features") == gr.skip()
-
-
-def test_numbers_have_no_heading_of_probabilities_and_no_class():
-    asked = PageQuery(text="A dog.", pair="A cat.", sample="similarity", recipes=("cls+linear",))
-    *_, values = answered(asked)
-    outputs = values[2:]
-    assert re.search(r"cls\+linear gives [+−]\d\.\d\d\.", outputs[0])
-    assert not outputs[3]["visible"]
-    assert outputs[4] == "### The number that each head gives"
-    (row,) = outputs[-2]
-    assert row[:2] == ["cls+linear", "number"]
-    assert row[3] is None
-
-
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):
     from heads.interfaces.web.app import build
 
     monkeypatch.setenv("SPACE_ID", "someone/space")
     config = json.dumps(build().config["components"], default=str)
     assert "Public mode" in config
-    *_, values = answered(PageQuery(text="x", model=str(tmp_path)))
-    assert "is not a model id" in values[2]
+    *_, shown = answering(Location(text="x", model=str(tmp_path)), set())
+    assert "is not a model id" in shown.error
 
 
 def test_a_bug_is_shown_as_a_code_and_logged_whole(caplog):

@@ -11,9 +11,10 @@ from gradio.blocks import postprocess_update_dict
 
 from heads.interfaces.web import startup as opening_module
 from heads.interfaces.web.app import build
+from heads.interfaces.web.location import OPENING
+from heads.interfaces.web.places import settings_form
+from heads.interfaces.web.places.answers import answering
 from heads.interfaces.web.startup import SAYS, Opening
-from heads.interfaces.web.tabs import compare, train_settings
-from heads.interfaces.web.tabs.compare_outputs import BLANK
 
 HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
 
@@ -55,33 +56,29 @@ def choices_of(page, label):
 
 def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
     assert any(SAYS in str(value) for value in values_of(page))
-    assert len(choices_of(page, "Recipes, up to four")) == 4
+    assert len(choices_of(page, "Family or model")) == 1
     page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
     list(page.opening.waited(page))
     values = values_of(page)
     assert not any(SAYS in str(value) for value in values)
-    assert any("heads agree" in str(value) for value in values)
-    assert sum(isinstance(value, dict) and "plot" in value for value in values) == 8
-    assert len(choices_of(page, "Recipes, up to four")) > 100
+    assert any('class="says"' in str(value) for value in values)
+    assert any("GPT2ForSequenceClassification" in str(value) for value in values)
+    assert len(choices_of(page, "Family or model")) > 50
     assert len(choices_of(page, "Heads")) == 6
     assert page.config["components"] == page.get_config_file()["components"]
 
 
 def test_who_came_before_gets_the_example_by_an_event(page):
     first = next(one for one in page.opening._fillings if not one.is_sent)
-    *_, early = compare.opened(page, page.opening, first, "", {})
-    assert "heads agree" in early[compare.INPUTS]
-    (late,) = compare.opened(page, page.opening, first, "yes", {})
-    assert late == [gr.skip()] * (compare.INPUTS + len(BLANK))
-    *_, asked = compare.opened(page, page.opening, first, "yes", {"text": "So bad."})
-    assert "So bad." in asked[compare.INPUTS]
+    (example,) = answering(OPENING, set())
+    assert first.sent()[1] == example.verdict
     send = next(fn for fn in page.fns.values() if fn.name == "send")
     assert len(send.fn("")) == len(send.fn("yes")) == len(send.outputs)
     assert gr.skip() not in send.fn("")
     assert send.fn("yes") == [gr.skip()] * len(send.outputs)
 
 
-def test_a_tab_without_its_example_leaves_the_others_theirs(caplog):
+def test_a_place_without_its_example_leaves_the_others_theirs(caplog):
     with gr.Blocks() as page:
         opening, one, other = Opening(), gr.HTML("one"), gr.HTML("other")
     opening.fills([one], lambda: [1 / 0])
@@ -127,4 +124,4 @@ def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypa
 def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
     from heads.runs.spec import GRIDS
 
-    assert {name for _, name in train_settings.GRID} <= set(GRIDS)
+    assert {name for _, name in settings_form.GRID} <= set(GRIDS)

@@ -6,28 +6,20 @@ import shutil
 import signal
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import slow
-from heads.interfaces.web.tabs.train_settings import (
-    FORM,
-    OWN,
-    PUBLIC_SECONDS,
-    Plan,
-    expected_seconds,
-    times_say,
-)
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import guards, run_access, training_process, uploads
 from heads.interfaces.web.guards import as_csv
-from heads.interfaces.web.tabs import leaderboard, train
-from heads.interfaces.web.tabs.train import Progression
-from heads.parts.resolve import resolve
+from heads.interfaces.web.places import your_data
+from heads.interfaces.web.places.settings_form import FORM, OWN, PUBLIC_SECONDS, Plan, applies
+from heads.interfaces.web.training_jobs import Course, TrainingJobs
+from heads.interfaces.web.training_process import Places
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
@@ -149,30 +141,29 @@ def test_a_setting_out_of_its_range_is_a_sentence(value):
         Plan.of("", "small", [], value, *WAYS, *DEFAULTS)
 
 
-def test_a_plan_counts_its_heads_and_refuses_none():
-    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).heads == 16
-    assert Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).heads == 2
+def test_a_plan_asks_for_its_heads_and_refuses_none(few):
+    data = read(few, limits())
+    asked = Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).request(data)
+    assert (asked.recipes, asked.data) == (("mean+linear", "cls+linear"), data)
     with pytest.raises(HeadsError, match="No head is chosen"):
         Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("sample", "hidden"),
     [
-        ({}, "3 times with a test set, 5 times without one"),
-        ({"seeds": 1, "folds": 4, "repetitions": 2}, "once with a test set, 8 times without one"),
-        ({"seeds": 5}, "5 times"),
-        ({"per_class": 8}, "3 times"),
+        ("sentiment", {"seeds", "pairs", "unseen"}),
+        ("pairs", {"seeds", "unseen"}),
+        ("aspects", {"seeds", "pairs", "losses", "per_class", "class_weights", "smoothing"}),
+        ("similarity", {"seeds", "losses", "per_class", "focal"}),
     ],
 )
-def test_how_often_a_head_is_trained_is_said(settings, says):
-    assert times_say(ExperimentConfig(**settings)) == says
-
-
-def test_every_way_in_and_every_loss_multiplies_the_heads():
-    plan = Plan.of("", "small", [], 3, ["joint", "features"], ["softmax", "ovr"], *DEFAULTS)
-    assert plan.heads == 16 * 8 * 2
-    assert (plan.pairs, plan.losses) == (("joint", "features"), ("softmax", "ovr"))
+def test_settings_are_shown_where_they_apply(sample, hidden):
+    names = ["seeds", "pairs", "losses", *(field.name for field in FORM)]
+    values = dict(zip(names, applies(read(SAMPLES[sample].path, limits())), strict=True))
+    assert hidden <= {name for name, value in values.items() if value.get("visible") is False}
+    metrics = values["metric"]["choices"]
+    assert ("spearman" in metrics) == (sample == "similarity")
 
 
 @pytest.mark.parametrize(
@@ -205,66 +196,86 @@ def test_race_and_precision_stand_on_the_form():
             Plan.of("", "small", [], 3, *WAYS, *form)
 
 
-def test_the_course_fills_keeps_still_and_tells_the_time_left():
-    course = Progression(recipes=[resolve("mean+linear"), resolve("cls+linear")])
+def test_a_course_never_goes_back_and_tells_the_time_left():
+    course = Course()
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
-    assert course.share == 0.4
-    for number, name in enumerate("abcdef"):
-        point = {"recipe": name, "step": 8 * number, "score": 0.5, "seed": 0}
-        course.hear({"event": "trying", **point})
-        course.hear({"event": "trying", **point, "step": 4096, "seed": 1})  # of other rows
-    assert (list(course.curves), course.steps) == (list("cdef"), 40)
+    assert (course.share, course.brief, course.best) == (0.4, "Loading", "")
     cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
     course.hear(cell | {"recipe": "majority", "done": 1})
-    assert "★" not in course.heat
-    assert course.tiles == {}
+    assert course.scores == {}
     course.hear(cell | {"recipe": "mean+linear", "done": 2})
     time.sleep(0.01)
-    course.hear(cell | {"recipe": "cls+linear", "done": 3})
-    assert "90.0 %" in course.heat
-    assert "each, about" in course.says
+    course.hear(cell | {"recipe": "cls+linear", "score": 0.5, "done": 3})
+    assert course.best == "mean+linear leads with 90.0 % so far"
+    assert course.brief.startswith("3 of 4 · ")
+    assert course.brief.endswith(" left")
 
 
-def test_the_course_says_what_the_scores_are():
-    course = Progression(recipes=[resolve("mean+linear"), resolve("cls+mlp")])
-    point = {"metric": "spearman", "score": -0.25, "seed": 0}
-    course.hear({"event": "trying", "recipe": "mean+linear", "step": 0} | point)
-    assert "Spearman&#39;s correlation on development rows (of the first seed" in course.curve
-    assert "solved at once" in course.curve
-    assert "−0.250" in course.curve
-    course.hear({"event": "trying", "recipe": "cls+mlp", "step": 2} | point | {"score": 0.5})
-    assert "step by step" in course.curve
-    assert "%</b>" not in course.curve
+def test_a_course_says_what_the_scores_are():
+    course = Course()
     cell = {"event": "cell", "metric": "spearman", "score": 0.5, "low": -0.125, "high": 0.75}
     course.hear(cell | {"recipe": "mean+linear", "done": 1, "planned": 4})
-    assert "0.500" in course.heat
-    assert "−0.125 – 0.750" in course.heat
-    assert "Spearman&#39;s correlation of the heads that are done" in course.heat
+    assert course.best == "mean+linear leads with 0.500 so far"
 
 
-def test_before_the_first_head_the_course_knows_its_score():
-    assert "Micro-F1 of the heads that are done" in Progression(recipes=(), metric="micro_f1").heat
+def test_a_race_moves_the_bar_and_nothing_moves_it_back():
+    course = Course()
+    says = "Race: 1 of 3 recipes cannot win any more and are stopped"
+    course.hear({"event": "progress", "says": says, "share": 0.58})
+    assert course.says == says
+    cell = {"event": "cell", "recipe": "cls+linear", "score": 0.5, "low": 0.4, "high": 0.6}
+    course.hear(cell | {"done": 1, "planned": 5})
+    assert course.share == 0.58
+    course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})
+    assert course.share == pytest.approx(0.95)
 
 
-def test_a_second_start_leaves_the_view_of_the_running_one():
-    places = training_process.Places(most=1)
-    with places.taken("me"), pytest.warns(UserWarning, match="You are training already"):
-        (values,) = train._watched(places, "me", [], pytest.fail)
-    assert values == train.UNCHANGED
+def ended(job, seconds=60):
+    end = time.monotonic() + seconds
+    while not job.is_over and time.monotonic() < end:
+        time.sleep(0.05)
+    return job.is_over
 
 
-def test_a_question_that_is_refused_leaves_earlier_results():
-    def refused():
-        raise DataError("It does not fit.", "Change it.")
+def test_a_training_goes_on_by_itself_and_is_found_by_its_run(new_run):
+    run, jobs = new_run(), TrainingJobs(Places(most=1))
+    job = jobs.begin(run)
+    assert jobs.begin(run) is job
+    assert jobs.running([run.id, "other"]) == [job]
+    assert ended(job)
+    assert (job.error, jobs.running([run.id])) == ("", [])
+    assert set(job.course.scores) == {"mean+linear", "cls+linear"}
+    assert run.read("end.json")["state"] == "finished"
 
-    first, *_, values = train._watched(training_process.Places(most=1), "me", [], refused)
-    status, heat, curve, start, stop, *rest = values
-    assert first[5:] == train.UNCHANGED[5:]  # the way to the leaderboard stays
-    assert "It does not fit." in status
-    assert start["interactive"]
-    assert not stop["interactive"]
-    assert [heat, curve, *rest] == [train.UNCHANGED[0]] * 6
+
+def test_a_training_is_stopped_and_one_in_line_never_begins(new_run):
+    first, second = new_run(["cls+mlp", "mean+mlp"]), new_run()
+    jobs = TrainingJobs(Places(most=1))
+    job, waits = jobs.begin(first), jobs.begin(second)
+    jobs.stop(second.id)
+    assert ended(waits, 5)
+    jobs.stop(first.id)
+    assert ended(job, 10)
+    assert second.read("end.json") is None
+    assert first.read("end.json")["state"] == "stopped"
+
+
+def test_in_public_mode_a_training_that_nobody_looks_at_ends(new_run, public, monkeypatch):
+    from heads.interfaces.web import training_jobs
+
+    monkeypatch.setattr(training_jobs, "LEASE", 0.5)
+    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(Places(most=1))
+    assert ended(jobs.begin(run), 20)
+    assert run.read("end.json")["state"] == "stopped"
+
+
+def test_a_training_that_fails_says_why(new_run):
+    run, jobs = new_run(), TrainingJobs(Places(most=1))
+    (run.path / "rows.json").write_text("nonsense", "utf-8")
+    job = jobs.begin(run)
+    assert ended(job)
+    assert "is broken" in job.error
 
 
 def test_a_number_typed_beside_a_slider_reaches_its_handler():
@@ -357,7 +368,9 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
     for guess in ("", run.id[:-1], run.id[:5], str(run.path), f"../runs/{run.id}", None, ["x"]):
         with pytest.raises(DataError, match="no such run"):
             run_access.opened(guess)
-        shown = leaderboard._shown(guess, [])
+        jobs = TrainingJobs(Places(most=1))
+        query = f"?place=data&result={guess}"
+        shown = your_data.seen(query, [], "", your_data.FOREST, "", jobs)
         assert "few" not in str(shown)
     assert run_access.visible([{"x": 1}, 7, "nonsense"]) == []
 
@@ -365,32 +378,3 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
 def test_a_table_for_a_spreadsheet_runs_no_formula():
     text = as_csv(["recipe", "=cmd"], [["@x", -1.5], ["plain", 2]])
     assert text == '\ufeff"recipe","\'=cmd"\r\n"\'@x",-1.5\r\n"plain",2\r\n'
-
-
-def test_the_time_it_takes_is_told_from_earlier_runs_only(new_run):
-    plan = Plan.of("", OWN, ["mean+linear", "cls+linear"], 1, *WAYS, *DEFAULTS)
-    plan = replace(plan, config=replace(plan.config, folds=2))
-    run = new_run()
-    assert expected_seconds(plan, 100) == 0.0
-    run.write("end.json", {"state": "finished", "seconds": 12.0})
-    run.write("facts.json", {"forward_seconds": 2.0})
-    assert expected_seconds(plan, 100) == pytest.approx(12.0)
-    assert expected_seconds(plan, 200) == pytest.approx(24.0)
-    more = replace(plan, config=replace(plan.config, repetitions=3))
-    assert expected_seconds(more, 100) == pytest.approx(32.0)
-    raced = replace(plan, config=replace(plan.config, race=True))
-    assert expected_seconds(raced, 100) == 0.0
-
-
-def test_a_race_moves_the_bar_and_nothing_moves_it_back():
-    course = Progression(
-        recipes=[resolve("mean+linear"), resolve("cls+linear"), resolve("max+linear")]
-    )
-    says = "Race: 1 of 3 recipes cannot win any more and are stopped"
-    course.hear({"event": "progress", "says": says, "share": 0.58})
-    assert says in course.status
-    cell = {"event": "cell", "recipe": "cls+linear", "score": 0.5, "low": 0.4, "high": 0.6}
-    course.hear(cell | {"done": 1, "planned": 5})
-    assert course.share == 0.58
-    course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})
-    assert course.share == pytest.approx(0.95)

@@ -103,7 +103,8 @@ def why(asked: Location, label: str, against: str) -> Iterator[list[Any]]:
     """Status, class menu, against, attributions, neighbours, ablations, button, edits, answers."""
     same = [gr.skip()] * 8
     try:
-        yield [_busy("Loading the head"), *same]
+        # What stands there of another text goes at once.
+        yield [_busy("Loading the head"), *same[:2], "", "", "", *same[:3]]
         heads = yield from _with_progress(
             selecting(asked, [of_lane(asked)]), lambda told: [told, *same]
         )

@@ -110,7 +110,7 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown, gr.Radio]:
         min_width=240,
     )
     source = gr.Dropdown(
-        sources(None),
+        samples(),  # runs are known once torch is
         value=SAMPLE + OPENING.sample,
         label="Heads trained on",
         info="A sample, or a run of yours, which has its own base model.",
@@ -121,10 +121,16 @@ def _base() -> tuple[gr.Dropdown, gr.Dropdown, gr.Radio]:
     return model, source, pairs
 
 
+def samples() -> list[tuple[str, str]]:
+    """The samples, as a menu shows them."""
+    return [(f"Sample: {one.title}. {one.says}", SAMPLE + name) for name, one in SAMPLES.items()]
+
+
 def sources(mine: Any) -> list[tuple[str, str]]:
     """What heads may be trained on: the samples, and the runs that a visitor may see."""
-    known = [(f"Sample: {one.title}. {one.says}", SAMPLE + name) for name, one in SAMPLES.items()]
-    return known + [(f"Your run: {title}", RUN + name) for title, name in run_access.choices(mine)]
+    return samples() + [
+        (f"Your run: {title}", RUN + name) for title, name in run_access.choices(mine)
+    ]
 
 
 def settings_of(asked: Location, mine: Any = None) -> list[Any]:

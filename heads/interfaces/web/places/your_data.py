@@ -23,7 +23,7 @@ from heads.interfaces.web.training_jobs import Job, TrainingJobs
 from heads.settings import limits
 
 if TYPE_CHECKING:
-    from heads.interfaces.views.figures import Chart
+    from heads.interfaces.views.charts import Chart
     from heads.runs.leaderboard import Leaderboard
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -106,7 +106,7 @@ def training(job: Job) -> list[Any]:
 def live(job: Job) -> Any:
     """The heat map, as far as it is filled."""
     from heads.evaluation.metrics import SCORES
-    from heads.interfaces.views.figures import Tile, tiled
+    from heads.interfaces.views.charts import Tile, live_heat
     from heads.interfaces.views.format import of_metric
     from heads.runs.spec import load
 
@@ -117,31 +117,12 @@ def live(job: Job) -> Any:
         name: Tile(value=score, shown=metric.told(score))
         for name, (score, _, _) in job.course.scores.items()
     }
-    return plotted(tiled(load(job.run).resolved, tiles, of_metric(job.course.metric)))
-
-
-def result(board: "Leaderboard") -> Any:
-    """The three sentences, and how they came about."""
-    from heads.interfaces.views.lanes import title_of
-    from heads.interfaces.views.leaderboard import behind, coded, facts
-
-    one = board.recommendation
-    stopped = [(each.recipe, behind(each, board.metric)) for each in board.stopped]
-    count = len(board.notes) + len(stopped)
-    return render(
-        "result.html",
-        one=replace(one, use=coded(one.use), how_sure=coded(one.how_sure)),
-        title=title_of(one.name) if one.name else "",
-        facts=facts(board),
-        notes=board.notes,
-        stopped=stopped,
-        told="1 note" if count == 1 else f"{count} notes",
-    )
+    return plotted(live_heat(load(job.run).resolved, tiles, of_metric(job.course.metric)))
 
 
 def chart_of(board: "Leaderboard", kind: str, measure: str) -> "Chart":
     """The forest plot, or the heat map of a measure."""
-    from heads.interfaces.views.figures import forest, heat_map
+    from heads.interfaces.views.charts import forest, heat_map
 
     return heat_map(board, measure or "") if kind == HEAT else forest(board)
 
@@ -265,6 +246,7 @@ def _key(asked: Location, job: Job | None) -> str:
 def _main(
     asked: Location, held: Any, kind: str, measure: str, jobs: TrainingJobs
 ) -> dict[str, Any]:
+    from heads.interfaces.views import leaderboard as told
     from heads.runs.leaderboard import leaderboard
 
     if not asked.result:
@@ -277,14 +259,14 @@ def _main(
     board = leaderboard(run)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
-        told = render("failure.html", says=f"{says} Press “Go on” beside its name.")
-        return _areas("result") | _nothing(told) | {"last": key}
+        failed = render("failure.html", says=f"{says} Press “Go on” beside its name.")
+        return _areas("result") | _nothing(failed) | {"last": key}
     error = render("failure.html", says=job.error) if job and job.error else ""
     chart = chart_of(board, kind, measure)
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
     return _areas("result") | {
-        "result": error + result(board),
+        "result": error + told.result(board),
         "doors": doors(board, asked, head or board.recommendation.name or board.best),
         "measure": _measures(board),
         "plot": plotted(chart),

@@ -1,0 +1,116 @@
+"""Where one is, and what answers a question: without a browser."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heads.interfaces.web.location import OPENING, PLACES, Location
+from heads.interfaces.web.places import builder
+from heads.interfaces.web.places.answers import answering
+from heads.interfaces.web.places.try_it import _turned, settings_of
+
+TEXTS = st.text(max_size=30)
+
+
+@given(
+    st.builds(
+        Location,
+        place=st.sampled_from(PLACES),
+        text=TEXTS,
+        pair=TEXTS,
+        sample=st.sampled_from(["sentiment", "pairs", "aspects"]),
+        run=st.sampled_from(["", "abc-123"]),
+        recipes=st.lists(
+            st.sampled_from(["mean+linear", "cls@4+mlp?hidden=8"]), min_size=1, unique=True
+        ).map(tuple),
+        lane=st.integers(0, 4),
+        show=st.sampled_from(["why", "take"]),
+        result=st.sampled_from(["", "x-1"]),
+        head=st.sampled_from(["", "mean+linear?loss=ovr"]),
+    )
+)
+def test_a_link_restores_where_one_is(there):
+    there = there.suited()
+    assert Location.of(there.query) == there
+
+
+@given(st.text(max_size=200))
+def test_no_link_breaks_the_page(query):
+    there = Location.of("?" + query)
+    assert Location.of(there.query) == there
+
+
+def test_links_of_earlier_versions_are_read():
+    there = Location.of("?text=Fine&sample=intents&recipes=mean+linear%2Ccls%2Broberta&pairs=joint")
+    assert (there.place, there.text, there.sample) == ("try", "Fine", "intents")
+    assert there.recipes == ("mean+linear", "cls+roberta")
+
+
+def test_warm_heads_answer_in_one_step():
+    list(answering(OPENING, set()))
+    (shown,) = answering(OPENING, set())
+    assert shown.error == ""
+    assert shown.lanes.count('class="lane"') == 4
+    assert "trained on Sentiment" in shown.facts
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("?text=", "Type a sentence"),
+        ("?text=a&sample=similarity", "Type the second sentence as well"),
+        ("?text=a&recipes=nonsense", "is not a recipe"),
+        ("?text=a&model=/etc/passwd", ""),
+    ],
+)
+def test_what_cannot_be_answered_is_said_and_the_answers_stay(query, says):
+    *_, shown = answering(Location.of(query), set())
+    assert says in shown.error
+    assert 'role="alert"' in shown.error
+    assert shown.lanes is None
+
+
+def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
+    *_, shown = answering(Location.of("?text=a&recipes=mean+linear,attention+knn"), set())
+    assert shown.error == ""
+    assert "cannot be trained together" in shown.lanes
+    assert shown.lanes.count("right ") == 1
+
+
+def test_a_cancelled_lane_is_left_out_and_the_others_answer():
+    asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
+    *_, shown = answering(asked, {1})
+    assert "cancelled" in shown.lanes
+    assert shown.lanes.count("right ") == 1
+
+
+def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
+    own = Location.of("?text=My own words")
+    assert _turned(own, "", "sample:aspects", "").text == "My own words"
+    assert _turned(OPENING, "", "sample:aspects", "").text.startswith("Lovely colour")
+    pairs = _turned(OPENING, "", "sample:pairs", "")
+    assert (pairs.sample, bool(pairs.pair)) == ("pairs", True)
+    assert len(settings_of(pairs)) == 7
+
+
+def test_a_draft_follows_menus_and_line():
+    draft = {"recipe": "mean+linear", "lane": 2}
+    found = builder.picked(draft, {"reads": "cls", "layer": "cat4", "top": "mlp"})
+    assert found == {"recipe": "cls@cat4+mlp", "lane": 2}
+    found = builder.written(found, {"recipe": "cls@cat4+mlp", "option_hidden": "32", "lane": "1"})
+    assert found == {"recipe": "cls@cat4+mlp?hidden=32", "lane": 1}
+    found = builder.written(found, {"recipe": "max+linear"})
+    assert builder.placed(OPENING, found).recipes[0] == "max+linear"
+    assert len(builder.without(OPENING, found).recipes) == 3
+    assert "Did you mean" in builder.drawn(OPENING, {"recipe": "mean+lineer", "lane": 1})
+
+
+def test_the_menus_have_every_part_once():
+    html = str(builder.form(OPENING, {"recipe": "mean+linear", "lane": 1}))
+    from heads.parts.resolve import head, pooling
+
+    for name in pooling:
+        assert html.count(f'id="p-{name}"') == 1
+    for name in head:
+        assert html.count(f'id="h-{name}"') == 1
+    assert html.index("One linear layer") < html.index("Solved at once")
