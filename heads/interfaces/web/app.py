@@ -74,10 +74,8 @@ def build() -> Page:
 def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> Any:
     """Back, Forward and links within the page restore what was there."""
 
-    def restored(
-        query: str, mine: Any, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
-        before, now = Location.of(query), Location.of(str(event._data.get("query", "")))
+    def restored(query: str, mine: Any, there: str, request: gr.Request) -> Iterator[list[Any]]:
+        before, now = Location.of(query), Location.of(there or "")
         if now.asks_the_same(before):
             yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
             return
@@ -87,7 +85,10 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
             values = [gr.skip()] * len(values)
 
     outputs = [*place.answers, place.query, *place.settings]
-    event = router.select(restored, [place.query, mine], outputs, **try_it.ASKS, **QUIET)
+    settings: dict[str, Any] = {"trigger_mode": "always_last", **try_it.ASKS, **QUIET}
+    # Of steps in quick succession the last one counts, so the address is read when it is sent.
+    settings["js"] = "(query, mine, there) => [query, mine, heads.wanted || location.search]"
+    event = router.select(restored, [place.query, mine, router], outputs, **settings)
     panel.follows(event)
     return event
 

@@ -48,6 +48,8 @@ window.heads = {
   route(trigger) {
     heads.go = (query) => trigger("select", { query });
     window.addEventListener("popstate", () => {
+      heads.wanted = "";
+      heads.expected = { query: heads.told(location.search), until: Date.now() + 4000 };
       heads.place();
       trigger("select", { query: location.search });
     });
@@ -67,11 +69,22 @@ window.heads = {
       query = "?" + fields;
     }
     heads.remember(query);
+    heads.wanted = query;
     heads.go(query);
+  },
+
+  // A query less what only the browser knows.
+  told(query) {
+    const fields = new URLSearchParams(query);
+    for (const name of ["__theme", "present", "vote"]) fields.delete(name);
+    return fields.toString();
   },
 
   // Writes into the URL where one is: a step that Back takes back, unless only words have changed.
   remember(query) {
+    const expected = heads.expected;  // after Back, answers to earlier steps may still arrive
+    if (expected && Date.now() < expected.until && heads.told(query) !== expected.query) return;
+    heads.expected = null;
     const next = new URLSearchParams(query), before = new URLSearchParams(location.search);
     const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
       "head", "topic"].map((name) => fields.get(name) || "").join("|");

@@ -360,8 +360,9 @@ class Panel:
         """Opens, after an event that has changed where one is, what stands open there."""
         area = [self.area, self.head, self.tabs]
         opened = event.success(
-            lambda query: shown(Location.of(query)), self.query, area, queue=False, **QUIET
-        )
+            lambda query: shown(Location.of(query)), self.query, area, queue=False,
+            trigger_mode="always_last", **QUIET,
+        )  # fmt: skip
         opened.success(**self.loads)
 
 
