@@ -349,6 +349,8 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "probabilities": list(found.predictions[0].probabilities),
         "thresholds": [],
         "output_activation": "softmax",
+        "reads": [list(one) for one in found.predictions[0].reads],
+        "layers": ["dense layer", "tanh", "dropout (0.1)", "linear layer"],
     }
     assert (trained["name"], trained["random"]) == ("mean+centroid", [])
     assert trained["classes"] == values["classes"] == list(SENTIMENT)

@@ -40,6 +40,12 @@ def chrome():
         browser.close()
 
 
+def is_error(message):
+    """Whether a console tells of a fault; what a reload cuts off is none, though told."""
+    cut_off = ("AbortError", "Connection errored out", "connection errored out")
+    return message.type == "error" and not any(one in message.text for one in cut_off)
+
+
 @pytest.fixture
 def tab(chrome, page_url):
     """Opens the page; at the end, nothing may have gone elsewhere and nothing may have failed."""
@@ -55,7 +61,7 @@ def tab(chrome, page_url):
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("request", watch)
-        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+        page.on("console", lambda m: errors.append(m.text) if is_error(m) else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(page_url + query)
         opened.append(context)

@@ -1,9 +1,7 @@
 """The report: one file that asks for nothing, in which everything foreign is text or data."""
 
 import json
-import os
 import re
-import shutil
 import time
 from dataclasses import replace
 from html import unescape
@@ -24,9 +22,6 @@ from heads.settings import ExperimentConfig, limits
 
 HOSTILE = '<img src=x onerror="x">'
 RECIPES = ["mean+linear", "cls+linear"]
-CHROME = os.environ.get("CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 
 @pytest.fixture(scope="module")
@@ -111,32 +106,29 @@ def test_labels_and_texts_are_text_in_tables_and_in_figures(html):
     assert any("&lt;img src=x" in json.dumps(one["layout"]) for one in drawn)
 
 
-@pytest.mark.skipif(CHROME is None, reason="no Chromium here")
 @pytest.mark.parametrize("scripts", [True, False])
-def test_a_browser_draws_every_chart_and_shows_all_tables_without_a_script(html, tmp_path, scripts):
-    from playwright.sync_api import sync_playwright
-
+def test_a_browser_draws_every_chart_and_shows_all_tables_without_a_script(
+    chrome, html, tmp_path, scripts
+):
     path = tmp_path / "report.html"
     path.write_text(html, "utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROME, args=["--no-sandbox"])
-        context = browser.new_context(
-            java_script_enabled=scripts, viewport={"width": 390, "height": 800}
-        )
-        page, wrong = context.new_page(), []
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("request", lambda asked: wrong.append(asked.url) if asked.url[:5] != "file:" else 0)
-        page.goto(path.as_uri())
-        drawn = page.locator(".plot .main-svg").count()
-        assert wrong == []
-        assert (drawn >= html.count('class="plot"')) if scripts else (drawn == 0)
-        assert page.locator("img").count() == 0
-        assert page.get_by_text("Because", exact=True).is_visible()
-        assert page.get_by_role("heading", name="All numbers").is_visible()
-        if scripts:
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        browser.close()
+    context = chrome.new_context(
+        java_script_enabled=scripts, viewport={"width": 390, "height": 800}
+    )
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: wrong.append(asked.url) if asked.url[:5] != "file:" else 0)
+    page.goto(path.as_uri())
+    drawn = page.locator(".plot .main-svg").count()
+    assert wrong == []
+    assert (drawn >= html.count('class="plot"')) if scripts else (drawn == 0)
+    assert page.locator("img").count() == 0
+    assert page.get_by_text("Because", exact=True).is_visible()
+    assert page.get_by_role("heading", name="All numbers").is_visible()
+    if scripts:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
 
 
 def test_it_says_what_the_leaderboard_says(found, html):
