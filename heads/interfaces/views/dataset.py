@@ -8,7 +8,7 @@ from markupsafe import Markup
 from heads.data.dataset import Data
 from heads.data.table import LISTS, ColumnHints, Columns, Table
 from heads.errors import DataError
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import failure, render
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
@@ -98,7 +98,7 @@ def card(data: Data) -> Markup:
 def problem(says: str, table: Table, columns: Columns) -> Markup:
     """What is wrong, above the rows that it is wrong with."""
     first = preview(table.columns, table.rows[:5], columns)
-    return render("failure.html", says=says) + first
+    return failure(says) + first
 
 
 def _classes(data: Data) -> list[tuple[str, str, str, bool]]:

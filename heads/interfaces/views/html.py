@@ -22,3 +22,13 @@ ENVIRONMENT = Environment(
 def render(template: str, **values: Any) -> Markup:
     """A template of this folder, such as "lanes.html", with its values."""
     return Markup(ENVIRONMENT.get_template(template).render(**values))
+
+
+def busy(says: str, share: float | None = None) -> Markup:
+    """What is under way, with a bar where it is known how far it is (0 to 1)."""
+    return render("busy.html", says=says, share=share)
+
+
+def failure(says: str) -> Markup:
+    """What went wrong, in a sentence in its place."""
+    return render("failure.html", says=says)

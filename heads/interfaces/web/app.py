@@ -13,11 +13,10 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
-from heads.interfaces.web.places.answers import answering
 from heads.interfaces.web.startup import Opening, Page
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
-from heads.interfaces.web.training_process import Places
+from heads.interfaces.web.training_process import TrainingSlots
 from heads.settings import limits
 
 gradio_patches.settle()
@@ -38,8 +37,8 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 def build() -> Page:
     """Builds the page; its examples are made once it is served, and their heads at first."""
-    places = Places(most=1 if limits().public else 2)
-    jobs = TrainingJobs(places)
+    slots = TrainingSlots(most=1 if limits().public else 2)
+    jobs = TrainingJobs(slots)
     with Page(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
     ) as page:
@@ -65,7 +64,7 @@ def build() -> Page:
         router.focus(**shows)
         _routes(router, place, panel, mine).then(**shows)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
-        _publish(places)
+        _publish(slots)
         opening.wire(page)
         query.change(None, query, None, js="(query) => heads.remember(query)", **QUIET)
     return page
@@ -79,10 +78,7 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
         if now.asks_the_same(before):
             yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
             return
-        values = try_it.settings_of(now, mine)
-        for one in answering(now, set()):
-            yield [*one.values(), now.query, *values]
-            values = [gr.skip()] * len(values)
+        yield from place.handlers.with_settings(now, mine, request)
 
     outputs = [*place.answers, place.query, *place.settings]
     settings: dict[str, Any] = {"trigger_mode": "always_last", **try_it.ASKS, **QUIET}
@@ -93,7 +89,7 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
     return event
 
 
-def _publish(places: Places) -> None:
+def _publish(slots: TrainingSlots) -> None:
     """The endpoints, for programs and as MCP tools."""
     typed = (
         endpoints.compare,
@@ -109,4 +105,4 @@ def _publish(places: Places) -> None:
     )
     for endpoint in typed:
         publish(endpoint, api_name=endpoint.__name__, **try_it.ASKS)
-    endpoints.build(places)
+    endpoints.build(slots)

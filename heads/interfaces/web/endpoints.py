@@ -22,7 +22,7 @@ from heads.errors import DataError
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
-from heads.interfaces.web.training_process import Places, waiting, worked
+from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.parts.resolved_recipe import JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
@@ -32,7 +32,7 @@ LABELS = ("labels_are", "label_columns", "order")
 Names = Sequence[Any]  # all of them, and last the column of groups
 
 
-def build(places: Places) -> None:
+def build(places: TrainingSlots) -> None:
     """Adds the endpoints `read` and `train_grid` to the page; nothing of them is to be seen."""
     with gr.Column(visible=False):
         file, test = gr.File(label="file"), gr.File(label="test")
@@ -56,7 +56,7 @@ def build(places: Places) -> None:
     trains.click(guarded(_trainer(places)), inputs, answer, api_name="train_grid", **limit)
 
 
-def _trainer(places: Places) -> Callable[..., Iterator[dict[str, Any]]]:
+def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     """The endpoint `train_grid`."""
 
     # Gradio tells callers these names and defaults, in the order of `inputs`.
@@ -155,7 +155,7 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
         shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
 
 
-def _trained(places: Places, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
+def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
     from heads.runs.spec import RunRequest

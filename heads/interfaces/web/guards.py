@@ -11,10 +11,12 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn, TypeVar, cast
 
 import gradio as gr
+from markupsafe import Markup
 
 from heads.caching import refusal
 from heads.data.table import guard_cell
 from heads.errors import HeadsError
+from heads.interfaces.views.html import failure
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -53,6 +55,21 @@ def sentence(error: Exception) -> str:
     code = secrets.token_hex(2).upper()
     log.error("bug %s", code, exc_info=error)
     return f"Something went wrong (code {code}). It is our fault, not yours; please try again."
+
+
+def failed(error: Exception) -> Markup:
+    """The sentence of an error, in the place of what it was asked for."""
+    return failure(sentence(error))
+
+
+def clicked(event: gr.EventData) -> dict[str, str]:
+    """What `data-` attributes, or the fields of a form, say of a click within HTML.
+
+    Gradio documents them as attributes of the event; a form has any number of them, so the
+    dictionary behind those is read, here alone.
+    """
+    given = event._data
+    return {str(name): str(value) for name, value in given.items()} if given else {}
 
 
 def _show(error: Exception) -> NoReturn:

@@ -15,7 +15,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import busy
 
 PAUSE = 0.3  # seconds that the first page has for itself
 MOST_WAITING = 32  # visitors in line
@@ -60,7 +60,7 @@ class Opening:
 
     def __init__(self) -> None:
         self.arrived = gr.Textbox("", visible=False)
-        self.status: Markup = render("busy.html", says=SAYS, share=None)
+        self.status: Markup = busy(SAYS)
         self._fillings: list[Filling] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.web.guards import sentence
-from heads.interfaces.web.training_process import Places, waiting, worked
+from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -90,7 +90,7 @@ class Course:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Job:
+class TrainingJob:
     """One training.
 
     Attributes:
@@ -113,32 +113,32 @@ class Job:
 class TrainingJobs:
     """All trainings that this server has begun."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: TrainingSlots) -> None:
         self._places = places
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, TrainingJob] = {}
         self._lock = threading.Lock()
         atexit.register(self.end)
 
-    def begin(self, run: RunFolder) -> Job:
+    def begin(self, run: RunFolder) -> TrainingJob:
         """Begins a training, or goes on with one; one that is under way is handed out as it is."""
         with self._lock:
             known = self._jobs.get(run.id)
             if known and not known.is_over:
                 return known
-            self._jobs[run.id] = job = Job(run=run)
+            self._jobs[run.id] = job = TrainingJob(run=run)
             for old in [one for one, job in self._jobs.items() if job.is_over][:-MOST_KEPT]:
                 del self._jobs[old]
         threading.Thread(target=self._work, args=(job,), name=f"run {run.id}", daemon=True).start()
         return job
 
-    def of(self, run: str) -> Job | None:
+    def of(self, run: str) -> TrainingJob | None:
         """The training of a run, if this server has begun it; who asks has looked at it."""
         job = self._jobs.get(run)
         if job:
             job.seen = time.monotonic()
         return job
 
-    def running(self, runs: Iterable[str]) -> list[Job]:
+    def running(self, runs: Iterable[str]) -> list[TrainingJob]:
         """Those under way among some runs."""
         found = (self.of(run) for run in runs)
         return [job for job in found if job and not job.is_over]
@@ -150,14 +150,14 @@ class TrainingJobs:
 
     def end(self) -> None:
         """Ends all of them, and waits a moment until they have."""
-        jobs: Sequence[Job] = [job for job in self._jobs.values() if not job.is_over]
+        jobs: Sequence[TrainingJob] = [job for job in self._jobs.values() if not job.is_over]
         for job in jobs:
             job.stop.set()
         end = time.monotonic() + 3
         while any(not job.is_over for job in jobs) and time.monotonic() < end:
             time.sleep(0.05)
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: TrainingJob) -> None:
         from heads.runs.spec import load
 
         try:
@@ -180,7 +180,7 @@ class TrainingJobs:
         finally:
             job.is_over = True
 
-    def _leave_unread(self, job: Job) -> None:
+    def _leave_unread(self, job: TrainingJob) -> None:
         """A stranger's training that nobody looks at any more ends."""
         if limits().public and time.monotonic() - job.seen > LEASE:
             job.stop.set()

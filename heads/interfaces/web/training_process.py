@@ -35,7 +35,7 @@ class AlreadyTraining(LimitError):
 
 
 @dataclass(kw_only=True, slots=True)
-class Places:
+class TrainingSlots:
     """Who trains now: one training a visitor, and not more than this machine bears.
 
     Attributes:
@@ -86,7 +86,7 @@ class Places:
                 self._stops[visitor].set()
 
 
-def waiting(places: Places, visitor: str, stop: threading.Event) -> Iterator[Event]:
+def waiting(places: TrainingSlots, visitor: str, stop: threading.Event) -> Iterator[Event]:
     """A beat after the other until there is room, or one is asked to stop.
 
     Raises:

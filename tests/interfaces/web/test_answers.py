@@ -1,13 +1,16 @@
 """Where one is, and what answers a question: without a browser."""
 
+from types import SimpleNamespace
+
+import gradio as gr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
-from heads.interfaces.web.places.answers import answering
-from heads.interfaces.web.places.try_it import _turned, settings_of
+from heads.interfaces.web.places.answers import Cancels, answering
+from heads.interfaces.web.places.try_it import TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
 
@@ -82,6 +85,20 @@ def test_a_cancelled_lane_is_left_out_and_the_others_answer():
     *_, shown = answering(asked, {1})
     assert "cancelled" in shown.lanes
     assert shown.lanes.count("right ") == 1
+
+
+def test_a_lane_can_be_cancelled_however_its_head_came_there():
+    handlers = TryHandlers(Cancels())
+    visitor = SimpleNamespace(session_hash="me")
+    asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=9,mean+linear")
+    stream = handlers.with_settings(asked, [], visitor)
+    handlers.cancels.begin("me")  # nothing is asked before the stream is read
+    event = gr.EventData(None, {"do": "cancel", "lane": "1"})
+    next(stream)
+    handlers.cancel(event, visitor)
+    *_, values = stream
+    assert "cancelled" in values[2]
+    assert values[2].count("right ") == 1
 
 
 def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():

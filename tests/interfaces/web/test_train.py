@@ -19,7 +19,7 @@ from heads.interfaces.web.guards import as_csv
 from heads.interfaces.web.places import your_data
 from heads.interfaces.web.places.settings_form import FORM, OWN, PUBLIC_SECONDS, Plan, applies
 from heads.interfaces.web.training_jobs import Course, TrainingJobs
-from heads.interfaces.web.training_process import Places
+from heads.interfaces.web.training_process import TrainingSlots
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
@@ -239,7 +239,7 @@ def ended(job, seconds=60):
 
 
 def test_a_training_goes_on_by_itself_and_is_found_by_its_run(new_run):
-    run, jobs = new_run(), TrainingJobs(Places(most=1))
+    run, jobs = new_run(), TrainingJobs(TrainingSlots(most=1))
     job = jobs.begin(run)
     assert jobs.begin(run) is job
     assert jobs.running([run.id, "other"]) == [job]
@@ -251,7 +251,7 @@ def test_a_training_goes_on_by_itself_and_is_found_by_its_run(new_run):
 
 def test_a_training_is_stopped_and_one_in_line_never_begins(new_run):
     first, second = new_run(["cls+mlp", "mean+mlp"]), new_run()
-    jobs = TrainingJobs(Places(most=1))
+    jobs = TrainingJobs(TrainingSlots(most=1))
     job, waits = jobs.begin(first), jobs.begin(second)
     jobs.stop(second.id)
     assert ended(waits, 5)
@@ -265,13 +265,13 @@ def test_in_public_mode_a_training_that_nobody_looks_at_ends(new_run, public, mo
     from heads.interfaces.web import training_jobs
 
     monkeypatch.setattr(training_jobs, "LEASE", 0.5)
-    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(Places(most=1))
+    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(TrainingSlots(most=1))
     assert ended(jobs.begin(run), 20)
     assert run.read("end.json")["state"] == "stopped"
 
 
 def test_a_training_that_fails_says_why(new_run):
-    run, jobs = new_run(), TrainingJobs(Places(most=1))
+    run, jobs = new_run(), TrainingJobs(TrainingSlots(most=1))
     (run.path / "rows.json").write_text("nonsense", "utf-8")
     job = jobs.begin(run)
     assert ended(job)
@@ -346,7 +346,7 @@ def test_a_killed_worker_is_noticed(new_run, monkeypatch):
 
 
 def test_one_training_a_visitor_and_others_wait():
-    places = training_process.Places(most=1)
+    places = training_process.TrainingSlots(most=1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(places.taken("a"))
         assert places.enter("a")
@@ -368,7 +368,7 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
     for guess in ("", run.id[:-1], run.id[:5], str(run.path), f"../runs/{run.id}", None, ["x"]):
         with pytest.raises(DataError, match="no such run"):
             run_access.opened(guess)
-        jobs = TrainingJobs(Places(most=1))
+        jobs = TrainingJobs(TrainingSlots(most=1))
         query = f"?place=data&result={guess}"
         shown = your_data.seen(query, [], "", your_data.FOREST, "", jobs)
         assert "few" not in str(shown)

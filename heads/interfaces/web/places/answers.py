@@ -12,9 +12,9 @@ from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.events import Progress
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.settings import limits
 
@@ -70,7 +70,7 @@ class Shown:
     under: Any = None
 
     def values(self) -> list[Any]:
-        """In the order of `Answers.all`."""
+        """In the order of `Try.answers`."""
         given = (self.error, self.verdict, self.lanes, self.facts, self.under)
         return [gr.skip() if one is None else one for one in given]
 
@@ -82,12 +82,12 @@ def answering(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
     """
     if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
         missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
-        yield Shown(error=render("failure.html", says=missing), facts=facts(asked))
+        yield Shown(error=failure(missing), facts=facts(asked))
         return
     try:
         yield from _answered(asked, cancelled)
     except Exception as error:
-        yield Shown(error=render("failure.html", says=sentence(error)))
+        yield Shown(error=failed(error))
 
 
 def _needs_pair(asked: Location) -> bool:
@@ -128,7 +128,7 @@ def _one_by_one(
     """
     found, begun, said = view.waiting(asked.recipes), time.monotonic(), 0.0
     around: dict[str, Any] = {
-        "verdict": render("busy.html", says=TRAINS, share=None),
+        "verdict": busy(TRAINS),
         "facts": facts(asked),
         "under": under(asked),
     }

@@ -11,10 +11,9 @@ from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import plain, sentence
+from heads.interfaces.web.guards import clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
-from heads.interfaces.web.places.answers import answering
-from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try, settings_of
+from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def form(asked: Location, draft: Draft) -> Any:
             chosen=chosen,
         )
     except Exception as error:
-        return render("failure.html", says=sentence(error))
+        return failed(error)
 
 
 def drawn(asked: Location, draft: Draft) -> Any:
@@ -248,12 +247,15 @@ def placed(asked: Location, draft: Draft) -> Location:
 # --- The panel.
 
 
-class Building:
-    """The handlers of the panel: it opens, follows what is chosen and written, and is used."""
+class BuilderHandlers:
+    """What the panel does: it opens, follows what is chosen and written, and is used."""
+
+    def __init__(self, place: Try) -> None:
+        self._handlers = place.handlers
 
     def opened(self, query: str, event: gr.EventData) -> list[Any]:
         """The panel with the head of the open lane, or of the last one."""
-        if event._data.get("do") != "build":
+        if clicked(event).get("do") != "build":
             return [gr.skip()] * 4
         asked = Location.of(query)
         lane = asked.lane or len(asked.recipes)
@@ -262,18 +264,20 @@ class Building:
 
     def chose(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
         """A choice in the menus, which stay as they are: the focus is in them."""
-        new = picked(draft, _strings(event._data))
+        new = picked(draft, clicked(event))
         return [gr.skip(), gr.skip(), drawn(Location.of(query), new), new]
 
     def wrote(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
         """A change of the recipe's line, of an option, or of the lane."""
-        asked, new = Location.of(query), written(draft, _strings(event._data))
+        asked, new = Location.of(query), written(draft, clicked(event))
         is_new = new["recipe"] != draft["recipe"]
         return [gr.skip(), form(asked, new) if is_new else gr.skip(), drawn(asked, new), new]
 
-    def used(self, query: str, draft: Draft, mine: Any, event: gr.EventData) -> Iterator[list[Any]]:
+    def used(
+        self, query: str, draft: Draft, mine: Any, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
         """The draft takes its place, or its lane goes; the heads answer anew."""
-        asked, given = Location.of(query), _strings(event._data)
+        asked, given = Location.of(query), clicked(event)
         same = [gr.skip()] * (len(SAME) + SETTINGS + 1)
         if given.get("do") not in (None, "remove"):
             yield same
@@ -285,10 +289,8 @@ class Building:
             gr.Warning(plain(sentence(error)))
             yield same
             return
-        values = [*settings_of(asked, mine), gr.update(visible=False)]
-        for one in answering(asked, set()):
-            yield [*one.values(), asked.query, *values]
-            values = [gr.skip()] * len(values)
+        for values in self._handlers.with_settings(asked, mine, request):
+            yield [*values, gr.update(visible=False)]
 
 
 def without(asked: Location, draft: Draft) -> Location:
@@ -303,7 +305,7 @@ def build(place: Try, mine: gr.BrowserState) -> None:
     with gr.Column(visible=False, elem_id="builder") as area:
         menus = gr.HTML("", js_on_load=CLICKS)
         preview = gr.HTML("", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
-    draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), Building()
+    draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), BuilderHandlers(place)
     every = [area, menus, preview, draft]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
     place.under.click(building.opened, place.query, every, **run).success(
@@ -316,13 +318,7 @@ def build(place: Try, mine: gr.BrowserState) -> None:
         event(building.used, [place.query, draft, mine], answers, **run)
 
     def closed(event: gr.EventData) -> Any:
-        is_close = event._data.get("do") == "close-builder"
+        is_close = clicked(event).get("do") == "close-builder"
         return gr.update(visible=False) if is_close else gr.skip()
 
     menus.click(closed, None, area, queue=False, **QUIET)
-
-
-def _strings(given: Any) -> dict[str, str]:
-    return (
-        {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
-    )

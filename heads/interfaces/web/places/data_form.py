@@ -11,9 +11,8 @@ from heads.data.dataset import Data, data_of
 from heads.data.labels import flag_columns
 from heads.data.table import Columns, Table, listed
 from heads.interfaces.views import dataset
-from heads.interfaces.views.html import render
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import failed, sentence
 from heads.settings import limits
 
 # --- The menus: which column is what, and what the labels are.
@@ -168,7 +167,7 @@ def guessed(name: str, first: str = "auto") -> Read:
 
 def _unread(error: Exception, table: Table | None) -> Read:
     if table is None or not table.columns:
-        return Read(view=render("failure.html", says=sentence(error)))
+        return Read(view=failed(error))
     return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
 
 
@@ -177,7 +176,7 @@ def changed(*asked: Any) -> Read:
     try:
         data = chosen(*asked)
     except Exception as error:
-        return Read(view=render("failure.html", says=sentence(error)), is_table=True)
+        return Read(view=failed(error), is_table=True)
     return Read(view=dataset.card(data), data=data, is_table=True)
 
 
@@ -192,7 +191,7 @@ def reformed(is_label: bool, *asked: Any) -> Read:
         table = uploads.opened(name, limits(), HEADERS.get(first))
         columns = columns_of(table, [one or "" for one in names], "" if is_label else form)
     except Exception as error:
-        return Read(view=render("failure.html", says=sentence(error)), is_table=True)
+        return Read(view=failed(error), is_table=True)
     menus = menus_of(table, columns, "" if is_label else form)
     try:
         data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)

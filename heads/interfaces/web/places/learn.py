@@ -6,7 +6,7 @@ import gradio as gr
 
 from heads.backbone.models import BUNDLED, MODELS
 from heads.interfaces.views.html import render
-from heads.interfaces.web.guards import sentence
+from heads.interfaces.web.guards import failed
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.startup import Opening
 
@@ -70,7 +70,7 @@ def apart(one: str, other: str) -> list[Any]:
     try:
         told = render("difference.html", says=difference(one or "", other or ""))
     except Exception as error:
-        return [render("failure.html", says=sentence(error)), "", ""]
+        return [failed(error), "", ""]
     return [told, _family(one), _family(other)]
 
 
@@ -88,7 +88,7 @@ def _rows() -> Any:
     try:
         return render("catalogue.html", items=catalogue())
     except Exception as error:
-        return render("failure.html", says=sentence(error))
+        return failed(error)
 
 
 def _padding(opening: Opening) -> None:
@@ -121,4 +121,4 @@ def examined(model: str) -> Any:
     try:
         return explanation.padding(examine(model or BUNDLED))
     except Exception as error:
-        return render("failure.html", says=sentence(error))
+        return failed(error)

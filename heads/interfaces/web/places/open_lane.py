@@ -13,9 +13,9 @@ from heads.data.samples import SAMPLES
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress, result
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
-from heads.interfaces.web.guards import SAVE, as_csv, sentence, throttled
+from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.parts.resolved_recipe import JOINT
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
 TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the logits as they are"
-TITLES = {"why": "Why", "how": "How", "numbers": "Numbers", "take": "Take it"}
 LOOKS: dict[str, Any] = {"concurrency_id": "looks", "concurrency_limit": 2}
 ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "export", "concurrency_limit": 1}
 Found = TypeVar("Found")
@@ -75,14 +74,6 @@ def of_lane(asked: Location) -> str:
     return asked.recipes[asked.lane - 1]
 
 
-def _busy(says: str, share: float | None = None) -> Any:
-    return render("busy.html", says=says, share=share)
-
-
-def _failed(error: Exception) -> Any:
-    return render("failure.html", says=sentence(error))
-
-
 def _with_progress(
     events: Generator[Progress, None, Found], show: Callable[[Any], list[Any]]
 ) -> Generator[list[Any], None, Found]:
@@ -93,7 +84,7 @@ def _with_progress(
             event = next(told)
         except StopIteration as done:
             return done.value
-        yield show(_busy(event.says, event.share))
+        yield show(busy(event.says, event.share))
 
 
 # --- Why.
@@ -104,14 +95,14 @@ def why(asked: Location, label: str, against: str) -> Iterator[list[Any]]:
     same = [gr.skip()] * 8
     try:
         # What stands there of another text goes at once.
-        yield [_busy("Loading the head"), *same[:2], "", "", "", *same[:3]]
+        yield [busy("Loading the head"), *same[:2], "", "", "", *same[:3]]
         heads = yield from _with_progress(
             selecting(asked, [of_lane(asked)]), lambda told: [told, *same]
         )
         yield from _why(asked, heads, label, against)
     except Exception as error:
         yield [
-            _failed(error),
+            failed(error),
             gr.skip(),
             gr.skip(),
             "",
@@ -133,11 +124,11 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> I
     classes = heads.classifiers[0].head.classes if problem.has_classes else ()
     label = label if label in classes else ""
     second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
-    yield [_busy("Following every token through the base model"), *[gr.skip()] * 8]
+    yield [busy("Following every token through the base model"), *[gr.skip()] * 8]
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
     notes = list(_remarks(heads, found))
     values: list[Any] = [
-        _busy("Looking for the nearest training examples"),
+        busy("Looking for the nearest training examples"),
         gr.update(choices=[ANSWERED, *classes], value=label, visible=bool(classes)),
         gr.update(visible=len(classes) > 2),
         interpretation.attribution(
@@ -151,7 +142,10 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> I
     ]
     yield values
     values[7:] = [gr.skip(), gr.skip()]
-    show = lambda told: [told, *[gr.skip()] * 8]  # noqa: E731
+
+    def show(told: Any) -> list[Any]:
+        return [told, *[gr.skip()] * 8]
+
     near = yield from _with_progress(searching(heads, asked.text, second), show)
     values[4] = interpretation.neighbours(near)
     # A head of a sample is trained anew in seconds; one of a run when that is asked for.
@@ -189,7 +183,7 @@ def retrained(asked: Location) -> Iterator[Any]:
         found = yield from _with_progress(events, lambda told: told)
         yield interpretation.ablations(found)
     except Exception as error:
-        yield _failed(error)
+        yield failed(error)
 
 
 def edited(asked: Location, lines: str) -> Any:
@@ -203,7 +197,7 @@ def edited(asked: Location, lines: str) -> Any:
         second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
         return interpretation.edits(flipped(heads.classifiers, asked.text, edits, second))
     except Exception as error:
-        return _failed(error)
+        return failed(error)
 
 
 # --- How, and the numbers.
@@ -236,7 +230,7 @@ def how(asked: Location, against: str) -> list[Any]:
             apart(asked, other),
         ]
     except Exception as error:
-        return [_failed(error), gr.skip(), ""]
+        return [failed(error), gr.skip(), ""]
 
 
 def apart(asked: Location, other: str) -> Any:
@@ -249,7 +243,7 @@ def apart(asked: Location, other: str) -> Any:
         model = run_access.model_of(asked.run) if asked.run else asked.model
         return render("difference.html", says=difference(of_lane(asked), other, model=model))
     except Exception as error:
-        return _failed(error)
+        return failed(error)
 
 
 def numbers(asked: Location, power: Any) -> list[Any]:
@@ -279,7 +273,7 @@ def numbers(asked: Location, power: Any) -> list[Any]:
             as_csv(*interpretation.number_rows(said)),
         ]
     except Exception as error:
-        return [_failed(error), gr.skip(), "", ""]
+        return [failed(error), gr.skip(), "", ""]
 
 
 # --- Take it.
@@ -292,13 +286,13 @@ def prepared(asked: Location, form: str, calibrated: bool) -> Iterator[list[Any]
         try:
             events = selecting(asked, [of_lane(asked)])
             heads = yield from _with_progress(events, lambda told: [told, hidden])
-            yield [_busy("Writing and checking the file"), hidden]
+            yield [busy("Writing and checking the file"), hidden]
             one = heads.classifiers[0]
             divides = calibrated and calibrates(asked, one)
             path, says = downloads.written(one, form, Path(place), divides)
             yield [render("exported.html", lines=says), gr.update(visible=True, value=str(path))]
         except Exception as error:
-            yield [_failed(error), hidden]
+            yield [failed(error), hidden]
 
 
 def calibrates(asked: Location, one: "Classifier") -> bool:
@@ -320,7 +314,7 @@ def takes(asked: Location) -> list[Any]:
         offered = gr.update(visible=calibrates(asked, one), value=False)
         return [offered, "", gr.update(visible=False)]
     except Exception as error:
-        return [gr.update(visible=False), _failed(error), gr.update(visible=False)]
+        return [gr.update(visible=False), failed(error), gr.update(visible=False)]
 
 
 # --- The panel.
@@ -513,12 +507,12 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
     loads = panel.loads
     area = [panel.area, panel.head, panel.tabs, place.query]
 
-    def clicked(query: str, event: gr.EventData) -> list[Any]:
-        asked, data = Location.of(query), event._data
+    def opened(query: str, event: gr.EventData) -> list[Any]:
+        asked, data = Location.of(query), clicked(event)
         if data.get("do") == "close":
             asked = replace(asked, lane=0)
         elif data.get("do") == "open":
-            number = int(data["lane"]) if str(data.get("lane", "")).isdecimal() else 0
+            number = int(data["lane"]) if data.get("lane", "").isdecimal() else 0
             show = data.get("show") if data.get("show") in SECTIONS else ""
             closes = number == asked.lane and not show
             asked = replace(asked, lane=0 if closes else number, show=show or asked.show)
@@ -527,7 +521,7 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
         return [*shown(asked), asked.query]
 
     for component in (place.lanes, panel.head):
-        component.click(clicked, place.query, area, **QUIET).success(**loads).success(
+        component.click(opened, place.query, area, **QUIET).success(**loads).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )
     for name, tab in sections.items():

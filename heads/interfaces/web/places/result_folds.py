@@ -9,7 +9,7 @@ from gradio.components.plot import PlotData
 
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import as_csv, guarded, saves, sentence
+from heads.interfaces.web.guards import as_csv, failed, guarded, saves
 from heads.interfaces.web.location import Location
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _answers(number: int) -> Callable[[str, Any], list[Any]]:
             found = questions(mine)[number].draw(board, head_of(board, asked.head))
         except Exception as error:
             hidden = gr.update(visible=False)
-            return [hidden] * CHARTS + [render("failure.html", says=sentence(error))]
+            return [hidden] * CHARTS + [failed(error)]
         plots = [
             gr.update(value=PlotData(type="plotly", plot=json.dumps(chart.figure)), visible=True)
             for chart in found.charts

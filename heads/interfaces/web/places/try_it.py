@@ -10,6 +10,7 @@ from heads.data.samples import SAMPLES
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
+from heads.interfaces.web.guards import clicked
 from heads.interfaces.web.location import MOST, OPENING, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import Cancels, Shown, answering, chips, facts, under
@@ -38,6 +39,7 @@ class Try:
         pair: The second one.
         answers: Those that answer, in the order of `Shown.values`.
         settings: Those that show what is asked: see `settings_of`.
+        handlers: What asks the heads; it knows which lanes a visitor has cancelled.
     """
 
     query: gr.Textbox
@@ -47,6 +49,7 @@ class Try:
     under: gr.HTML
     answers: list[Any]
     settings: list[Any]
+    handlers: "TryHandlers"
 
     @property
     def inputs(self) -> list[Any]:
@@ -83,6 +86,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         query=query, text=text, pair=pair, lanes=lanes, under=below,
         answers=[error, verdict, lanes, told, below],
         settings=[text, pair, second, tries, model, source, pairs],
+        handlers=TryHandlers(Cancels()),
     )  # fmt: skip
     _wire(page, opening, place, mine, Controls(second, surprise, tries, told, base))
     return place
@@ -156,8 +160,8 @@ def _run_pairs(run: str) -> bool:
     return bool(run) and run_access.has_pairs(run)
 
 
-class Asking:
-    """The handlers of the place: each streams the values of its answers, and of where one is."""
+class TryHandlers:
+    """What the place does: each handler streams its answers, and where one is then."""
 
     def __init__(self, cancels: Cancels) -> None:
         self.cancels = cancels
@@ -196,7 +200,7 @@ class Asking:
         self, query: str, mine: Any, event: gr.EventData, request: gr.Request
     ) -> Iterator[list[Any]]:
         """One of the sentences to try."""
-        number = str(event._data.get("number", "0"))
+        number = clicked(event).get("number", "")
         asked = _tried(Location.of(query), int(number) if number.isdecimal() else 0)
         yield from self.with_settings(asked, mine, request)
 
@@ -211,13 +215,14 @@ class Asking:
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
     ) -> Iterator[list[Any]]:
         """A click within the lanes: what was cancelled is trained after all."""
-        is_meant = event._data.get("do") == "again"
+        is_meant = clicked(event).get("do") == "again"
         yield from self.typed(query, text, pair, request) if is_meant else iter([SAME])
 
     def cancel(self, event: gr.EventData, request: gr.Request) -> None:
         """A click within the lanes: a head is not waited for any more."""
-        lane = str(event._data.get("lane", ""))
-        if event._data.get("do") == "cancel" and lane.isdecimal():
+        data = clicked(event)
+        lane = data.get("lane", "")
+        if data.get("do") == "cancel" and lane.isdecimal():
             self.cancels.cancel(request.session_hash or "", int(lane))
 
     def left(self, request: gr.Request) -> None:
@@ -228,7 +233,7 @@ class Asking:
 def _wire(
     page: gr.Blocks, opening: Opening, place: Try, mine: gr.BrowserState, controls: Controls
 ) -> None:
-    asking, query = Asking(Cancels()), place.query
+    asking, query = place.handlers, place.query
     answers = [*place.answers, query]
     every = [*answers, *place.settings]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
@@ -324,10 +329,7 @@ def arriving(
         if asked.asks_the_same(OPENING):
             yield [*first.sent(), asked.query, *settings_of(asked, known)]
             return
-        values = settings_of(asked, known)
-        for one in answering(asked, set()):
-            yield [*one.values(), asked.query, *values]
-            values = [gr.skip()] * len(values)
+        yield from place.handlers.with_settings(asked, known, request)
 
     outputs = [*place.answers, place.query, *place.settings]
     return page.load(came, [opening.arrived, mine], outputs, **QUIET, **WAITS)

@@ -12,14 +12,14 @@ from gradio.components.plot import PlotData
 
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access, uploads
-from heads.interfaces.web.guards import guarded, plain, saves, sentence
+from heads.interfaces.web.guards import clicked, failed, guarded, plain, saves, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.settings_form import Plan
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.training_jobs import Job, TrainingJobs
+from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
     return render("rail.html", runs=runs, shown=shown)
 
 
-def _told(facts: dict[str, Any], job: Job | None, is_running: bool) -> tuple[str, str]:
+def _told(facts: dict[str, Any], job: TrainingJob | None, is_running: bool) -> tuple[str, str]:
     from heads.evaluation.metrics import SCORES
 
     known = facts["recommended_score"]
@@ -75,7 +75,7 @@ def _told(facts: dict[str, Any], job: Job | None, is_running: bool) -> tuple[str
     return (score, "stopped" if state == "unfinished" else state)
 
 
-def strip(jobs: Sequence[Job]) -> Any:
+def strip(jobs: Sequence[TrainingJob]) -> Any:
     """The training that runs, wherever on the page one is."""
     if not jobs:
         return render("job.html", says="")
@@ -94,16 +94,16 @@ def plotted(chart: "Chart") -> PlotData:
     return PlotData(type="plotly", plot=json.dumps(chart.figure))
 
 
-def training(job: Job) -> list[Any]:
+def training(job: TrainingJob) -> list[Any]:
     """Status and live heat map of a training."""
     course = job.course
     says = course.says
     if course.best:
         says = f"{says}; {course.best}"
-    return [render("busy.html", says=says, share=course.share), live(job)]
+    return [busy(says, course.share), live(job)]
 
 
-def live(job: Job) -> Any:
+def live(job: TrainingJob) -> Any:
     """The heat map, as far as it is filled."""
     from heads.evaluation.metrics import SCORES
     from heads.interfaces.views.charts import Tile, live_heat
@@ -223,7 +223,7 @@ def seen(
         main = _main(asked, held, kind, measure, jobs)
         return values(_folds(asked, jobs), **around | main)
     except Exception as error:
-        told = render("failure.html", says=sentence(error))
+        told = failed(error)
         return values(**around | _areas("result") | _nothing(told) | {"last": ""})
 
 
@@ -237,7 +237,7 @@ def _areas(shown: str) -> dict[str, Any]:
     }
 
 
-def _key(asked: Location, job: Job | None) -> str:
+def _key(asked: Location, job: TrainingJob | None) -> str:
     """What is shown: which run, and whether it is under way."""
     state = "over" if not job or job.is_over else "running"
     return f"{asked.result}|{state}"
@@ -259,9 +259,9 @@ def _main(
     board = leaderboard(run)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
-        failed = render("failure.html", says=f"{says} Press “Go on” beside its name.")
+        failed = failure(f"{says} Press “Go on” beside its name.")
         return _areas("result") | _nothing(failed) | {"last": key}
-    error = render("failure.html", says=job.error) if job and job.error else ""
+    error = failure(job.error) if job and job.error else ""
     chart = chart_of(board, kind, measure)
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
@@ -432,8 +432,8 @@ def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> An
     return shows
 
 
-class Reading:
-    """The handlers of the card: what is read, under which columns."""
+class CardHandlers:
+    """What the card of a file does: it is read, under which columns."""
 
     def __init__(self, card: Card) -> None:
         self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
@@ -451,15 +451,14 @@ class Reading:
         try:
             name = uploads.keep(path or "", limits())
         except Exception as error:
-            failed = render("failure.html", says=sentence(error))
-            yield [None, "", "auto", fresh(query), failed, *same]
+            yield [None, "", "auto", fresh(query), failed(error), *same]
             return
-        yield [None, name, "auto", fresh(query), _busy("Reading the file"), *same]
+        yield [None, name, "auto", fresh(query), busy("Reading the file"), *same]
         yield [gr.skip()] * 4 + self.drawn(data_form.guessed(name))
 
     def sampled(self, query: str, event: gr.EventData) -> list[Any]:
         """A sample in the place of a file."""
-        name = str(event._data.get("sample", ""))
+        name = clicked(event).get("sample", "")
         if name not in SAMPLES:
             return [gr.skip()] * (3 + len(self.shown))
         known = uploads.SAMPLE + name
@@ -490,7 +489,7 @@ def fresh(query: str) -> str:
 def _wire_card(
     place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
 ) -> None:
-    data, settings, reading = card.data, card.settings, Reading(card)
+    data, settings, reading = card.data, card.settings, CardHandlers(card)
     query, held = around.query, around.held
     asked = [*data.all(), *settings.all()]
     reads: dict[str, Any] = {**QUIET, **READS}
@@ -544,7 +543,7 @@ def _wire_start(
             data = data_form.chosen(*given[:fields], most=most)
             run = begin(Plan.of(*given[fields:]).request(data), limits=limits())
         except Exception as error:
-            return [gr.skip(), gr.skip(), render("failure.html", says=sentence(error))]
+            return [gr.skip(), gr.skip(), failed(error)]
         jobs.begin(run)
         known = [run.id, *(one for one in remembered(mine) if one != run.id)][:MOST_MINE]
         now = replace(Location.of(query), place="data", result=run.id, head="").query
@@ -564,10 +563,6 @@ def remembered(mine: Any) -> list[str]:
     return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
 
 
-def _busy(says: str) -> Any:
-    return render("busy.html", says=says, share=None)
-
-
 def probed(*given: Any) -> Iterator[list[Any]]:
     """How long it will take: the button says so, from a few texts that are read for it."""
     from heads.interfaces.views.leaderboard import duration
@@ -584,7 +579,7 @@ def probed(*given: Any) -> Iterator[list[Any]]:
         data = data_form.chosen(*given[:fields])
         found = measured(Plan.of(*given[fields:]).request(data), limits())
     except Exception as error:
-        yield [gr.update(interactive=False), hidden, render("failure.html", says=sentence(error))]
+        yield [gr.update(interactive=False), hidden, failed(error)]
         return
     seconds = found.reading + found.training
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
@@ -604,23 +599,25 @@ def probed(*given: Any) -> Iterator[list[Any]]:
 def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
     query, mine = around.query, around.mine
 
-    def clicked(query: str, mine: Any, event: gr.EventData) -> list[Any]:
-        what, run = event._data.get("do"), str(event._data.get("run", ""))
-        doing = {"run": _chosen, "resume": _resumed, "delete": _deleted}.get(str(what))
+    def acted(query: str, mine: Any, event: gr.EventData) -> list[Any]:
+        data = clicked(event)
+        run = data.get("run", "")
+        doing = {"run": _chosen, "resume": _resumed, "delete": _deleted}.get(data.get("do", ""))
         try:
             return doing(Location.of(query), run, mine, jobs) if doing else [gr.skip()] * 2
         except Exception as error:
             gr.Warning(plain(sentence(error)))
             return [gr.skip()] * 2
 
-    place.rail.click(clicked, [query, mine], [query, mine], **QUIET).then(**shows)
+    place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
     def headed(query: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
 
-        asked, name = Location.of(query), str(event._data.get("head", ""))
-        if event._data.get("do") == "close" or not asked.result:
+        asked, data = Location.of(query), clicked(event)
+        name = data.get("head", "")
+        if data.get("do") == "close" or not asked.result:
             return [gr.update(visible=False), "", replace(asked, head="").query, gr.skip()]
         board = leaderboard(run_access.opened(asked.result))
         if name not in board.recipes or name not in {cell.name for cell in board.cells}:
@@ -682,8 +679,9 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict
     )  # fmt: skip
 
     def stopped(mine: Any, event: gr.EventData) -> None:
-        run = str(event._data.get("run", ""))
-        if event._data.get("do") == "stop" and run in {one.id for one in run_access.visible(mine)}:
+        data = clicked(event)
+        run = data.get("run", "")
+        if data.get("do") == "stop" and run in {one.id for one in run_access.visible(mine)}:
             jobs.stop(run)
 
     place.job.click(stopped, mine, None, queue=False, **QUIET)
