@@ -77,7 +77,9 @@ class Course:
 
         if not self.planned:
             return self.says
-        left = f" · {duration(max(1, round(self.left)))} left" if self.left is not None else ""
+        seconds = None if self.left is None else max(1, round(self.left))
+        told = f"{seconds} s" if seconds and seconds < 10 else duration(seconds or 0)
+        left = f" · {told} left" if seconds else ""
         return f"{self.done} of {self.planned}{left}"
 
     @property
