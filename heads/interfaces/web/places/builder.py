@@ -307,15 +307,18 @@ def build(place: Try, mine: gr.BrowserState) -> None:
         preview = gr.HTML("", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
     draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), BuilderHandlers(place)
     every = [area, menus, preview, draft]
-    run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
+    # Every event is sent, one after the other: "always_last" would send the first one's data again.
+    run: dict[str, Any] = {"trigger_mode": "multiple", **QUIET}
+    run |= {"concurrency_id": "builder", "concurrency_limit": 1}
     place.under.click(building.opened, place.query, every, **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET
     )
     menus.input(building.chose, [place.query, draft], every, **run)
     preview.input(building.wrote, [place.query, draft], every, **run)
     answers = [*place.answers, place.query, *place.settings, area]
+    used: dict[str, Any] = run | ASKS
     for event in (preview.submit, preview.click):
-        event(building.used, [place.query, draft, mine], answers, **run)
+        event(building.used, [place.query, draft, mine], answers, **used)
 
     def closed(event: gr.EventData) -> Any:
         is_close = clicked(event).get("do") == "close-builder"

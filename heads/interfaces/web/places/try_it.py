@@ -243,7 +243,9 @@ def _wire(
     model, source, way = place.settings[4:7]
     gr.on([model.input, source.input, way.input], asking.turned,
           [*place.inputs, model, source, way, mine], every, **run)  # fmt: skip
-    controls.tries.click(asking.tried, [query, mine], every, **run)
+    # "always_last" would send the first chip's number again.
+    chosen: dict[str, Any] = run | {"trigger_mode": "multiple"}
+    controls.tries.click(asking.tried, [query, mine], every, **chosen)
     controls.surprise.click(asking.surprised, [query, place.text, mine], every, **run)
     place.lanes.click(asking.cancel, None, None, queue=False, **QUIET)
     place.lanes.click(asking.again, place.inputs, answers, **ASKS, **QUIET)
