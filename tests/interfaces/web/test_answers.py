@@ -1,5 +1,6 @@
 """Where one is, and what answers a question: without a browser."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
-from heads.interfaces.web.places.answers import Cancels, answering
+from heads.interfaces.web.places.answers import Question, Questions, answering
 from heads.interfaces.web.places.try_it import TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
@@ -50,8 +51,8 @@ def test_links_of_earlier_versions_are_read():
 
 
 def test_warm_heads_answer_in_one_step():
-    list(answering(OPENING, set()))
-    (shown,) = answering(OPENING, set())
+    list(answering(Question(asked=OPENING)))
+    (shown,) = answering(Question(asked=OPENING))
     assert shown.error == ""
     assert shown.lanes.count('class="lane"') == 4
     assert "trained on Sentiment" in shown.facts
@@ -67,14 +68,14 @@ def test_warm_heads_answer_in_one_step():
     ],
 )
 def test_what_cannot_be_answered_is_said_and_the_answers_stay(query, says):
-    *_, shown = answering(Location.of(query), set())
+    *_, shown = answering(Question(asked=Location.of(query)))
     assert says in shown.error
     assert 'role="alert"' in shown.error
     assert shown.lanes is None
 
 
 def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
-    *_, shown = answering(Location.of("?text=a&recipes=mean+linear,attention+knn"), set())
+    *_, shown = answering(Question(asked=Location.of("?text=a&recipes=mean+linear,attention+knn")))
     assert shown.error == ""
     assert "cannot be trained together" in shown.lanes
     assert shown.lanes.count("right ") == 1
@@ -82,22 +83,35 @@ def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
 
 def test_a_cancelled_lane_is_left_out_and_the_others_answer():
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
-    *_, shown = answering(asked, {1})
+    *_, shown = answering(Question(asked=asked, cancelled={1}))
     assert "cancelled" in shown.lanes
     assert shown.lanes.count("right ") == 1
 
 
 def test_a_lane_can_be_cancelled_however_its_head_came_there():
-    handlers = TryHandlers(Cancels())
+    handlers = TryHandlers(Questions())
     visitor = SimpleNamespace(session_hash="me")
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=9,mean+linear")
     stream = handlers.with_settings(asked, [], visitor)
-    handlers.cancels.begin("me")  # nothing is asked before the stream is read
     event = gr.EventData(None, {"do": "cancel", "lane": "1"})
     next(stream)
     handlers.cancel(event, visitor)
     *_, values = stream
     assert "cancelled" in values[2]
+    assert values[2].count("right ") == 1
+
+
+def test_another_question_ends_the_one_that_is_waited_for():
+    handlers = TryHandlers(Questions())
+    visitor = SimpleNamespace(session_hash="me")
+    asked = Location.of("?text=a&recipes=mean@3+mlp?hidden=9,mean@3+mlp?hidden=8")
+    stream = handlers.with_settings(asked, [], visitor)
+    next(stream)
+    handlers.interrupted("a", "", visitor)  # the page itself has filled the box
+    assert not handlers.questions.of("me").is_over
+    handlers.interrupted("b", "", visitor)
+    assert all("right " not in str(values[2]) for values in stream)
+    *_, values = handlers.answers(replace(asked, recipes=("mean+linear",)), visitor)
     assert values[2].count("right ") == 1
 
 

@@ -169,9 +169,21 @@ def test_another_sample_keeps_what_one_has_typed(tab):
     pick(page, "Review aspects")
     page.locator("#facts", has_text="Review aspects").wait_for()
     assert page.locator("#sentence textarea").input_value() == "The lamp is bright and cheap."
+    page.locator("#verdict strong").wait_for(timeout=60_000)
     pick(page, "Sentence similarity")
     page.locator("#question-error", has_text="Type the second sentence as well.").wait_for()
     assert len(answers(page)) == 4  # the last result stays
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_heads_that_are_not_asked_any_more(tab):
+    page = tab("?recipes=mean@3%2Bmlp?hidden=77,mean@2%2Bmlp?hidden=78&text=My+own+words.")
+    page.locator("#facts [data-do=base]").click()
+    pick(page, "Support intents")
+    page.locator("#lanes progress").first.wait_for()
+    pick(page, "Sentence similarity")
+    page.locator("#question-error", has_text="Type the second sentence as well.").wait_for()
+    assert page.locator("#lanes progress").count() == 0
 
 
 @pytest.mark.slow

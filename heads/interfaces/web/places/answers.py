@@ -28,24 +28,40 @@ TRAINS = "Heads that were never asked before are trained first"
 
 
 @dataclass(kw_only=True, slots=True)
-class Cancels:
-    """Which lanes each visitor has cancelled while their heads are trained."""
+class Question:
+    """What a visitor waits for.
 
-    asked: dict[str, set[int]] = field(default_factory=dict)
+    Attributes:
+        asked: What is asked.
+        cancelled: The lanes that are not waited for any more, from 1.
+        is_over: Whether the visitor has asked something else meanwhile, or is gone.
+    """
 
-    def begin(self, visitor: str) -> set[int]:
-        """A new question: nothing of it is cancelled yet."""
-        self.asked[visitor] = found = set()
+    asked: Location
+    cancelled: set[int] = field(default_factory=set)
+    is_over: bool = False
+
+
+class Questions:
+    """The question of each visitor; the next one ends it, so that nobody waits for what is past."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Question] = {}
+
+    def begin(self, visitor: str, asked: Location) -> Question:
+        """A new question, in the place of the one before."""
+        self.end(visitor)
+        self._of[visitor] = found = Question(asked=asked)
         return found
 
-    def cancel(self, visitor: str, lane: int) -> None:
-        """Cancels a lane, if its visitor waits for one."""
-        if visitor in self.asked:
-            self.asked[visitor].add(lane)
+    def of(self, visitor: str) -> Question | None:
+        """The question under way, if there is one."""
+        return self._of.get(visitor)
 
-    def forget(self, visitor: str) -> None:
-        """Its visitor is gone."""
-        self.asked.pop(visitor, None)
+    def end(self, visitor: str) -> None:
+        """Ends it: whoever trains heads for it stops."""
+        if question := self._of.pop(visitor, None):
+            question.is_over = True
 
 
 # --- From a question to what is shown, as it comes to be known.
@@ -75,17 +91,18 @@ class Shown:
         return [gr.skip() if one is None else one for one in given]
 
 
-def answering(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
+def answering(question: Question) -> Iterator[Shown]:
     """What heads say, each as soon as it is there; heads that were never trained are trained first.
 
     A question that no head can answer leaves the last answers in place.
     """
+    asked = question.asked
     if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
         missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
         yield Shown(error=failure(missing), facts=facts(asked))
         return
     try:
-        yield from _answered(asked, cancelled)
+        yield from _answered(question)
     except Exception as error:
         yield Shown(error=failed(error))
 
@@ -94,8 +111,8 @@ def _needs_pair(asked: Location) -> bool:
     return not asked.run and asked.has_pairs
 
 
-def _answered(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
-    problem: HeadsError | None = None
+def _answered(question: Question) -> Iterator[Shown]:
+    asked, problem = question.asked, None
     try:
         with closing(_comparing(asked)) as events:
             for event in events:
@@ -108,7 +125,7 @@ def _answered(asked: Location, cancelled: set[int]) -> Iterator[Shown]:
         if len(asked.recipes) == 1:
             raise
         problem = error
-    yield from _one_by_one(asked, cancelled, problem)
+    yield from _one_by_one(question, problem)
 
 
 def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
@@ -118,29 +135,26 @@ def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
     return cast("Generator[Progress | Compared, None, None]", events)
 
 
-def _one_by_one(
-    asked: Location, cancelled: set[int], problem: HeadsError | None
-) -> Iterator[Shown]:
+def _one_by_one(question: Question, problem: HeadsError | None) -> Iterator[Shown]:
     """The heads in turn; one that cannot answer says why in its own lane.
 
     Raises:
         HeadsError: What is wrong lies in the question itself, not in one of its heads.
     """
-    found, begun, said = view.waiting(asked.recipes), time.monotonic(), 0.0
+    asked, found = question.asked, view.waiting(question.asked.recipes)
     around: dict[str, Any] = {
         "verdict": busy(TRAINS),
         "facts": facts(asked),
         "under": under(asked),
     }
-    for place, recipe in enumerate(asked.recipes):
-        for lane in _lane(replace(asked, recipes=(recipe,)), found[place], cancelled):
-            found[place], now = lane, time.monotonic()
-            if now - begun >= PATIENCE and (now - said >= BEAT or lane.values):
-                said = now
-                yield Shown(lanes=view.lanes(found, asked.lane), **around)
+    for _ in _filled(question, found):
+        yield Shown(lanes=view.lanes(found, asked.lane), **around)
+    if question.is_over:  # what is asked now may be wrong, and leave the lanes as they are
+        yield Shown(lanes=view.lanes(found, asked.lane), verdict="")
+        return
     good = [recipe for recipe, lane in zip(asked.recipes, found, strict=True) if lane.values]
     if not good:
-        if problem is not None and not cancelled:
+        if problem is not None and not question.cancelled:
             raise problem
         yield Shown(lanes=view.lanes(found, asked.lane), verdict="")
         return
@@ -151,9 +165,22 @@ def _one_by_one(
                 yield replace(told, lanes=view.lanes(found, asked.lane))
 
 
-def _lane(asked: Location, lane: view.Lane, cancelled: set[int]) -> Iterator[view.Lane]:
-    """The lane of the one head that is asked: how far it is, then its answer, or why none."""
-    started = time.monotonic()
+def _filled(question: Question, found: list[view.Lane]) -> Iterator[None]:
+    """Fills the lanes one after the other; yields when they are to be shown."""
+    begun, said = time.monotonic(), 0.0
+    for place, recipe in enumerate(question.asked.recipes):
+        for lane in _lane(question, recipe, found[place]):
+            found[place], now = lane, time.monotonic()
+            if question.is_over:
+                return
+            if now - begun >= PATIENCE and (now - said >= BEAT or lane.values):
+                said = now
+                yield
+
+
+def _lane(question: Question, recipe: str, lane: view.Lane) -> Iterator[view.Lane]:
+    """The lane of one of the heads: how far it is, then its answer, or why none."""
+    asked, started = replace(question.asked, recipes=(recipe,)), time.monotonic()
     still: dict[str, Any] = {"share": -1.0, "left": ""}
     try:
         with closing(_comparing(asked)) as events:
@@ -161,8 +188,9 @@ def _lane(asked: Location, lane: view.Lane, cancelled: set[int]) -> Iterator[vie
                 if not isinstance(event, Progress):
                     yield view.lane(event.comparison.predictions[0], lane.number)
                     return
-                if lane.number in cancelled:
-                    yield replace(lane, state="cancelled", **still)
+                if question.is_over or lane.number in question.cancelled:
+                    state = "waiting" if question.is_over else "cancelled"
+                    yield replace(lane, state=state, **still)
                     return
                 left = _left(event.share, time.monotonic() - started)
                 yield replace(lane, state=event.says, share=event.share, left=left)

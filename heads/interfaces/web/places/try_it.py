@@ -13,7 +13,15 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import clicked
 from heads.interfaces.web.location import MOST, OPENING, Location
 from heads.interfaces.web.places import base_models
-from heads.interfaces.web.places.answers import Cancels, Shown, answering, chips, facts, under
+from heads.interfaces.web.places.answers import (
+    Question,
+    Questions,
+    Shown,
+    answering,
+    chips,
+    facts,
+    under,
+)
 from heads.interfaces.web.startup import WAITS, Filling, Opening
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
@@ -39,7 +47,7 @@ class Try:
         pair: The second one.
         answers: Those that answer, in the order of `Shown.values`.
         settings: Those that show what is asked: see `settings_of`.
-        handlers: What asks the heads; it knows which lanes a visitor has cancelled.
+        handlers: What asks the heads; it knows what each visitor waits for.
     """
 
     query: gr.Textbox
@@ -86,7 +94,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         query=query, text=text, pair=pair, lanes=lanes, under=below,
         answers=[error, verdict, lanes, told, below],
         settings=[text, pair, second, tries, model, source, pairs],
-        handlers=TryHandlers(Cancels()),
+        handlers=TryHandlers(Questions()),
     )  # fmt: skip
     _wire(page, opening, place, mine, Controls(second, surprise, tries, told, base))
     return place
@@ -139,21 +147,43 @@ def sources(mine: Any) -> list[tuple[str, str]]:
 
 def settings_of(asked: Location, mine: Any = None) -> list[Any]:
     """The values of `Try.settings`."""
-    has_pair = bool(asked.pair) or (asked.has_pairs and not asked.run) or _run_pairs(asked.run)
     way = asked.pairs if asked.pairs in (JOINT, SIAMESE) else SIAMESE
     menu = sources(mine)
     chosen = f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
     if chosen not in (value for _, value in menu):
         menu.append((f"Run {asked.run[:12]}", chosen))
-    return [
-        asked.text,
-        gr.update(value=asked.pair, visible=has_pair),
-        gr.update(visible=not has_pair and not asked.run),
-        chips(asked),
-        gr.update(value=asked.model, visible=not asked.run),
-        gr.update(choices=menu, value=chosen),
-        gr.update(value=way, visible=has_pair and not asked.run),
+    values: list[dict[str, Any]] = [
+        {"value": asked.text},
+        {"value": asked.pair},
+        {},
+        {"value": chips(asked)},
+        {"value": asked.model},
+        {"choices": menu, "value": chosen},
+        {"value": way},
     ]
+    return [gr.update(**one | seen) for one, seen in zip(values, _seen(asked), strict=True)]
+
+
+def turned_settings(typed: Location, asked: Location) -> list[Any]:
+    """The same after a visitor has chosen in the menus.
+
+    A value comes back only where it is another one: in the meantime the next may have been chosen
+    or typed, and must not be taken back.
+    """
+    values: list[dict[str, Any]] = [{} for _ in range(SETTINGS)]
+    values[3] = {"value": chips(asked)}
+    for number, old, new in [(0, typed.text, asked.text), (1, typed.pair, asked.pair)]:
+        if old != new:
+            values[number] = {"value": new}
+    both = [one | seen for one, seen in zip(values, _seen(asked), strict=True)]
+    return [gr.update(**one) if one else gr.skip() for one in both]
+
+
+def _seen(asked: Location) -> list[dict[str, Any]]:
+    """Which of them are seen; no word where all are, always."""
+    has_pair = bool(asked.pair) or (asked.has_pairs and not asked.run) or _run_pairs(asked.run)
+    return [{}, {"visible": has_pair}, {"visible": not has_pair and not asked.run}, {},
+            {"visible": not asked.run}, {}, {"visible": has_pair and not asked.run}]  # fmt: skip
 
 
 def _run_pairs(run: str) -> bool:
@@ -163,20 +193,26 @@ def _run_pairs(run: str) -> bool:
 class TryHandlers:
     """What the place does: each handler streams its answers, and where one is then."""
 
-    def __init__(self, cancels: Cancels) -> None:
-        self.cancels = cancels
+    def __init__(self, questions: Questions) -> None:
+        self.questions = questions
 
-    def answers(self, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
-        """The answers to a question."""
-        for one in answering(asked, self.cancels.begin(request.session_hash or "")):
-            yield [*one.values(), asked.query]
+    def answers(
+        self, asked: Location, request: gr.Request, settings: list[Any] | None = None
+    ) -> Iterator[list[Any]]:
+        """The answers to a question, with the components that show what is asked, if given.
+
+        These come at once: the next question may end this one before any head has answered.
+        """
+        question = self.questions.begin(request.session_hash or "", asked)
+        if settings is not None:
+            yield [*SAME[:-1], asked.query, *settings]
+        same = [] if settings is None else [gr.skip()] * len(settings)
+        for one in answering(question):
+            yield [*one.values(), asked.query, *same]
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
-        """The same with the components that show what is asked."""
-        values = settings_of(asked, mine)
-        for one in self.answers(asked, request):
-            yield [*one, *values]
-            values = [gr.skip()] * len(values)
+        """The same where all of these may have changed."""
+        yield from self.answers(asked, request, settings_of(asked, mine))
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """On Enter."""
@@ -189,12 +225,25 @@ class TryHandlers:
         yield from self.answers(asked, request) if is_new else iter([SAME])
 
     def turned(
-        self, query: str, text: str, pair: str, model: str, source: str, way: str, mine: Any,
+        self, query: str, text: str, pair: str, model: str, source: str, way: str,
         request: gr.Request,
     ) -> Iterator[list[Any]]:  # fmt: skip
         """Another base model, other heads, or another way in for two sentences."""
-        asked = _turned(_typed(query, text, pair), model, source, way)
-        yield from self.with_settings(asked, mine, request)
+        typed = _typed(query, text, pair)
+        asked = _turned(typed, model, source, way)
+        yield from self.answers(asked, request, turned_settings(typed, asked))
+
+    def interrupted(self, text: str, pair: str, request: gr.Request) -> None:
+        """Something else is typed: what was asked before is not waited for."""
+        visitor = request.session_hash or ""
+        question = self.questions.of(visitor)
+        # Not where the page itself has filled the boxes.
+        if question and (question.asked.text, question.asked.pair) != (text, pair):
+            self.questions.end(visitor)
+
+    def turning(self, request: gr.Request) -> None:
+        """Something else is chosen: the same."""
+        self.questions.end(request.session_hash or "")
 
     def tried(
         self, query: str, mine: Any, event: gr.EventData, request: gr.Request
@@ -222,12 +271,13 @@ class TryHandlers:
         """A click within the lanes: a head is not waited for any more."""
         data = clicked(event)
         lane = data.get("lane", "")
-        if data.get("do") == "cancel" and lane.isdecimal():
-            self.cancels.cancel(request.session_hash or "", int(lane))
+        question = self.questions.of(request.session_hash or "")
+        if question and data.get("do") == "cancel" and lane.isdecimal():
+            question.cancelled.add(int(lane))
 
     def left(self, request: gr.Request) -> None:
         """The page is closed."""
-        self.cancels.forget(request.session_hash or "")
+        self.questions.end(request.session_hash or "")
 
 
 def _wire(
@@ -240,9 +290,12 @@ def _wire(
     boxes = place.text, place.pair  # of `input` a paste is none
     gr.on([box.change for box in boxes], asking.changed, place.inputs, answers, **run)
     gr.on([box.submit for box in boxes], asking.typed, place.inputs, answers, **run)
+    gr.on([box.change for box in boxes], asking.interrupted, [*boxes], None, queue=False, **QUIET)
     model, source, way = place.settings[4:7]
-    gr.on([model.input, source.input, way.input], asking.turned,
-          [*place.inputs, model, source, way, mine], every, **run)  # fmt: skip
+    turns = model.input, source.input, way.input
+    gr.on([*turns], asking.turning, None, None, queue=False, **QUIET)
+    gr.on([*turns], asking.turned,
+          [*place.inputs, model, source, way], every, **run)  # fmt: skip
     # "always_last" would send the first chip's number again.
     chosen: dict[str, Any] = run | {"trigger_mode": "multiple"}
     controls.tries.click(asking.tried, [query, mine], every, **chosen)
@@ -307,7 +360,7 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
 def example(opening: Opening) -> list[Any]:
     """The answers to the first question; says meanwhile how far it is."""
     values = Shown().values()
-    for one in answering(OPENING, set()):
+    for one in answering(Question(asked=OPENING)):
         values = [old if isinstance(new, dict) else new
                   for old, new in zip(values, one.values(), strict=True)]  # fmt: skip
         if not opening.is_wanted:
