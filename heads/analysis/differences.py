@@ -245,20 +245,64 @@ class NamedHead:
     resolved: ResolvedRecipe
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadsApart:
+    """Two heads and what sets them apart.
+
+    Attributes:
+        heads: The two.
+        layers: Of each, those of a pooler that it reads among them.
+        says: What sets the second apart from the first, in a sentence or two.
+    """
+
+    heads: tuple[NamedHead, NamedHead]
+    layers: tuple[list[LayerDescription], list[LayerDescription]]
+    says: str
+
+
 def difference_by_name(one: str, other: str, limits: Limits) -> str:
     """What sets two heads apart, in plain words, of which at least one is no recipe.
 
     Raises:
         HeadsError: One of them is neither a recipe, a family nor a model that is known here.
     """
+    found = apart_by_name(one, other, limits)
+    return " ".join([*map(_introduced, found.heads), found.says])
+
+
+def apart_by_name(one: str, other: str, limits: Limits) -> HeadsApart:
+    """The same with the layers of each.
+
+    Raises:
+        HeadsError: One of them is neither a recipe, a family nor a model that is known here.
+    """
     first, second = (named_head(name, limits) for name in (one, other))
-    told = [_layers_by_name(item.resolved) for item in (first, second)]
-    lines = [_introduced(item) for item in (first, second)]
+    told = (_layers_by_name(first.resolved), _layers_by_name(second.resolved))
     if first.resolved.recipe == second.resolved.recipe:
-        return " ".join([*lines, f"Both are {first.resolved.recipe}: the same head."])
-    names = (first.name, second.name)
-    heads = head_difference(first.resolved, second.resolved, told, names)
-    return " ".join([*lines, *reading_difference(first.resolved, second.resolved), heads])
+        says = f"Both are {first.resolved.recipe}: the same head."
+    else:
+        reads = reading_difference(first.resolved, second.resolved)
+        names = (first.name, second.name)
+        says = " ".join([*reads, head_difference(first.resolved, second.resolved, told, names)])
+    return HeadsApart(heads=(first, second), layers=told, says=says)
+
+
+def unlike(one: Sequence[LayerDescription], other: Sequence[LayerDescription]) -> list[bool]:
+    """Which layers of the first have no counterpart in the second: none there, or of other origin.
+
+    >>> dense = LayerDescription("dense layer", IN_HEAD, True)
+    >>> unlike([LayerDescription("tanh", "", True), dense], [dense])
+    [True, False]
+    """
+    kept = SequenceMatcher(None, [_key(x) for x in one], [_key(x) for x in other], autojunk=False)
+    found = [True] * len(one)
+    for block in kept.get_matching_blocks():
+        found[block.a : block.a + block.size] = [False] * block.size
+    return found
+
+
+def _key(layer: LayerDescription) -> tuple[str, str]:
+    return layer.says, layer.origin
 
 
 def named_head(name: str, limits: Limits) -> NamedHead:

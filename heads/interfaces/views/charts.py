@@ -37,6 +37,7 @@ from heads.interfaces.views.format import (
     percent as percent,
 )
 from heads.interfaces.views.head_details import abstained_says, useful
+from heads.interfaces.views.lanes import title_of
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
@@ -251,8 +252,8 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
             shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
     names = _names(recipes)
     names["ticktext"] = [
-        f"<b>{told}</b>" if cell.name in (use.name, chosen) else told
-        for cell, told in zip(kept, names["ticktext"], strict=True)
+        _both_names(recipe, told, is_bold=recipe in (use.name, chosen))
+        for recipe, told in zip(recipes, names["ticktext"], strict=True)
     ]
     left = len(heads) - len(kept)
     return Chart(
@@ -268,6 +269,15 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
         ),
         says=_ranked_says(board, heads),
         key=_key(board, left),
+    )
+
+
+def _both_names(recipe: str, shown: str, *, is_bold: bool) -> str:
+    """The everyday name of a head, which a phone leaves out (see theme.py), and its recipe."""
+    everyday = f'<span style="letter-spacing:0px">{escape(title_of(recipe))}  </span>'
+    everyday = f"<b>{everyday}</b>" if is_bold else everyday
+    return everyday + (
+        f"<b>{shown}</b>" if is_bold else f'<span style="opacity:.75">{shown}</span>'
     )
 
 

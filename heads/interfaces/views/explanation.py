@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from heads.analysis.differences import HeadsApart, unlike
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.padding.report import PaddingReport
 from heads.catalog.base_models import base_of
@@ -85,6 +86,16 @@ def _size(shape: Iterable[str | int]) -> str:
     return f"{math.prod(numbers):,}" if len(numbers) == len(lengths) else "as many as rows"
 
 
+def apart(found: HeadsApart) -> Markup:
+    """Two heads drawn one below the other, what one has alone marked; then that in words."""
+    one, other = found.layers
+    drawn = [
+        {"head": head, "layers": list(zip(own, unlike(own, others), strict=True))}
+        for head, own, others in zip(found.heads, (one, other), (other, one), strict=True)
+    ]
+    return render("apart.html", drawn=drawn, says=found.says)
+
+
 def family(found: CatalogEntry) -> Markup:
     """One family of Transformers: its class and where it stands, its recipe, its tensors."""
     return render(
@@ -95,5 +106,7 @@ def family(found: CatalogEntry) -> Markup:
 
 def padding(found: PaddingReport) -> Markup:
     """What padding does to a classifier: a row a change of its input."""
-    findings = [(item, effect(item)) for item in found.findings]
-    return render("padding.html", found=found, findings=findings)
+    changed = [(item, effect(item)) for item in found.findings if item.changes]
+    same = [item.title for item in found.findings if item.changes is False]
+    untried = [item.title for item in found.findings if item.changes is None]
+    return render("padding.html", found=found, changed=changed, same=same, untried=untried)

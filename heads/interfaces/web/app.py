@@ -13,6 +13,7 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
+from heads.interfaces.web.places.answers import facts
 from heads.interfaces.web.startup import Opening, Page
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
@@ -48,9 +49,11 @@ def build() -> Page:
         router = gr.HTML("", elem_id="router", js_on_load="heads.route(trigger)")
         with gr.Row(elem_id="strip"):
             gr.HTML(render("strip.html"), js_on_load=try_it.CLICKS)
+            told = gr.HTML(facts(OPENING), elem_id="facts", js_on_load=try_it.CLICKS)
             job = gr.HTML("", elem_id="job", js_on_load=try_it.CLICKS)
+            gr.HTML(render("theme.html"), elem_id="theme", js_on_load=try_it.CLICKS)
         with gr.Column(elem_id="place-try", elem_classes="place"):
-            place = try_it.build(page, opening, query, mine)
+            place = try_it.build(page, opening, query, mine, told)
             builder.build(place, mine)
             panel = open_lane.build(place)
         with gr.Column(elem_id="place-data", elem_classes="place"):

@@ -8,6 +8,7 @@ window.heads = {
       const data = { ...found.dataset };
       if (data.do === "copy") return heads.copy(found, data.text);
       if (data.do === "theme") return heads.theme();
+      if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }
       if (found.tagName === "A") event.preventDefault();
       trigger("click", data);
@@ -30,6 +31,13 @@ window.heads = {
     element.addEventListener("focusout", (event) => { if (event.relatedTarget) last = ""; });
     watch("value", () => { if (last && !element.contains(document.activeElement))
       element.querySelector("#" + CSS.escape(last))?.focus(); });
+  },
+
+  // Opens a fold of Gradio's and goes to its first field.
+  unfold(id) {
+    const head = document.querySelector(`#${id} > button`);
+    if (head?.getAttribute("aria-expanded") !== "true") head?.click();
+    setTimeout(() => document.querySelector(`#${id} input`)?.focus(), 150);
   },
 
   // What has just opened comes into view, and the focus goes to its heading or its line.
@@ -213,6 +221,9 @@ window.heads = {
           if (name) trigger("select", { head: String(name) });
         });
       }
+      // Gradio names it by other words than stand on it.
+      for (const button of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
+        button.removeAttribute("aria-label");
       for (const said of document.querySelectorAll("[data-chart]")) {
         const chart = document.querySelector(`#${said.dataset.chart} .js-plotly-plot`);
         if (chart && chart.getAttribute("aria-label") !== said.textContent.trim()) {

@@ -42,4 +42,6 @@ HERE = Path(__file__).parent
 # Charts, tables and heads are drawn alike on the page and in the report.
 SHEETS = (HERE / "page.css", HERE.parent / "views" / "board.css")
 CSS = "\n".join(sheet.read_text("utf-8") for sheet in SHEETS)
-HEAD = f"<script>{(HERE / 'page.js').read_text('utf-8')}</script>"
+# Gradio keeps a style sheet to its own container, but Plotly measures texts outside of it.
+NARROW = "@media (max-width: 860px) { tspan[style*='letter-spacing'] { display: none; } }"
+HEAD = f"<style>{NARROW}</style><script>{(HERE / 'page.js').read_text('utf-8')}</script>"

@@ -9,19 +9,17 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.startup import Opening
+from heads.settings import limits
 
 LEARNS: dict[str, Any] = {"concurrency_id": "learn", "concurrency_limit": 2}
 ONE, OTHER, PADDED = "bert", "roberta", "gpt2"
 APART = (
     "What does BERT's head do that RoBERTa's does not?",
-    "Every `XForSequenceClassification` of the installed Transformers has a head of its own. "
-    "Choose two, or two recipes, or two models.",
+    "Choose any two families of Transformers, or two recipes, or two models.",
 )
 PADDING = (
     "Why do my logits change with padding?",
-    "The same text alone, padded on either side, in a batch, or cut before its end: which of them "
-    "change the logits, by how much, and what to do. A family's name examines a small random "
-    "model of it, so nothing is downloaded.",
+    "Which harmless-looking changes of the input alter the logits, by how much, and what to do.",
 )
 
 
@@ -36,12 +34,12 @@ def build(opening: Opening) -> None:
 
 
 def _apart(opening: Opening) -> None:
-    gr.HTML(render("learn_title.html", title=APART[0], says=APART[1].replace("`", "")))
+    gr.HTML(render("learn_title.html", title=APART[0], says=APART[1]))
     with gr.Row():
         one, other = (
             gr.Dropdown(
                 [value], value=value, label=label, allow_custom_value=True, interactive=True,
-                min_width=200,
+                min_width=140,
             )
             for label, value in (("One", ONE), ("The other", OTHER))
         )  # fmt: skip
@@ -65,13 +63,14 @@ def _example() -> list[Any]:
 
 def apart(one: str, other: str) -> list[Any]:
     """What sets two heads apart; and each of them, where it is a family's."""
-    from heads.api import difference
+    from heads.analysis.differences import apart_by_name
+    from heads.interfaces.views import explanation
 
     try:
-        told = render("difference.html", says=difference(one or "", other or ""))
+        found = apart_by_name(one or "", other or "", limits())
     except Exception as error:
         return [failed(error), "", ""]
-    return [told, _family(one), _family(other)]
+    return [explanation.apart(found), _family(one), _family(other)]
 
 
 def _family(name: str) -> Any:
@@ -97,7 +96,7 @@ def _padding(opening: Opening) -> None:
         [PADDED],
         value=PADDED,
         label="Family or model",
-        info="A family such as xlnet, the bundled model, or any id of the Hub.",
+        info="Of a family a small random model is examined: nothing is downloaded.",
         allow_custom_value=True,
         interactive=True,
     )

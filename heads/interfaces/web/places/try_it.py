@@ -19,7 +19,6 @@ from heads.interfaces.web.places.answers import (
     Shown,
     answering,
     chips,
-    facts,
     under,
 )
 from heads.interfaces.web.startup import WAITS, Filling, Opening
@@ -65,11 +64,11 @@ class Try:
         return [self.query, self.text, self.pair]
 
 
-def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState) -> Try:
-    """Draws the place, which opens on a finished example."""
-    with gr.Row(elem_id="top"):
-        gr.HTML(render("try_head.html"))
-        told = gr.HTML(facts(OPENING), elem_id="facts", js_on_load=CLICKS)
+def build(
+    page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState, told: gr.HTML
+) -> Try:
+    """Draws the place, which opens on a finished example; base model and data stand in `told`."""
+    gr.HTML(render("try_head.html"), elem_id="top")
     with gr.Row(elem_id="ask", equal_height=True):
         text = gr.Textbox(
             OPENING.text, label="Sentence", show_label=False, container=False, lines=1, max_lines=6,

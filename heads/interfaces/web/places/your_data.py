@@ -110,8 +110,6 @@ def live(job: TrainingJob) -> Any:
     from heads.interfaces.views.format import of_metric
     from heads.runs.spec import load
 
-    if not job.course.scores:
-        return None
     metric = SCORES[job.course.metric]
     tiles = {
         name: Tile(value=score, shown=metric.told(score))
@@ -355,7 +353,7 @@ class Card:
 
 def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
     with gr.Column(visible=False, elem_id="card") as area:
-        view = gr.HTML("", elem_id="account")
+        view = gr.HTML("", elem_id="account", js_on_load=CLICKS)
         with gr.Row(elem_id="start-row"):
             find = gr.Button("Find the best head", variant="primary", elem_id="start")
             few = gr.Button(f"Find it on {FEWER:,} rows first", visible=False, elem_id="few")
