@@ -159,8 +159,12 @@ QUESTIONS: Sequence[Question] = (
 )
 
 
-def table(board: Leaderboard) -> Markup:
-    """A row a cell, the best first, the baselines last."""
+def table(board: Leaderboard, *, opens: bool = False) -> Markup:
+    """A row a cell, the best first, the baselines last.
+
+    Args:
+        opens: Whether a head's name opens it, as on the page.
+    """
     score, *rest = (one for one in offered(board.cells) if one.name != TIME)
     headers = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
     headers += ["Parameters", "Seconds", "Against the recommended"]
@@ -168,9 +172,12 @@ def table(board: Leaderboard) -> Markup:
     for cell in board.cells:
         values = [(one, one.of(cell)) for one in rest]
         is_used = cell.name == board.recommendation.name
+        name = f"{titled(cell)}{' ★' * is_used}"
+        if opens and not cell.is_baseline:
+            name = render("head_button.html", head=cell.name, shown=name)
         rows.append(
             [
-                f"{titled(cell)}{' ★' * is_used}",
+                name,
                 score.shown(cell.measures.score),
                 between(cell.measures, "to"),
                 *("" if value is None else one.shown(value) for one, value in values),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 BOARDS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
+CLICKS = "heads.delegate(element, trigger)"
 CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
@@ -27,12 +29,17 @@ NUMBERS = 7  # which of them is the table, that can be saved
 
 def questions(mine: Any = None) -> "list[Question]":
     """All questions, in order; the page's own last."""
-    from heads.interfaces.views.questions import QUESTIONS, Answer, Question
+    from heads.interfaces.views.questions import QUESTIONS, Answer, Question, table
+
+    def numbers(board: "Leaderboard", head: str) -> "Answer":
+        return Answer(html=table(board, opens=True))
 
     def others(board: "Leaderboard", head: str) -> "Answer":
         return Answer(html=run_access.same_data(board.folder, mine))
 
-    return [*QUESTIONS, Question(asks="What about another base model?", draw=others)]
+    found = [*QUESTIONS, Question(asks="What about another base model?", draw=others)]
+    found[NUMBERS] = replace(found[NUMBERS], draw=numbers)
+    return found
 
 
 def labels(board: "Leaderboard") -> list[Any]:
@@ -48,9 +55,9 @@ def labels(board: "Leaderboard") -> list[Any]:
     return found
 
 
-def build(query: gr.Textbox, mine: gr.BrowserState) -> list[gr.Accordion]:
-    """Draws the folds."""
-    drawn = []
+def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion], gr.HTML]:
+    """Draws the folds; gives the table of all numbers too, whose names open heads."""
+    drawn, answers = [], []
     for number in FOLDS:
         with gr.Accordion("", open=False, visible=False, elem_classes="fold") as area:
             with gr.Row():
@@ -58,13 +65,14 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> list[gr.Accordion]:
                     gr.Plot(show_label=False, container=False, visible=False, min_width=320)
                     for _ in range(CHARTS)
                 ]
-            answer = gr.HTML("", elem_id=f"fold-{number}")
+            answer = gr.HTML("", elem_id=f"fold-{number}", js_on_load=CLICKS)
             if number == NUMBERS:
                 save = gr.Button("Save as CSV", size="sm")
                 saves(save, _as_csv, [query], "leaderboard.csv")
         area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
         drawn.append(area)
-    return drawn
+        answers.append(answer)
+    return drawn, answers[NUMBERS]
 
 
 def _answers(number: int) -> Callable[[str, Any], list[Any]]:

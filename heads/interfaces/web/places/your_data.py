@@ -190,14 +190,14 @@ class YourData:
     head: gr.HTML
     last: gr.State
     folds: list[gr.Accordion]
+    numbers: gr.HTML
 
     def all(self) -> list[Any]:
-        """The components."""
-        own = [getattr(self, name) for name in self.__dataclass_fields__ if name != "folds"]
-        return [*own, *self.folds]
+        """The components, but for what is filled when it is opened."""
+        return [*(getattr(self, name) for name in NAMES), *self.folds]
 
 
-NAMES = tuple(name for name in YourData.__dataclass_fields__ if name != "folds")
+NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in ("folds", "numbers"))
 
 
 def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
@@ -383,7 +383,7 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
         plot = gr.Plot(show_label=False, container=False, elem_id="board")
         with gr.Column(visible=False, elem_id="head-panel") as head_area:
             head = gr.HTML("", js_on_load=CLICKS)
-        folds = result_folds.build(query, mine)
+        folds, numbers = result_folds.build(query, mine)
     saves(report, _report, [query], "head-to-head-report.html")
 
     @guarded
@@ -398,7 +398,7 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
           **BOARDS, **QUIET)  # fmt: skip
     return {
         "result_area": area, "result": told, "doors": doors, "measure": measure, "plot": plot,
-        "says": says, "head_area": head_area, "head": head, "folds": folds,
+        "says": says, "head_area": head_area, "head": head, "folds": folds, "numbers": numbers,
     }  # fmt: skip
 
 
@@ -630,6 +630,9 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
 
     outputs = [place.head_area, place.head, query, place.doors]
     place.head.click(headed, query, outputs, **BOARDS, **QUIET)
+    place.numbers.click(headed, query, outputs, **BOARDS, **QUIET).then(
+        None, None, None, js="() => heads.focus('head-panel')", **QUIET
+    )
     place.says.select(headed, query, outputs, **BOARDS, **QUIET)
 
 
