@@ -8,14 +8,14 @@ every version of Plotly reads, and foreign text passes `escape`.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log2, log10
+from math import ceil, floor, log10
 from typing import Any
 
 from torch import Tensor
 
 from heads.evaluation.calibration import Bin, Coverage
 from heads.evaluation.details import Measures
-from heads.evaluation.metrics import SCORES, Metric, MetricName
+from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.interfaces.views import answers
 from heads.interfaces.views.format import (
@@ -545,56 +545,6 @@ def _heat(
             showgrid=False,
         ),
         yaxis=_names(readings, 20),
-    )
-
-
-FIRST_STEP = 8
-
-
-def live_curves(
-    curves: Mapping[str, Mapping[int, float]], last: int, metric: MetricName = "accuracy"
-) -> Chart:
-    """The validation score of heads that are being trained, step by step; its frame keeps still.
-
-    Args:
-        curves: For each of the last heads, the best score after so many steps.
-        last: The most steps so far; the frame moves when they are more than a power of two.
-    """
-    name = SCORES[metric]
-    traces = [
-        _line(
-            [
-                (max(FIRST_STEP, step), _factor(name) * score)
-                for step, score in sorted(points.items())
-            ],
-            recipe if max(points, default=0) else f"{recipe} (solved at once)",
-            colour,
-            [f"{recipe}: {name.told(score)}" for _, score in sorted(points.items())],
-        )
-        for (recipe, points), colour in zip(curves.items(), COLOURS, strict=False)
-    ]
-    most = max(5, ceil(log2(max(last, 1))))
-    least = int(log2(FIRST_STEP))
-    ticks = [2**at for at in range(least, most + 1, ceil((most - least) / 4))]
-    bound = name.scale in ("share", "correlation")
-    ends = [score for points in curves.values() for score in points.values()]
-    told = "; ".join(f"{one} {name.told(max(found.values()))}" for one, found in curves.items())
-    return Chart(
-        figure=_figure(
-            traces,
-            260,
-            showlegend=True,
-            margin={"l": 8, "r": 12, "t": 40, "b": 8},
-            xaxis=_axis(
-                "Steps",
-                type="log",
-                range=[log10(FIRST_STEP), most * log10(2)],
-                tickvals=ticks,
-                ticktext=[f"{at:,}" for at in ticks],
-            ),
-            yaxis=_scores([0.0, 1.0] if bound else ends or [0.0], name),
-        ),
-        says=f"Best so far on development rows: {told}.",
     )
 
 

@@ -53,7 +53,6 @@ def every_chart() -> dict[str, Chart | None]:
         "heat_map": charts.heat_map(board),
         "heat_map of another": charts.heat_map(board, "log_loss"),
         "live_heat": charts.live_heat(list(map(resolve, RECIPES)), TILES, ACCURACY),
-        "live_curves": charts.live_curves({HOSTILE: {0: 0.5}, "mean+mlp": {8: 0.4, 90: 0.6}}, 90),
         "sizes": charts.sizes(board),
         "growth": charts.growth(grown),
         "reliability": charts.reliability(measures_of(calibration=SCALED)),
@@ -108,7 +107,7 @@ def test_a_foreign_text_is_drawn_to_the_letter(name):
         assert not MARKUP.search(OWN.sub("", text)), text
         assert text == "%{text}" or "%{" not in text
         assert "$" not in text
-    if name in ("live_curves", "growth", "confusion", "f1", "class_counts"):
+    if name in ("growth", "confusion", "f1", "class_counts"):
         assert "&lt;img" in json.dumps(CHARTS[name].figure)
 
 
@@ -313,13 +312,6 @@ def test_a_running_training_has_no_star_and_a_frame_that_keeps_still():
         "Accuracy: 2 of 3 heads done.",
         "Accuracy: 0 of 3 heads done.",
     )
-    frames = [
-        charts.live_curves({"mean+mlp": {8: 0.5, last: 0.6}}, last).figure["layout"]
-        for last in range(33, 4097, 7)
-    ]
-    assert sum(one != other for one, other in itertools.pairwise(frames)) == 6
-    ticks = [len(one["xaxis"]["tickvals"]) for one in frames]
-    assert max(ticks) <= 5
 
 
 def test_recipes_stand_in_the_order_of_the_menu():
