@@ -47,7 +47,7 @@ def build() -> Page:
         mine = gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
         query = gr.Textbox(OPENING.query, visible="hidden", elem_id="query")
         router = gr.HTML("", elem_id="router", js_on_load="heads.route(trigger)")
-        with gr.Row(elem_id="strip"):
+        with gr.Column(elem_id="strip"):  # a row would come later, and push all down
             gr.HTML(render("strip.html"), js_on_load=try_it.CLICKS)
             told = gr.HTML(facts(OPENING), elem_id="facts", js_on_load=try_it.CLICKS)
             job = gr.HTML("", elem_id="job", js_on_load=try_it.CLICKS)

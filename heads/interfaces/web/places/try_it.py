@@ -69,7 +69,7 @@ def build(
 ) -> Try:
     """Draws the place, which opens on a finished example; base model and data stand in `told`."""
     gr.HTML(render("try_head.html"), elem_id="top")
-    with gr.Row(elem_id="ask", equal_height=True):
+    with gr.Column(elem_id="ask"):  # a row would come later, and push all down
         text = gr.Textbox(
             OPENING.text, label="Sentence", show_label=False, container=False, lines=1, max_lines=6,
             max_length=20_000, elem_id="sentence", scale=8, min_width=220, autofocus=False,

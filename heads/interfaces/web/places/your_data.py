@@ -305,7 +305,7 @@ def build(
     """Draws the place; gives its components, and the event that shows them as they are."""
     uploads.start_sweeping()
     held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
-    with gr.Row(elem_id="data-row"):
+    with gr.Column(elem_id="data-row"):
         with gr.Column(scale=0, min_width=230, elem_id="rail"):
             file = gr.File(label="Your file", show_label=False, height=112, elem_id="file")
             uploads.protect(page, file)
