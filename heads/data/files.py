@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from heads.data.delimited import read_delimited
+from heads.data.excel_files import MAGIC, read_excel
 from heads.data.json_files import is_json, read_objects
 from heads.data.parquet_files import Gathered, read_parquet
 from heads.data.samples import SAMPLES
@@ -18,7 +19,7 @@ from heads.settings import Limits
 # --- What a file is by its first bytes, and one sentence for each that is no table.
 
 _EXPORT = "Export the table as CSV in UTF-8."
-_TABLE = "Choose a CSV, TSV, JSONL or Parquet file."
+_TABLE = "Choose a CSV, TSV, JSON, JSONL, Parquet or Excel file."
 _UNPACK = "Unpack it and choose the table in it."
 # First bytes, what such a file is, what to do. Nothing here is ever opened or unpacked.
 _MAGIC = (
@@ -28,7 +29,11 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "a zstd archive, which is never unpacked here", _UNPACK),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive, which is never unpacked here", _UNPACK),
     (b"Rar!", "a RAR archive, which is never unpacked here", _UNPACK),
-    (b"\xd0\xcf\x11\xe0", "an old Excel or Word file", _EXPORT),
+    (
+        b"\xd0\xcf\x11\xe0",
+        "an old Excel file (.xls), or one with a password",
+        "Save it as .xlsx without a password, or export the table as CSV in UTF-8.",
+    ),
     (b"\x89PNG", "a picture, not a text table", _TABLE),
     (b"\xff\xd8\xff", "a picture, not a text table", _TABLE),
     (b"GIF8", "a picture, not a text table", _TABLE),
@@ -51,13 +56,8 @@ def refuse_container(head: bytes, name: str) -> None:
         head: The first few thousand bytes.
 
     Raises:
-        DataError: An archive, a workbook, a picture and the like, each with its own sentence.
+        DataError: An archive, a picture and the like, each with its own sentence.
     """
-    if head.startswith(b"PK\x03\x04"):
-        excel = b"[Content_Types].xml" in head or b"xl/" in head or b"mimetypeapplication" in head
-        if excel:
-            raise DataError(f"{name} is an Excel or other office file, not a text table.", _EXPORT)
-        raise DataError(f"{name} is a zip archive, which is never unpacked here.", _UNPACK)
     for magic, kind, hint in _MAGIC:
         if head.startswith(magic):
             raise DataError(f"{name} is {kind}.", hint)
@@ -296,7 +296,7 @@ def place_of(data: str | Path) -> Path:
 
 
 def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
-    """Reads a CSV, TSV, JSONL, JSON or Parquet file, or a folder saved by `datasets`, as cells.
+    """Reads a CSV, TSV, JSON, JSONL, Parquet or Excel file, or a folder of `datasets`, as cells.
 
     Args:
         header: Whether the first line names the columns; None finds out.
@@ -315,6 +315,8 @@ def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
         raise DataError(what, "Check the file.") from None
     if raw.startswith(b"PAR1"):
         return read_parquet(path, limits)
+    if raw.startswith(MAGIC):
+        return read_excel(path, limits, header)
     refuse_container(raw[:_HEAD], name)
     text, notes, findings = decode(raw, name)
     del raw
