@@ -106,7 +106,12 @@ def _is_title(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def names_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first of the rows holds the names of the columns."""
+    """Whether the first of the rows holds the names of the columns.
+
+    pandas takes the first row of hostile/c03_no_header.csv and of
+    messy/sentiment140_test_noheader.csv for names, and csv.Sniffer that of the latter; it misses
+    the names in ag_news/train.csv.
+    """
     first = [cell.strip() for cell in rows[0]]
     rest = rows[1 : _HEADER_ROWS + 1]
     known = sum(map(is_known, first))
