@@ -124,8 +124,8 @@ def read(
     """Reads a file of texts and labels, with an account of every row and warnings.
 
     Args:
-        data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSONL,
-            JSON or Parquet file, or a folder that `datasets` saved.
+        data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
+            JSONL, Parquet or Excel file, or a folder that `datasets` saved.
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
         group: The column that says which rows belong together, such as their author: no split

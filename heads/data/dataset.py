@@ -107,7 +107,7 @@ def read(
     """Reads a file of texts and labels; columns that are not given are guessed.
 
     Args:
-        path: A CSV, TSV, JSONL, JSON or Parquet file, or a folder saved by `datasets`.
+        path: A CSV, TSV, JSON, JSONL, Parquet or Excel file, or a folder saved by `datasets`.
         header: Whether the first line names the columns; None finds out.
 
     Raises:

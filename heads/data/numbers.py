@@ -1,4 +1,8 @@
-"""Numbers as people write them: 3.1 and 3,1, 1,000, 45 %, $9.99; and which are one and the same."""
+"""Numbers as people write them: 3.1 and 3,1, 1,000, 45 %, $9.99; and which are one and the same.
+
+pandas must be told what a comma is, reads no units, and makes 7 of the 007 that is another class in
+hostile/l05_leading_zeros.csv.
+"""
 
 import math
 import re

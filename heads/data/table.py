@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from heads.data.corpus import CONTROLS
 from heads.data.text import is_blank
+from heads.errors import LimitError
+from heads.settings import Limits
 
 MOST_LINES = 100
 _SHOWN = 5
@@ -128,6 +130,20 @@ class Table:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     unit: str = "line"
+
+
+def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) -> None:
+    """Refuses what has more rows or columns than this place allows, while it is read.
+
+    Raises:
+        LimitError: It has.
+    """
+    if rows > limits.rows:
+        what = f"{name} has more than {limits.rows:,} rows, the most this place reads."
+        raise LimitError(what, "Choose a part of them.")
+    if columns > limits.columns:
+        what = f"{name} has {columns:,} columns; this place reads up to {limits.columns:,}."
+        raise LimitError(what, "Keep the columns with texts and labels.")
 
 
 def finding(kind: str, says: str, lines: Sequence[int] = ()) -> Finding:

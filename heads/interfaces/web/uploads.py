@@ -33,7 +33,7 @@ SWEEP = 300.0  # seconds
 STALE_SECONDS = 3600.0
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet"]
+ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
 log = logging.getLogger("heads")
 
 
