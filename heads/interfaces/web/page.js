@@ -62,6 +62,11 @@ window.heads = {
       trigger("select", { query: location.search });
     });
     heads.place();
+    // Gradio names the area for a file by other words than stand in it.
+    new MutationObserver(() => {
+      for (const area of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
+        area.removeAttribute("aria-label");
+    }).observe(document.body, { childList: true, subtree: true });
     document.addEventListener("keydown", heads.keys);
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) trigger("focus", {});  // a training may have begun in another tab
@@ -221,9 +226,6 @@ window.heads = {
           if (name) trigger("select", { head: String(name) });
         });
       }
-      // Gradio names it by other words than stand on it.
-      for (const button of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
-        button.removeAttribute("aria-label");
       for (const said of document.querySelectorAll("[data-chart]")) {
         const chart = document.querySelector(`#${said.dataset.chart} .js-plotly-plot`);
         if (chart && chart.getAttribute("aria-label") !== said.textContent.trim()) {
