@@ -7,6 +7,7 @@ Legend: n tested rows of one seed, m development rows, c classes, a all answers 
 """
 
 from dataclasses import dataclass
+from math import exp, log
 from statistics import fmean
 
 import torch
@@ -67,7 +68,6 @@ POINTS = 20  # of the curve of coverage
 PULL = 3.0  # of a threshold to the common one: the best of 0.5 to 4 on two data sets
 TINY = 1e-12
 FACTORS = 1e-2, 1e3  # of logits whose mean square is 1; beyond them confidence hardly moves
-STEPS, PRECISE = 60, 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +147,8 @@ def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
 
     Source: Guo et al. 2017. The loss is convex in 1/T: its slope is searched for its root.
     """
+    from scipy.optimize import root_scalar
+
     if not (problem.has_classes and len(logits)):
         return 1.0
     logits = logits.double()
@@ -160,27 +162,19 @@ def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     scale = float(logits.square().mean().sqrt())
     if scale == 0 or bool((sure > 0).all()):
         return 1.0
-    return scale / _root(logits / scale, positive, problem)
+    logits = logits / scale
+    met = (logits * positive).sum()
 
+    def slope(power: float) -> float:
+        """Of the loss by the factor e^power of the logits; it only grows."""
+        return float((logits * problem.probabilities(exp(power) * logits)).sum() - met)
 
-def _root(logits: Tensor, positive: Tensor, problem: ProblemType) -> float:
-    """The factor of the logits at which the log loss is smallest, by Newton's method, bounded."""
-    low, high, at = *FACTORS, 1.0
-    for _ in range(STEPS):
-        shares = problem.probabilities(at * logits)
-        slope = float((logits * (shares - positive.double())).sum())
-        squares = (logits.square() * shares).sum(dim=1)
-        less = (logits * shares).sum(dim=1).square()
-        if not problem.is_exclusive:
-            less = (logits.square() * shares.square()).sum(dim=1)
-        bend = float((squares - less).sum())
-        low, high = (at, high) if slope < 0 else (low, at)
-        step = at - slope / bend if bend > 0 else high
-        step = step if low < step < high else (low * high) ** 0.5
-        if abs(step / at - 1) < PRECISE:
-            return step
-        at = step
-    return at
+    low, high = map(log, FACTORS)
+    if slope(low) >= 0:
+        return scale / FACTORS[0]
+    if slope(high) <= 0:
+        return scale / FACTORS[1]
+    return scale / exp(root_scalar(slope, bracket=(low, high)).root)
 
 
 def thresholds(logits: Tensor, targets: Tensor) -> Tensor:
