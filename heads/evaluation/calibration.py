@@ -44,9 +44,9 @@ def reliability(confidences: Tensor, hits: Tensor) -> tuple[Bin, ...]:
         confidences: (a,).
         hits: (a,), 1 where the answer is right, else 0.
     """
-    ordered, order = confidences.sort()
-    ranks = torch.empty_like(order)
-    ranks[order] = torch.searchsorted(ordered, ordered)  # equal ones rank equal
+    from scipy.stats import rankdata
+
+    ranks = torch.from_numpy(rankdata(confidences.numpy(), method="min")).long() - 1
     numbers = ranks * BINS // len(ranks)
     return tuple(
         Bin(
@@ -138,8 +138,8 @@ def calibration(
 def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     """The number that logits are divided by for the smallest log loss on these rows.
 
-    1 where it cannot be told: of numbers, without rows, where all logits are equal, or where
-    all rows are answered right, so that no confidence would be too high.
+    1 where it cannot be told: of numbers, without rows, or where no row is answered wrong, so that
+    no confidence would be too high.
 
     Args:
         logits: (m, c).
@@ -159,9 +159,9 @@ def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     else:
         positive = targets.bool()
         sure = torch.where(positive, logits, -logits)
-    scale = float(logits.square().mean().sqrt())
-    if scale == 0 or bool((sure > 0).all()):
+    if bool((sure >= 0).all()):
         return 1.0
+    scale = float(logits.square().mean().sqrt())
     logits = logits / scale
     met = (logits * positive).sum()
 
