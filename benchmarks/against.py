@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import kendalltau
+
 from benchmarks.reports import Row, compared
 from benchmarks.rounds import Answer, CannotSayError, answered, drawn, in_turn, own, precisions
 from benchmarks.venvs import environment
 from heads.backbone.hub import bundled_folder
-from heads.evaluation.transferability import kendall
 
 RECIPE = "mean+linear"
 EXACT, FAST, AGAIN = "ours, exact", "ours, fast", "ours, again"
@@ -232,18 +233,23 @@ def ranking(
     best = 1 + scores.index(max(scores))
     for name, title in ESTIMATES.items():
         mine, other = trained["layers"][name], theirs[0]["layers"][name]
-        between, first = kendall(mine, other), [1 + one.index(max(one)) for one in (mine, other)]
+        between, first = _tau(mine, other), [1 + one.index(max(one)) for one in (mine, other)]
         row = Row(
             what=f"layers by {title} and after training, {data}: Kendall's tau",
-            ours=kendall(mine, scores),
+            ours=_tau(mine, scores),
             against=RANKER,
-            peer=kendall(other, scores),
+            peer=_tau(other, scores),
             unit="",
             note=f"ours puts layer {first[0]} first, theirs {first[1]}, training {best}; "
-            + (f"tau between the two {between:.2f}" if between is not None else ""),
+            f"tau between the two {between:.2f}",
         )
         rows.append(row)
     return rows
+
+
+def _tau(some: Sequence[float], others: Sequence[float]) -> float:
+    found = kendalltau(some, others)
+    return float(found.statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _phase(answers: Sequence[Answer], name: str) -> float:

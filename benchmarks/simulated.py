@@ -139,7 +139,7 @@ def drawn_of_classes(
         heads.append(Answers(name=name, rows=tested, given=tuple(given), repetition=numbers))
     shares = torch.tensor(SHARES).double()
     off = shares[:, None] * (1 - torch.eye(classes)) * (WRONG / (classes - 1))
-    return heads, task, float(statistics.BY_NAME[metric](off + torch.diag(shares * (1 - WRONG))))
+    return heads, task, float(getattr(statistics, metric)(off + torch.diag(shares * (1 - WRONG))))
 
 
 SMALL, EACH, HARD = 100, 3, 0.3  # classes, rows of each on average, and how many are wrong

@@ -7,6 +7,7 @@ Legend: n tested rows of one seed, m development rows, c classes, a all answers 
 """
 
 from dataclasses import dataclass
+from math import exp, log
 from statistics import fmean
 
 import torch
@@ -43,9 +44,9 @@ def reliability(confidences: Tensor, hits: Tensor) -> tuple[Bin, ...]:
         confidences: (a,).
         hits: (a,), 1 where the answer is right, else 0.
     """
-    ordered, order = confidences.sort()
-    ranks = torch.empty_like(order)
-    ranks[order] = torch.searchsorted(ordered, ordered)  # equal ones rank equal
+    from scipy.stats import rankdata
+
+    ranks = torch.from_numpy(rankdata(confidences.numpy(), method="min")).long() - 1
     numbers = ranks * BINS // len(ranks)
     return tuple(
         Bin(
@@ -67,7 +68,6 @@ POINTS = 20  # of the curve of coverage
 PULL = 3.0  # of a threshold to the common one: the best of 0.5 to 4 on two data sets
 TINY = 1e-12
 FACTORS = 1e-2, 1e3  # of logits whose mean square is 1; beyond them confidence hardly moves
-STEPS, PRECISE = 60, 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +138,8 @@ def calibration(
 def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     """The number that logits are divided by for the smallest log loss on these rows.
 
-    1 where it cannot be told: of numbers, without rows, where all logits are equal, or where
-    all rows are answered right, so that no confidence would be too high.
+    1 where it cannot be told: of numbers, without rows, or where no row is answered wrong, so that
+    no confidence would be too high.
 
     Args:
         logits: (m, c).
@@ -147,6 +147,8 @@ def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
 
     Source: Guo et al. 2017. The loss is convex in 1/T: its slope is searched for its root.
     """
+    from scipy.optimize import root_scalar
+
     if not (problem.has_classes and len(logits)):
         return 1.0
     logits = logits.double()
@@ -157,30 +159,22 @@ def temperature(logits: Tensor, targets: Tensor, problem: ProblemType) -> float:
     else:
         positive = targets.bool()
         sure = torch.where(positive, logits, -logits)
-    scale = float(logits.square().mean().sqrt())
-    if scale == 0 or bool((sure > 0).all()):
+    if bool((sure >= 0).all()):
         return 1.0
-    return scale / _root(logits / scale, positive, problem)
+    scale = float(logits.square().mean().sqrt())
+    logits = logits / scale
+    met = (logits * positive).sum()
 
+    def slope(power: float) -> float:
+        """Of the loss by the factor e^power of the logits; it only grows."""
+        return float((logits * problem.probabilities(exp(power) * logits)).sum() - met)
 
-def _root(logits: Tensor, positive: Tensor, problem: ProblemType) -> float:
-    """The factor of the logits at which the log loss is smallest, by Newton's method, bounded."""
-    low, high, at = *FACTORS, 1.0
-    for _ in range(STEPS):
-        shares = problem.probabilities(at * logits)
-        slope = float((logits * (shares - positive.double())).sum())
-        squares = (logits.square() * shares).sum(dim=1)
-        less = (logits * shares).sum(dim=1).square()
-        if not problem.is_exclusive:
-            less = (logits.square() * shares.square()).sum(dim=1)
-        bend = float((squares - less).sum())
-        low, high = (at, high) if slope < 0 else (low, at)
-        step = at - slope / bend if bend > 0 else high
-        step = step if low < step < high else (low * high) ** 0.5
-        if abs(step / at - 1) < PRECISE:
-            return step
-        at = step
-    return at
+    low, high = map(log, FACTORS)
+    if slope(low) >= 0:
+        return scale / FACTORS[0]
+    if slope(high) <= 0:
+        return scale / FACTORS[1]
+    return scale / exp(root_scalar(slope, bracket=(low, high)).root)
 
 
 def thresholds(logits: Tensor, targets: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ Legend: n tested rows of one seed, c classes, s seeds.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import atanh, exp, inf, tanh
+from dataclasses import dataclass, fields, replace
+from math import atanh, exp, inf, isnan, nan, tanh
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from heads.evaluation import statistics
 from heads.evaluation.calibration import (
     Bin,
     Calibration,
@@ -41,7 +41,7 @@ from heads.evaluation.predictions import (
 from heads.evaluation.statistics import Z_95, wilson
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
-# --- What is measured of one kind of label beside the score; each kind fills what it has.
+# --- What is measured of one kind of label beside the scores; each kind fills what it has.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,190 +86,105 @@ class Details:
     confusion: Tensor | None = None
 
 
-# --- Measures of answers where a row has one class, beside accuracy, loss and calibration.
+# --- What is measured beside the scores: by scikit-learn, mean over seeds.
 
-OF_ORDER = ("quadratic_kappa",)
+# Of every class or label; NaN where there is nothing to take it from.
+EACH: Mapping[str, Any] = {"average": None, "zero_division": nan}
 
 
 def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> Details:
-    """Every other measure of one cell.
-
-    Those of a confusion table are counted as in scikit-learn: recall over the classes that were
-    tested, F1 over those that were tested or answered.
-    """
-    targets = [task.targets[rows] for rows in outcome.rows]
-    logs = [logits.double().log_softmax(dim=1) for logits in outcome.logits]
-    tables = [_confusion(*pair) for pair in zip(logs, targets, strict=True)]
-    f1s = torch.stack([statistics.f1(table.double()) for table in tables])
-    values = {
-        name: fmean(float(score(table.double())) for table in tables)
-        for name, score in statistics.BY_NAME.items()
-        if task.ordered or name not in OF_ORDER
-    }
-    values["brier"] = fmean(_brier(*pair) for pair in zip(logs, targets, strict=True))
-    if task.ordered:
-        values["mean_absolute_error"] = fmean(map(_absolute_error, tables))
-    return Details(
-        values=values,
-        f1=tuple(None if value != value else value for value in f1s.nanmean(dim=0).tolist()),
-        confusion=torch.stack(tables).sum(dim=0),
+    """Of answers where a row has one class; F1 is over the classes that were tested or answered."""
+    from sklearn.metrics import (
+        brier_score_loss,
+        confusion_matrix,
+        f1_score,
+        mean_absolute_error,
     )
 
-
-def _confusion(logs: Tensor, targets: Tensor) -> Tensor:
-    classes = logs.shape[1]
-    pairs = targets * classes + logs.argmax(dim=1)
-    return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
-
-
-def _brier(logs: Tensor, targets: Tensor) -> float:
-    truth = torch.nn.functional.one_hot(targets, logs.shape[1])
-    return float((logs.exp() - truth).square().sum(dim=1).mean())
-
-
-def _absolute_error(table: Tensor) -> float:
-    places = torch.arange(len(table))
-    off = (places[:, None] - places).abs()
-    return float((table * off).sum() / table.sum())
-
-
-# --- Measures of answers where a row may have any number of labels, beside micro-F1 and loss.
+    pairs, classes = _pairs(outcome, task), range(len(task.classes))
+    shares = [logits.double().softmax(dim=1) for logits in outcome.logits]
+    values = {
+        "brier": fmean(
+            brier_score_loss(truth, own, labels=classes, scale_by_half=False)  # pyright: ignore[reportArgumentType]
+            for (truth, _), own in zip(pairs, shares, strict=True)
+        )
+    }
+    if task.ordered:
+        values["mean_absolute_error"] = fmean(mean_absolute_error(*pair) for pair in pairs)
+    f1s = [f1_score(*pair, labels=classes, **EACH) for pair in pairs]
+    tables = [torch.from_numpy(confusion_matrix(*pair, labels=classes)) for pair in pairs]
+    return Details(values=values, f1=_each(f1s), confusion=torch.stack(tables).sum(dim=0))
 
 
 def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> Details:
-    """Every other measure of one cell.
+    """Of answers where a row may have any number of labels.
 
     F1 is over the labels that were tested or given, average precision over those that were tested.
     """
-    truths = [task.targets[rows].bool() for rows in outcome.rows]
-    given = answers_of(outcome, task).given
-    pairs = list(zip(given, truths, strict=True))
-    f1s = torch.stack([_f1(yes, truth, dim=0) for yes, truth in pairs])
-    precise = torch.stack(
-        [_precisions(*pair) for pair in zip(outcome.logits, truths, strict=True)]
-    )  # (s, c)
-    values = {
-        "macro_f1": _mean(f1s),
-        "samples_f1": fmean(
-            float(_f1(yes, truth, dim=1).nan_to_num(nan=1.0).mean()) for yes, truth in pairs
-        ),
-        "mean_average_precision": _mean(precise),
-        "exact_match": fmean(
-            float((yes == truth).all(dim=1).double().mean()) for yes, truth in pairs
-        ),
-        "hamming_loss": fmean(float((yes != truth).double().mean()) for yes, truth in pairs),
-    }
-    return Details(
-        values=values,
-        f1=_each(f1s),
-        labels=_labels(outcome, task, pairs, f1s, precise),
+    from sklearn.metrics import (
+        average_precision_score,
+        hamming_loss,
+        precision_recall_fscore_support,
     )
 
-
-def _labels(
-    outcome: CellPredictions,
-    task: EvaluationTask,
-    pairs: Sequence[tuple[Tensor, Tensor]],
-    f1s: Tensor,
-    precise: Tensor,
-) -> tuple[LabelDetails, ...]:
-    bars = outcome.thresholds
-    bars = torch.zeros(len(task.classes)) if bars is None else bars
-    bars = bars.reshape(-1, len(task.classes)).mean(dim=0)
-    tested = task.targets[torch.cat(outcome.rows).unique()].bool().sum(dim=0)
-    right = torch.stack([(yes & truth).sum(dim=0) for yes, truth in pairs]).double()
-    given = torch.stack([yes.sum(dim=0) for yes, _ in pairs])
-    true = torch.stack([truth.sum(dim=0) for _, truth in pairs])
+    pairs = _pairs(outcome, task)
+    counted = [precision_recall_fscore_support(*pair, **EACH) for pair in pairs]
+    precision, recall, f1 = (_each([one[place] for one in counted]) for place in range(3))
+    precise = [
+        [
+            average_precision_score(has, own) if has.any() else nan
+            for has, own in zip(truth.T, logits.T, strict=True)
+        ]
+        for (truth, _), logits in zip(pairs, outcome.logits, strict=True)
+    ]
+    means = torch.tensor(precise, dtype=torch.double).nanmean(dim=1)
+    bars = torch.zeros(len(task.classes)) if outcome.thresholds is None else outcome.thresholds
     columns = zip(
         task.classes,
-        tested.tolist(),
-        _each(right / given),
-        _each(right / true),
-        _each(f1s),
+        task.targets[torch.cat(outcome.rows).unique()].bool().sum(dim=0).tolist(),
+        precision,
+        recall,
+        f1,
         _each(precise),
-        bars.double().sigmoid().tolist(),
+        bars.reshape(-1, len(task.classes)).mean(dim=0).double().sigmoid().tolist(),
         strict=True,
     )
-    return tuple(
-        LabelDetails(
-            name=name,
-            rows=rows,
-            precision=precision,
-            recall=recall,
-            f1=f1,
-            average_precision=average_precision,
-            threshold=threshold,
-        )
-        for name, rows, precision, recall, f1, average_precision, threshold in columns
+    names = [one.name for one in fields(LabelDetails)]
+    return Details(
+        values={
+            "mean_average_precision": float(means.nan_to_num().mean()),
+            "hamming_loss": fmean(hamming_loss(*pair) for pair in pairs),
+        },
+        f1=f1,
+        labels=tuple(LabelDetails(**dict(zip(names, own, strict=True))) for own in columns),
     )
-
-
-def _f1(given: Tensor, truth: Tensor, *, dim: int) -> Tensor:
-    """F1 of every label (dim 0) or row (dim 1); NaN where nothing is given and nothing true."""
-    both = (given & truth).sum(dim=dim).double()
-    return 2 * both / (given.sum(dim=dim) + truth.sum(dim=dim))
-
-
-def _precisions(logits: Tensor, truth: Tensor) -> Tensor:
-    """(c,), Σ (recall − recall before) · precision over falling thresholds; NaN without rows."""
-    found = [_precision(*column) for column in zip(logits.T, truth.T, strict=True)]
-    return torch.tensor(found, dtype=torch.double)
-
-
-def _precision(logits: Tensor, truth: Tensor) -> float:
-    if not bool(truth.any()):
-        return float("nan")
-    ordered, order = logits.sort(descending=True)
-    right = truth[order].cumsum(dim=0).double()
-    last = torch.ones_like(truth)
-    last[:-1] = ordered[:-1] != ordered[1:]  # equal logits are reached together
-    precision = right / torch.arange(1, len(right) + 1)
-    right, precision = right[last], precision[last]
-    gained = right.diff(prepend=torch.zeros(1, dtype=torch.double))
-    return float((gained * precision).sum() / right[-1])
-
-
-def _mean(values: Tensor) -> float:
-    """The mean over seeds of the mean over labels that have a value; 0 where none has."""
-    return float(values.nanmean(dim=1).nan_to_num().mean())
-
-
-def _each(values: Tensor) -> tuple[float | None, ...]:
-    """Of every label the mean over the seeds in which it has a value."""
-    return tuple(None if value != value else value for value in values.nanmean(dim=0).tolist())
-
-
-# --- Measures of predicted numbers, beside Spearman's correlation.
 
 
 def details_of_number(outcome: CellPredictions, task: EvaluationTask) -> Details:
-    """Every other measure of one cell."""
-    pairs = [
-        (given.double(), task.targets[rows].double())
-        for rows, given in zip(outcome.rows, answers_of(outcome, task).given, strict=True)
-    ]
+    """Of predicted numbers."""
+    from sklearn.metrics import mean_absolute_error, mean_squared_error
+
+    pairs = _pairs(outcome, task)
     return Details(
         values={
-            "pearson": fmean(_pearson(*pair) for pair in pairs),
-            "mean_squared_error": fmean(float((one - two).square().mean()) for one, two in pairs),
-            "mean_absolute_error": fmean(float((one - two).abs().mean()) for one, two in pairs),
-            "r2": fmean(_explained(*pair) for pair in pairs),
+            "mean_squared_error": fmean(mean_squared_error(*pair) for pair in pairs),
+            "mean_absolute_error": fmean(mean_absolute_error(*pair) for pair in pairs),
         }
     )
 
 
-def _pearson(given: Tensor, truth: Tensor) -> float:
-    one, two = given - given.mean(), truth - truth.mean()
-    scale = float(one.norm() * two.norm())
-    return max(-1.0, min(1.0, float(one @ two) / scale)) if scale else 0.0
+def _pairs(outcome: CellPredictions, task: EvaluationTask) -> list[tuple[Any, Any]]:
+    """For each seed what is true and what was answered, as scikit-learn takes them."""
+    return [
+        (task.targets[rows].numpy(), given.to(task.targets.dtype).numpy())
+        for rows, given in zip(outcome.rows, answers_of(outcome, task).given, strict=True)
+    ]
 
 
-def _explained(given: Tensor, truth: Tensor) -> float:
-    left, whole = (
-        float((given - truth).square().sum()),
-        float((truth - truth.mean()).square().sum()),
-    )
-    return 1 - left / whole if whole else float(left == 0)
+def _each(values: Sequence[Any]) -> tuple[float | None, ...]:
+    """Of every class or label the mean over the seeds in which it has a value."""
+    means = torch.stack([torch.as_tensor(own, dtype=torch.double) for own in values]).nanmean(dim=0)
+    return tuple(None if isnan(value) else value for value in means.tolist())
 
 
 CONFIDENCE = 0.95
@@ -322,10 +237,13 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
         RecipeError: A logit is infinite or NaN.
     """
     check(outcome, task)
-    found, whole = scores(outcome, task), pooled(outcome)
-    low, high = score_interval(outcome, task)
+    answers, whole = answers_of(outcome, task), pooled(outcome)
+    found, (low, high) = scores(answers, task), score_interval(answers, task)
     details = DETAILS[task.problem](whole, task)
-    values, bins = {**_others(outcome, task), **details.values, task.ranked_by: fmean(found)}, ()
+    # Of a score the mean of its parts, which intervals and comparisons are made of as well.
+    ranked = metrics_of(task.problem, ordered=task.ordered)
+    values = {name: fmean(scores(answers, replace(task, metric=name))) for name in ranked}
+    values, bins = {**values, **details.values, task.ranked_by: fmean(found)}, ()
     if task.problem.has_classes:
         bins = reliability(confidence(whole, task), decided(whole, task))
         values |= {
@@ -347,14 +265,6 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
         confusion=details.confusion,
         calibration=calibration(whole, task, bins),
     )
-
-
-def _others(outcome: CellPredictions, task: EvaluationTask) -> dict[str, float]:
-    """What the head would be ranked by under other metrics that are no part of the details."""
-    if task.problem.is_exclusive:  # its details know all of them
-        return {}
-    others = (replace(task, metric=name) for name in metrics_of(task.problem))
-    return {other.ranked_by: fmean(scores(outcome, other)) for other in others}
 
 
 def score_interval(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[float, float]:

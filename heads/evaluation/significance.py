@@ -22,11 +22,11 @@ from heads.evaluation.predictions import (
 )
 from heads.evaluation.seed_variance import SeedVariance, seed_variance
 from heads.evaluation.selection_bias import chosen_score
+from heads.evaluation.statistics import Z_95
 
 DRAWS = 1999  # so that (DRAWS + 1) · 5 % is a whole number
 DRAWS_AT_ONCE = 250
 LEVEL = 0.05
-Z_95 = 1.959963984540054
 SAME = 1e-5  # statistics closer than this are equal
 
 

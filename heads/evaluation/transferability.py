@@ -6,6 +6,7 @@ Legend: n rows, w width, c classes; `features` (n, w); `targets` (n,) numbers of
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 import torch
 from torch import Tensor
@@ -141,14 +142,15 @@ def h_score(features: Tensor, targets: Tensor, *, problem: ProblemType = SINGLE_
 
     Source: Bao et al. 2019 (H-score); Ibrahim et al. 2022 (shrunk); Ledoit & Wolf 2004.
     """
-    width = features.shape[1]
-    features = _narrow(features.double() - features.double().mean(dim=0))
-    rows = len(features)
-    covariance = features.T @ features / rows
-    level = covariance.trace() / width
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    rows, features = len(features), features.double() - features.double().mean(dim=0)
+    level = features.square().mean()
     if level <= 0:
         return 0.0
-    shrinkage = _shrinkage(features, covariance, width)
+    shrinkage = float(ledoit_wolf_shrinkage(features.numpy(), assume_centered=True))
+    features = _narrow(features)
+    covariance = features.T @ features / rows
     eye = torch.eye(features.shape[1], dtype=torch.double)
     shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
     matrix = _target_matrix(targets, problem)
@@ -168,16 +170,6 @@ def _narrow(features: Tensor) -> Tensor:
         return features
     squares, directions = torch.linalg.eigh(features @ features.T)
     return directions * squares.clamp_min(0).sqrt()
-
-
-def _shrinkage(centred: Tensor, covariance: Tensor, width: int) -> Tensor:
-    """How far to go from the covariance (0) to a multiple of the identity of that width (1)."""
-    rows = len(centred)
-    squares = covariance.square().sum()
-    level = covariance.trace() / width
-    noise = (centred.square().sum(dim=1).square().sum() / rows - squares) / (width * rows)
-    distance = (squares - width * level**2) / width
-    return (noise.clamp_min(0) / distance).clamp_max(1) if distance > 0 else torch.tensor(0.0)
 
 
 def knn_accuracy(
@@ -269,10 +261,13 @@ def _agreed(
     worse: Collection[str],
     metric: MetricName,
 ) -> RankAgreement:
+    from scipy.stats import kendalltau
+
     guessed = {one.name: float(getattr(one, measure)) for one in estimates}
     first = max(guessed, key=guessed.__getitem__)
     best = max(guessed, key=lambda name: (scores[name], name == first))  # where some are level
-    tau = kendall([*guessed.values()], [scores[name] for name in guessed])
+    found = kendalltau([*guessed.values()], [scores[name] for name in guessed])
+    tau = float(found.statistic)  # pyright: ignore[reportAttributeAccessIssue]
     label = MEASURES[measure]
     behind = SCORES[metric].gap(scores[best] - scores[first])
     if first == best:
@@ -281,18 +276,6 @@ def _agreed(
         says = f"{label} chose `{first}`, which is {behind} worse than `{best}`."
     else:
         says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
-    return RankAgreement(measure=label, tau=tau, first=first, best=best, says=says)
-
-
-def kendall(some: Sequence[float], others: Sequence[float]) -> float | None:
-    """Kendall's tau-b: of all pairs, how many more are in the same order than in the other.
-
-    None where all numbers of a side are equal. Source: Kendall 1945.
-
-    >>> kendall([1, 2, 3], [10, 20, 30]), kendall([1, 2, 3], [3, 2, 1]), kendall([1, 1], [1, 2])
-    (1.0, -1.0, None)
-    """
-    one, two = (torch.tensor(side, dtype=torch.double) for side in (some, others))
-    one, two = (one[:, None] - one).sign(), (two[:, None] - two).sign()
-    scale = float(one.square().sum() * two.square().sum()) ** 0.5
-    return float((one * two).sum()) / scale if scale else None
+    return RankAgreement(
+        measure=label, tau=None if isnan(tau) else tau, first=first, best=best, says=says
+    )

@@ -16,7 +16,7 @@
     clock.json            how long it has worked so far
     end.json              how it ended
     leaderboard.json      all of that compared, as `heads train --json` prints it
-    lock                  held by the process that works on it
+    lock                  held by the process that works on it (filelock)
 
 Files bear numbers, never names of labels or recipes.
 """
@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from heads.caching import ROOM as ROOM_ELSEWHERE
 from heads.caching import why, write, write_tensors, writing
@@ -111,24 +113,37 @@ class RunFolder:
             DataError: Another process does, or the run is gone.
         """
         try:
-            lock = (self.path / "lock").open("w")
+            lock = self._lock.acquire(timeout=PATIENCE, poll_interval=0.02)
+        except Timeout:
+            what = f"The run {self.id} is being worked on by another process."
+            raise DataError(what, "Wait for it, or stop it.") from None
         except OSError as error:
             what = f"The run {self.id} cannot be opened ({why(error)})."
             raise DataError(what, HINT if isinstance(error, FileNotFoundError) else ROOM) from None
-        with lock as file:
-            if not _lock(file, PATIENCE):
-                what = f"The run {self.id} is being worked on by another process."
-                raise DataError(what, "Wait for it, or stop it.")
+        with lock:
             yield
 
     @property
     def is_busy(self) -> bool:
         """Whether a process works on it now."""
         try:
-            with (self.path / "lock").open("w") as file:
-                return not _lock(file, patience=0)
+            with self._lock.acquire(blocking=False):
+                return False
+        except Timeout:
+            return True
         except OSError:
             return False
+
+    @property
+    def _lock(self) -> FileLock:
+        """A lock of the operating system's, which goes with its process, however that ends.
+
+        Raises:
+            FileNotFoundError: The run is gone.
+        """
+        self.path.stat()  # filelock would make the folder of a run that is gone
+        # A stream of events may be closed by another thread than began it: the lock is both's.
+        return FileLock(self.path / "lock", thread_local=False)
 
     @contextlib.contextmanager
     def beginning(self) -> Iterator[None]:
@@ -151,6 +166,7 @@ class RunFolder:
         """
         with self.held():
             shutil.rmtree(self.path, ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)  # Windows keeps a file that is held
 
 
 def _kind(name: str) -> type:
@@ -158,22 +174,6 @@ def _kind(name: str) -> type:
     if name.endswith(".failed.json"):
         return str
     return list if name == "curve.json" else dict
-
-
-def _lock(file: Any, patience: float) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows: two processes on one run are then the user's care
-        return True
-    end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.02)
 
 
 def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:

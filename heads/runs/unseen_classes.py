@@ -33,18 +33,17 @@ def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
 def _odd(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n,), the tested rows that have classes, and none that a row to learn from has."""
     new = _new(task, train, test)
-    if task.problem.is_exclusive:
-        return new.any(dim=1)
-    return new.any(dim=1) & (new == task.targets[test].bool()).all(dim=1)
+    return new.any(dim=1) & (new == _classes(task, test)).all(dim=1)
 
 
 def _new(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n, c), the classes of tested rows that no row to learn from has."""
-    classes = len(task.classes)
-    if not task.problem.is_exclusive:
-        return task.targets[test].bool() & ~task.targets[train].bool().any(dim=0)
-    met = torch.bincount(task.targets[train], minlength=classes) > 0
-    return torch.nn.functional.one_hot(task.targets[test], classes).bool() & ~met
+    return _classes(task, test) & ~_classes(task, train).any(dim=0)
+
+
+def _classes(task: EvaluationTask, rows: Tensor) -> Tensor:
+    """(n, c), true at the classes of some rows."""
+    return task.problem.target_matrix(task.targets[rows], len(task.classes)).bool()
 
 
 def set_aside(splits: Splits, task: EvaluationTask) -> Splits:

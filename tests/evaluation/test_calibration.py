@@ -127,6 +127,8 @@ def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_h
     assert temperature(torch.ones(12, 3), targets, SINGLE_LABEL) == 1.0
     assert temperature(torch.zeros(0, 3), torch.zeros(0).long(), SINGLE_LABEL) == 1.0
     assert temperature(torch.randn(9, 1), torch.randn(9), REGRESSION) == 1.0
+    tied = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
+    assert temperature(tied, torch.tensor([0, 1]), SINGLE_LABEL) == 1.0
     shares = (-right / temperature(-right, targets, SINGLE_LABEL)).softmax(dim=1)
     assert shares.max() < 0.35
 

@@ -88,6 +88,23 @@ def test_the_table_of_labels_is_that_of_scikit_learn(measured):
     assert found.labels[0].threshold == pytest.approx(1 / (1 + 2.718281828**0.4))
 
 
+def test_the_table_of_labels_is_its_plain_formulas(measured):
+    found, targets, logits, answers = measured
+    for number, one in enumerate(found.labels):
+        truth, said, own = targets[:, number].bool(), answers[:, number], logits[:, number]
+        right = float((truth & said).sum())
+        assert one.precision == pytest.approx(right / float(said.sum()))
+        assert one.recall == pytest.approx(right / float(truth.sum()))
+        area, before = 0.0, 0.0
+        for cut in own.unique().flip(0):  # from the surest on; equal ones are reached together
+            recall = float((truth & (own >= cut)).sum() / truth.sum())
+            area += (recall - before) * float(truth[own >= cut].double().mean())
+            before = recall
+        assert one.average_precision == pytest.approx(area)
+    wrong = float((answers != targets.bool()).double().mean())
+    assert found.values["hamming_loss"] == pytest.approx(wrong)
+
+
 def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
     targets, logits = drawn(200, 1)
     rows = torch.arange(0, 120), torch.arange(80, 200)

@@ -76,6 +76,24 @@ def test_measures_are_those_of_scikit_learn(measured):
     assert found.values["balanced_accuracy"] == pytest.approx(recalls)
 
 
+def test_measures_are_their_plain_formulas(measured):
+    found, targets, logits = measured
+    pairs = list(zip(targets.tolist(), logits.argmax(dim=1).tolist(), strict=True))
+    table = [[pairs.count((truth, said)) for said in range(4)] for truth in range(4)]
+    assert found.confusion.tolist() == table
+    for number, f1 in enumerate(found.f1):
+        true, said = sum(table[number]), sum(row[number] for row in table)
+        assert f1 == (
+            pytest.approx(2 * table[number][number] / (true + said)) if true + said else None
+        )
+    truth, shares = torch.eye(4)[targets], logits.double().softmax(dim=1)
+    assert found.values["brier"] == pytest.approx(float((shares - truth).square().sum() / 200))
+    ordered = replace(task_of(targets, 4), ordered=True)
+    cell = CellPredictions(name="x", rows=(torch.arange(200),), logits=(logits,))
+    off = sum(abs(truth - said) for truth, said in pairs) / 200
+    assert measure(cell, ordered).values["mean_absolute_error"] == pytest.approx(off)
+
+
 def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it():
     logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
     task = task_of(torch.tensor([0, 1]), 3)

@@ -15,7 +15,6 @@ from heads.evaluation.transferability import (
     agreement,
     estimate,
     h_score,
-    kendall,
     knn_accuracy,
     log_me,
 )
@@ -209,4 +208,7 @@ def test_agreement_says_whether_the_first_choice_was_as_good_as_the_best():
     assert near.says == (
         "10 nearest rows chose `b`, which is not distinguishable from the best, `a`."
     )
-    assert kendall([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
+    level = [made("a", 1, 1, 1), made("b", 1, 1, 2), made("c", 1, 2, 3)]
+    equal, tied, near = agreement(level, {"a": 0.1, "b": 0.2, "c": 0.3})
+    assert (equal.tau, near.tau) == (None, 1.0)
+    assert tied.tau == pytest.approx(2 / 6**0.5)

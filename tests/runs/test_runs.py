@@ -548,6 +548,16 @@ def test_a_second_worker_is_refused_and_a_run_at_work_is_not_deleted(start) -> N
     assert not run.path.exists()
 
 
+def test_a_stream_closed_in_another_thread_lets_go_of_its_run(start) -> None:
+    run = start()
+    stream = working(run, LIMITS)
+    next(stream)
+    closer = threading.Thread(target=stream.close)
+    closer.start()
+    closer.join()
+    assert not run.is_busy
+
+
 def _hold(path: Path, told: Any) -> None:
     with RunFolder(path=path).held():
         told.set()
@@ -596,6 +606,7 @@ def test_a_run_that_is_gone_is_a_sentence(start) -> None:
     for ask in (lambda: next(iter(working(run, LIMITS))), run.delete, lambda: leaderboard(run)):
         with pytest.raises(DataError, match=run.id):
             ask()
+    assert not run.path.exists()
 
 
 # What is asked for
