@@ -250,7 +250,8 @@ class Clock:
         before = run.read("end.json") or run.read("clock.json") or {"seconds": 0.0}
         self._before = before["seconds"]
         self._begun = time.perf_counter()
-        (run.path / "end.json").unlink(missing_ok=True)
+        for name in ("end.json", "leaderboard.json"):  # what they say is of before
+            (run.path / name).unlink(missing_ok=True)
 
     @property
     def seconds(self) -> float:

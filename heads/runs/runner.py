@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -241,9 +240,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
                 state = "finished"
         finally:
             clock.stop(state)
-        found = leaderboard(run)
-        run.write("leaderboard.json", _without_tables(found.as_json()))
-        yield found
+        yield _compared(run)
 
 
 def _is_whole(run: RunFolder) -> bool:
@@ -262,13 +259,17 @@ def stopped(run: RunFolder) -> None:
     with run.held():
         if run.read("end.json") is None:
             Clock(run).stop("stopped")
+            _compared(run)
 
 
-def _without_tables(values: dict[str, Any]) -> dict[str, Any]:
-    """A leaderboard less its confusion tables, which lie beside the cells and may be large."""
+def _compared(run: RunFolder) -> Leaderboard:
+    """The leaderboard, which is kept for lists of runs: they read nothing else."""
+    found = leaderboard(run)
+    values = found.as_json()
     for cell in values["cells"]:
-        del cell["confusion"]
-    return values
+        del cell["confusion"]  # these tables lie beside the cells and may be large
+    run.write("leaderboard.json", values)
+    return found
 
 
 def _worked(

@@ -57,15 +57,15 @@ def build() -> Page:
             builder.build(place, mine)
             panel = open_lane.build(place)
         with gr.Column(elem_id="place-data", elem_classes="place"):
-            _, shows = your_data.build(page, opening, query, mine, jobs, job)
+            arrival = your_data.build(page, opening, query, mine, jobs, job)
         first = try_it.first_screen(opening, place)
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(opening)
         came = try_it.arriving(page, opening, first, place, mine)
         panel.follows(came)
-        your_data.came(page, shows, jobs)
-        router.focus(**shows)
-        _routes(router, place, panel, mine).then(**shows)
+        your_data.came(page, arrival, jobs)
+        router.focus(**arrival.shows)
+        _routes(router, place, panel, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)
         opening.wire(page)
@@ -84,7 +84,9 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
         yield from place.handlers.with_settings(now, mine, request)
 
     outputs = [*place.answers, place.query, *place.settings]
-    settings: dict[str, Any] = {"trigger_mode": "always_last", **try_it.ASKS, **QUIET}
+    # Not in one queue with what asks heads: a change of place waits for nobody's training.
+    settings: dict[str, Any] = {"trigger_mode": "always_last", "concurrency_id": "routes"}
+    settings |= {"concurrency_limit": 4, **QUIET}
     # Of steps in quick succession the last one counts, so the address is read when it is sent.
     settings["js"] = "(query, mine, there) => [query, mine, heads.wanted || location.search]"
     event = router.select(restored, [place.query, mine, router], outputs, **settings)

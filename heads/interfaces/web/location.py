@@ -32,7 +32,6 @@ class Location:
         show: Which section of it, one of `SECTIONS`.
         result: The run under Your data, by its id.
         head: Which of its heads is open.
-        topic: The question that is open under Learn.
     """
 
     place: str = "try"
@@ -47,7 +46,6 @@ class Location:
     show: str = "why"
     result: str = ""
     head: str = ""
-    topic: str = ""
 
     @property
     def query(self) -> str:
@@ -81,6 +79,7 @@ class Location:
         names = given.get("recipes", "").split(",")
         # A plus becomes a space on the way.
         recipes = tuple(name.strip().replace(" ", "+") for name in names if name.strip())
+        recipes = recipes[:MOST] or RECIPES
         lane = given.get("lane", "")
         return cls(
             place=_among(given.get("place"), PLACES),
@@ -89,13 +88,12 @@ class Location:
             model=given.get("model") or BUNDLED,
             sample=sample,
             run=given.get("run", ""),
-            recipes=recipes or RECIPES,
+            recipes=recipes,
             pairs=given.get("pairs") or JOINT,
-            lane=int(lane) if lane in ("1", "2", "3", "4") else 0,
+            lane=int(lane) if lane in ("1", "2", "3", "4")[: len(recipes)] else 0,
             show=_among(given.get("show"), SECTIONS),
             result=given.get("result", ""),
             head=given.get("head", "").replace(" ", "+"),
-            topic=given.get("topic", ""),
         )
 
     @property

@@ -81,6 +81,7 @@ window.heads = {
       if (place === "try") fields.delete("place");
       query = "?" + fields;
     }
+    heads.expected = null;  // whatever Back has asked for, this is wanted now
     heads.remember(query);
     heads.wanted = query;
     heads.go(query);
@@ -100,7 +101,7 @@ window.heads = {
     heads.expected = null;
     const next = new URLSearchParams(query), before = new URLSearchParams(location.search);
     const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
-      "head", "topic"].map((name) => fields.get(name) || "").join("|");
+      "head"].map((name) => fields.get(name) || "").join("|");
     const moved = step(next) !== step(before);
     for (const name of ["__theme", "present", "vote"])
       if (before.has(name)) next.set(name, before.get(name));
@@ -145,7 +146,8 @@ window.heads = {
       else { event.preventDefault(); heads.wantsLine = true;
         document.querySelector("#under [data-do=build]")?.click(); }
     }
-    if (event.key === "Escape") document.querySelector("[data-do^=close]:not([hidden])")?.click();
+    if (event.key === "Escape" && !typing && !event.defaultPrevented)
+      [...document.querySelectorAll("[data-do^=close]")].find((one) => one.offsetParent)?.click();
   },
 
   // On stage: the room votes before the answers are shown.
@@ -172,8 +174,9 @@ window.heads = {
     };
     let last = "";
     new MutationObserver(() => {
+      if (!document.body.classList.contains("vote")) return;
       const now = document.querySelector("#lanes")?.textContent || "";
-      if (document.body.classList.contains("vote") && now !== last) { last = now; draw(); }
+      if (now !== last) { last = now; draw(); }
     }).observe(document.body, { childList: true, subtree: true, attributes: true });
   },
 
@@ -186,7 +189,8 @@ window.heads = {
 
   copy(button, text) {
     const told = text.startsWith("?") ? location.origin + location.pathname + text : text;
-    const done = (says) => { const before = button.textContent; button.textContent = says;
+    const before = (button.dataset.says ??= button.textContent);
+    const done = (says) => { button.textContent = says;
       setTimeout(() => { button.textContent = before; }, 1500); };
     const by_hand = () => { const area = document.createElement("textarea"); area.value = told;
       document.body.append(area); area.select(); document.execCommand("copy"); area.remove(); };
@@ -216,6 +220,9 @@ window.heads = {
 
   // Clicks on points of a chart, and a name for those who do not see it.
   charts(trigger) {
+    heads.chosen = trigger;  // of the component that is there now
+    if (heads.watches) return;
+    heads.watches = true;
     new MutationObserver(() => {
       for (const chart of document.querySelectorAll(".js-plotly-plot")) {
         if (chart.dataset.heads || !chart.on) continue;
@@ -223,7 +230,7 @@ window.heads = {
         chart.on("plotly_click", (event) => {
           const data = event.points?.[0]?.customdata;
           const name = Array.isArray(data) ? data[0] : data;
-          if (name) trigger("select", { head: String(name) });
+          if (name) heads.chosen("select", { head: String(name) });
         });
       }
       for (const said of document.querySelectorAll("[data-chart]")) {

@@ -96,9 +96,9 @@ def heads_of(run: str) -> list[str]:
 def _title(facts: dict[str, Any]) -> str:
     when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
     model = facts["model"].rsplit("/", 1)[-1]
-    score = facts["score"]
-    best = facts["state"] if score is None else f"best {SCORES[facts['metric']].told(score)}"
-    return f"{facts['data']}, {model}, {when}, {best}"
+    score = facts["recommended_score"]
+    told = facts["state"] if score is None else SCORES[facts["metric"]].told(score)
+    return f"{facts['data']}, {model}, {when}, {told}"
 
 
 def same_data(run: RunFolder, mine: Any) -> Markup:

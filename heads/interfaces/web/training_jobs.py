@@ -6,22 +6,28 @@ and what it had finished is kept.
 """
 
 import atexit
+import math
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads.errors import LimitError
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
+if TYPE_CHECKING:
+    from heads.parts.resolved_recipe import ResolvedRecipe
+
 BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
 MOST_KEPT = 200  # jobs that are remembered
+MOST_PUBLIC = 8  # trainings that run or wait at a time in public mode
 
 
 @dataclass(kw_only=True, slots=True)
@@ -61,7 +67,9 @@ class Course:
         self.done, self.planned = event["done"], event["planned"]
         if event["recipe"] in BASELINES:
             return
-        self.scores[event["recipe"]] = event["score"], event["low"], event["high"]
+        # A new dictionary: pages read the old one meanwhile.
+        score = event["score"], event["low"], event["high"]
+        self.scores = self.scores | {event["recipe"]: score}
         share = BEGUN + (TRAINED - BEGUN) * self.done / max(self.planned, 1)
         self.share = max(self.share, share)  # a race has taken some of the bar before
         self.says = f"Training heads: {self.done} of {self.planned}"
@@ -102,6 +110,7 @@ class TrainingJob:
         seen: When a page looked at it last.
         error: Why it failed, in a sentence.
         is_over: Whether it has ended, one way or another.
+        recipes: All that are planned, once that is known.
     """
 
     run: RunFolder
@@ -110,28 +119,44 @@ class TrainingJob:
     seen: float = field(default_factory=time.monotonic)
     error: str = ""
     is_over: bool = False
+    recipes: "Sequence[ResolvedRecipe]" = ()
 
 
 class TrainingJobs:
     """All trainings that this server has begun."""
 
-    def __init__(self, places: TrainingSlots) -> None:
-        self._places = places
+    def __init__(self, slots: TrainingSlots) -> None:
+        self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
         self._lock = threading.Lock()
         atexit.register(self.end)
 
     def begin(self, run: RunFolder) -> TrainingJob:
-        """Begins a training, or goes on with one; one that is under way is handed out as it is."""
+        """Begins a training, or goes on with one; one that is under way is handed out as it is.
+
+        Raises:
+            LimitError: Too many train here.
+        """
         with self._lock:
             known = self._jobs.get(run.id)
             if known and not known.is_over:
                 return known
+            self.admit()
             self._jobs[run.id] = job = TrainingJob(run=run)
             for old in [one for one, job in self._jobs.items() if job.is_over][:-MOST_KEPT]:
                 del self._jobs[old]
         threading.Thread(target=self._work, args=(job,), name=f"run {run.id}", daemon=True).start()
         return job
+
+    def admit(self) -> None:
+        """Refuses one more training where too many run or wait.
+
+        Raises:
+            LimitError: So it is.
+        """
+        under_way = sum(not job.is_over for job in self._jobs.values())
+        if limits().public and under_way >= MOST_PUBLIC:
+            raise LimitError("Many are training here now.", "Try again in a few minutes.")
 
     def of(self, run: str) -> TrainingJob | None:
         """The training of a run, if this server has begun it; who asks has looked at it."""
@@ -163,16 +188,16 @@ class TrainingJobs:
         from heads.runs.spec import load
 
         try:
-            with self._places.taken(job.run.id, job.stop):
-                for event in waiting(self._places, job.run.id, job.stop):
+            with self._slots.taken(job.run.id, job.stop):
+                for event in waiting(self._slots, job.run.id, job.stop, math.inf):
                     job.course.hear(event)
                     self._leave_unread(job)
                 if job.stop.is_set():
                     return
                 asked = load(job.run)
                 job.course.metric, job.course.planned = asked.metric, len(asked.names)
-                job.course.says = "Starting"
-                budget = asked.config.budget_seconds
+                job.course.says, job.recipes = "Starting", asked.resolved
+                budget = asked.config.budget_seconds or limits().run_seconds
                 for events in worked(job.run, job.stop, budget + PATIENCE if budget else 0.0):
                     for event in events:
                         job.course.hear(event)

@@ -1,8 +1,8 @@
 """Training in a process of its own, so that it can be ended at any moment.
 
 A generator stands in front of it and passes its events on. Whatever ends the generator (Stop, a
-closed tab, a cancelled call, the end) ends the process and all that it started; what it had
-finished lies in the run's folder by then.
+cancelled call, the end) ends the process and all that it started; what it had finished lies in the
+run's folder by then. Trainings of the page have a thread that reads theirs: `training_jobs`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class AlreadyTraining(LimitError):
 
 @dataclass(kw_only=True, slots=True)
 class TrainingSlots:
-    """Who trains now: one training a visitor, and not more than this machine bears.
+    """Who trains now: not more than this machine bears, and of calls one a visitor.
 
     Attributes:
         most: How many at once.
@@ -79,21 +79,20 @@ class TrainingSlots:
                 self._busy.add(visitor)
             return free
 
-    def stop(self, visitor: str) -> None:
-        """Asks this visitor's training, if there is one, to end."""
-        with self._lock:
-            if visitor in self._stops:
-                self._stops[visitor].set()
 
-
-def waiting(places: TrainingSlots, visitor: str, stop: threading.Event) -> Iterator[Event]:
+def waiting(
+    slots: TrainingSlots, visitor: str, stop: threading.Event, seconds: float = WAIT
+) -> Iterator[Event]:
     """A beat after the other until there is room, or one is asked to stop.
 
+    Args:
+        seconds: How long at most.
+
     Raises:
-        LimitError: There was none for minutes.
+        LimitError: There was none in that time.
     """
-    end = time.monotonic() + WAIT
-    while not stop.is_set() and not places.enter(visitor):
+    end = time.monotonic() + seconds
+    while not stop.is_set() and not slots.enter(visitor):
         if time.monotonic() > end:
             raise LimitError("Others are training here.", "Try again in a few minutes.")
         yield {"event": "progress", "says": "Waiting until others have trained", "share": 0.0}

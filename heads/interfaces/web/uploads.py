@@ -110,6 +110,14 @@ def path_of(name: str) -> Path:
     raise DataError("The file is not kept any more.", "Choose it once more.")
 
 
+def is_kept(name: str) -> bool:
+    """Whether there is such a file still, or such a sample."""
+    try:
+        return path_of(name).exists()
+    except DataError:
+        return False
+
+
 def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
     """The table of an id.
 

@@ -355,7 +355,7 @@ def test_one_training_a_visitor_and_others_wait():
         stop = stack.enter_context(places.taken("b"))
         line = training_process.waiting(places, "b", stop)
         assert "Waiting" in next(line)["says"]
-        places.stop("b")
+        stop.set()
         assert list(line) == []
     assert places.enter("c")
 
@@ -370,7 +370,7 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
             run_access.opened(guess)
         jobs = TrainingJobs(TrainingSlots(most=1))
         query = f"?place=data&result={guess}"
-        shown = your_data.seen(query, [], "", your_data.FOREST, "", jobs)
+        shown = your_data.seen(query, [], "", your_data.FOREST, "", "", jobs=jobs)
         assert "few" not in str(shown)
     assert run_access.visible([{"x": 1}, 7, "nonsense"]) == []
 

@@ -97,12 +97,12 @@ def answering(question: Question) -> Iterator[Shown]:
     A question that no head can answer leaves the last answers in place.
     """
     asked = question.asked
-    if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
-        missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
-        yield Shown(error=failure(missing), facts=facts(asked))
-        return
     try:
-        yield from _answered(question)
+        if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
+            missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
+            yield Shown(error=failure(missing), facts=facts(asked))
+        else:
+            yield from _answered(question)
     except Exception as error:
         yield Shown(error=failed(error))
 

@@ -138,13 +138,11 @@ class Read:
         view: How it was read, or what is wrong with it.
         data: The rows; None where they cannot be used.
         menus: The values of `DataInputs.menus`.
-        is_table: Whether there are columns to choose from.
     """
 
     view: Any
     data: Data | None = None
     menus: list[Any] = field(default_factory=lambda: [gr.skip()] * ALL)
-    is_table: bool = False
 
 
 def guessed(name: str, first: str = "auto") -> Read:
@@ -159,10 +157,8 @@ def guessed(name: str, first: str = "auto") -> Read:
     try:
         data = data_of(table, limits(), name=uploads.path_of(name).stem)
     except Exception as error:
-        return Read(
-            view=dataset.problem(sentence(error), table, columns), menus=menus, is_table=True
-        )
-    return Read(view=dataset.card(data), data=data, menus=menus, is_table=True)
+        return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
+    return Read(view=dataset.card(data), data=data, menus=menus)
 
 
 def _unread(error: Exception, table: Table | None) -> Read:
@@ -176,8 +172,8 @@ def changed(*asked: Any) -> Read:
     try:
         data = chosen(*asked)
     except Exception as error:
-        return Read(view=failed(error), is_table=True)
-    return Read(view=dataset.card(data), data=data, is_table=True)
+        return Read(view=failed(error))
+    return Read(view=dataset.card(data), data=data)
 
 
 def reformed(is_label: bool, *asked: Any) -> Read:
@@ -191,15 +187,13 @@ def reformed(is_label: bool, *asked: Any) -> Read:
         table = uploads.opened(name, limits(), HEADERS.get(first))
         columns = columns_of(table, [one or "" for one in names], "" if is_label else form)
     except Exception as error:
-        return Read(view=failed(error), is_table=True)
+        return Read(view=failed(error))
     menus = menus_of(table, columns, "" if is_label else form)
     try:
         data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
     except Exception as error:
-        return Read(
-            view=dataset.problem(sentence(error), table, columns), menus=menus, is_table=True
-        )
-    return Read(view=dataset.card(data), data=data, menus=menus, is_table=True)
+        return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
+    return Read(view=dataset.card(data), data=data, menus=menus)
 
 
 def chosen(*asked: Any, most: int = 0) -> Data:

@@ -42,16 +42,30 @@ def questions(mine: Any = None) -> "list[Question]":
     return found
 
 
-def labels(board: "Leaderboard") -> list[Any]:
-    """The questions with their brief answers, all folded."""
+def hidden() -> list[Any]:
+    """No question: there is no result."""
+    return [gr.update(visible=False, open=False)] * len(FOLDS)
+
+
+def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list[Any]:
+    """The questions with their brief answers, folded.
+
+    Args:
+        head: The head that they are about; the recommended one if not given.
+        closes: Whether the table of all numbers is folded too, which is the same for every head.
+    """
     from heads.interfaces.views.questions import head_of
 
-    found = []
-    for one in questions():
+    found, name = [], head_of(board, head)
+    whose = "" if name == head_of(board) else f" ({name})"
+    for number, one in enumerate(questions()):
         applies = one.applies(board)
-        brief = one.brief(board, head_of(board)) if applies else ""
-        label = f"{one.asks}  {brief}" if brief else one.asks
-        found.append(gr.update(label=label, visible=applies, open=False))
+        brief = one.brief(board, name) if applies else ""
+        label = f"{one.asks}  {brief}{whose}" if brief else one.asks
+        update: dict[str, Any] = {"label": label, "visible": applies}
+        if closes or number != NUMBERS:
+            update["open"] = False
+        found.append(gr.update(**update))
     return found
 
 

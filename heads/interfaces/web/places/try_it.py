@@ -7,10 +7,11 @@ from typing import Any
 import gradio as gr
 
 from heads.data.samples import SAMPLES
+from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import failure, render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import clicked
+from heads.interfaces.web.guards import clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import (
@@ -95,7 +96,7 @@ def build(
         settings=[text, pair, second, tries, model, source, pairs],
         handlers=TryHandlers(Questions()),
     )  # fmt: skip
-    _wire(page, opening, place, mine, Controls(second, surprise, tries, told, base))
+    _wire(page, place, mine, Controls(second, surprise, tries, told, base))
     return place
 
 
@@ -196,22 +197,33 @@ class TryHandlers:
         self.questions = questions
 
     def answers(
-        self, asked: Location, request: gr.Request, settings: list[Any] | None = None
-    ) -> Iterator[list[Any]]:
+        self, asked: Location, request: gr.Request, settings: list[Any] | None = None,
+        remark: str = "",
+    ) -> Iterator[list[Any]]:  # fmt: skip
         """The answers to a question, with the components that show what is asked, if given.
 
         These come at once: the next question may end this one before any head has answered.
+
+        Args:
+            remark: What is wrong with what was asked for, in a sentence.
         """
         question = self.questions.begin(request.session_hash or "", asked)
         if settings is not None:
             yield [*SAME[:-1], asked.query, *settings]
         same = [] if settings is None else [gr.skip()] * len(settings)
         for one in answering(question):
-            yield [*one.values(), asked.query, *same]
+            told = replace(one, error=one.error or failure(remark)) if remark else one
+            yield [*told.values(), asked.query, *same]
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
-        """The same where all of these may have changed."""
-        yield from self.answers(asked, request, settings_of(asked, mine))
+        """The same where all may have changed; a run that is gone gives way to a sample."""
+        remark = ""
+        try:
+            _run_pairs(asked.run)
+        except HeadsError as error:
+            remark = f"{error} The heads are those of a sample."
+            asked = replace(asked, run="", recipes=OPENING.recipes, lane=0)
+        yield from self.answers(asked, request, settings_of(asked, mine), remark)
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """On Enter."""
@@ -229,7 +241,11 @@ class TryHandlers:
     ) -> Iterator[list[Any]]:  # fmt: skip
         """Another base model, other heads, or another way in for two sentences."""
         typed = _typed(query, text, pair)
-        asked = _turned(typed, model, source, way)
+        try:
+            asked = _turned(typed, model, source, way)
+        except HeadsError as error:
+            yield [failed(error), *[gr.skip()] * (len(SAME) - 1 + SETTINGS)]
+            return
         yield from self.answers(asked, request, turned_settings(typed, asked))
 
     def interrupted(self, text: str, pair: str, request: gr.Request) -> None:
@@ -279,9 +295,7 @@ class TryHandlers:
         self.questions.end(request.session_hash or "")
 
 
-def _wire(
-    page: gr.Blocks, opening: Opening, place: Try, mine: gr.BrowserState, controls: Controls
-) -> None:
+def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls) -> None:
     asking, query = place.handlers, place.query
     answers = [*place.answers, query]
     every = [*answers, *place.settings]

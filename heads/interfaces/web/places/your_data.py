@@ -83,7 +83,7 @@ def strip(jobs: Sequence[TrainingJob]) -> Any:
     more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
     name = run_access.title_of(job.run.id)
     says = f"Training {name}: {job.course.brief}{more}"
-    return render("job.html", says=says, can_stop=True, run=job.run.id)
+    return render("job.html", says=says, run=job.run.id)
 
 
 # --- What the main part shows.
@@ -108,21 +108,27 @@ def live(job: TrainingJob) -> Any:
     from heads.evaluation.metrics import SCORES
     from heads.interfaces.views.charts import Tile, live_heat
     from heads.interfaces.views.format import of_metric
-    from heads.runs.spec import load
 
+    if not job.recipes:
+        return None
     metric = SCORES[job.course.metric]
     tiles = {
         name: Tile(value=score, shown=metric.told(score))
         for name, (score, _, _) in job.course.scores.items()
     }
-    return plotted(live_heat(load(job.run).resolved, tiles, of_metric(job.course.metric)))
+    return plotted(live_heat(job.recipes, tiles, of_metric(job.course.metric)))
 
 
-def chart_of(board: "Leaderboard", kind: str, measure: str) -> "Chart":
+def chart_of(board: "Leaderboard", kind: str, measure: str, head: str = "") -> "Chart":
     """The forest plot, or the heat map of a measure."""
     from heads.interfaces.views.charts import forest, heat_map
 
-    return heat_map(board, measure or "") if kind == HEAT else forest(board)
+    return heat_map(board, measure or "") if kind == HEAT else forest(board, head)
+
+
+def said(chart: "Chart") -> Any:
+    """What a chart says, for those who do not see it, and what its signs mean."""
+    return render("chart.html", chart="board", says=chart.says, key=chart.key)
 
 
 def head_panel(board: "Leaderboard", name: str) -> Any:
@@ -157,7 +163,7 @@ def doors(board: "Leaderboard", asked: Location, head: str) -> Any:
         "doors.html",
         try_it=tried.query,
         take_it=replace(tried, lane=1, show="take").query,
-        link=replace(asked, place="data", result=board.run).query,
+        link=Location(place="data", result=board.run).query,
         python=f"import heads\n\nprint(heads.resume({board.run!r}).verdict)",
         command=f"heads runs {board.run}",
         head=head,
@@ -190,6 +196,7 @@ class YourData:
     head: gr.HTML
     last: gr.State
     folds: list[gr.Accordion]
+    kind: gr.Radio
     numbers: gr.HTML
 
     def all(self) -> list[Any]:
@@ -197,7 +204,8 @@ class YourData:
         return [*(getattr(self, name) for name in NAMES), *self.folds]
 
 
-NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in ("folds", "numbers"))
+OTHERS = ("folds", "kind", "numbers")
+NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHERS)
 
 
 def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
@@ -207,22 +215,37 @@ def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
 
 
 def seen(
-    query: str, mine: Any, held: Any, kind: str, measure: str, jobs: TrainingJobs
+    query: str, mine: Any, held: Any, kind: str, measure: str, last: str, *, jobs: TrainingJobs
 ) -> list[Any]:
-    """All that the place shows where one is."""
+    """All that the place shows where one is; what stands there already stays as it is.
+
+    Args:
+        kind: How the heads are drawn.
+        measure: What the heat map shows.
+        last: What stood there: see `_key`.
+    """
     asked = Location.of(query)
+    around, job = _around(asked, mine, jobs), jobs.of(asked.result)
+    key = _key(asked, job)
+    if asked.result and key == last and key.endswith("over"):
+        return values(**around)
+    try:
+        main, folds = _main(asked, held, kind, measure, job)
+    except Exception as error:
+        main, folds = _nothing(failed(error)), result_folds.hidden()
+    if key.partition("|")[0] == last.partition("|")[0] and "over" in last:
+        folds = []  # of the same run another head is open
+    return values(folds, **around | main | {"last": key if asked.result else ""})
+
+
+def _around(asked: Location, mine: Any, jobs: TrainingJobs) -> dict[str, Any]:
+    """The rail and the strip; the clock goes while something is trained."""
     running = jobs.running(run.id for run in run_access.visible(mine))
-    around = {
+    return {
         "rail": rail(mine, asked.result, jobs),
         "job": strip(running),
         "timer": gr.Timer(active=bool(running)),
     }
-    try:
-        main = _main(asked, held, kind, measure, jobs)
-        return values(_folds(asked, jobs), **around | main)
-    except Exception as error:
-        told = failed(error)
-        return values(**around | _areas("result") | _nothing(told) | {"last": ""})
 
 
 def _areas(shown: str) -> dict[str, Any]:
@@ -236,73 +259,79 @@ def _areas(shown: str) -> dict[str, Any]:
 
 
 def _key(asked: Location, job: TrainingJob | None) -> str:
-    """What is shown: which run, and whether it is under way."""
+    """What is shown: which run, which of its heads, and whether it is under way."""
     state = "over" if not job or job.is_over else "running"
-    return f"{asked.result}|{state}"
+    return f"{asked.result}|{asked.head}|{state}"
 
 
 def _main(
-    asked: Location, held: Any, kind: str, measure: str, jobs: TrainingJobs
-) -> dict[str, Any]:
+    asked: Location, held: Any, kind: str, measure: str, job: TrainingJob | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """The values of the main part, and of its folds; of these none where they stay."""
     from heads.interfaces.views import leaderboard as told
     from heads.runs.leaderboard import leaderboard
 
     if not asked.result:
-        return _areas("card" if held else "welcome") | {"last": ""}
-    run, job = run_access.opened(asked.result), jobs.of(asked.result)
-    key = _key(asked, job)
+        return _areas("card" if uploads.is_kept(held) else "welcome"), []
+    run = run_access.opened(asked.result)
     if job and not job.is_over:
         status, drawn = training(job)
-        return _areas("training") | {"status": status, "live": drawn, "last": key}
+        return _areas("training") | {"status": status, "live": drawn}, []
     board = leaderboard(run)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
-        failed = failure(f"{says} Press “Go on” beside its name.")
-        return _areas("result") | _nothing(failed) | {"last": key}
+        return _nothing(failure(f"{says} Press “Go on” beside its name.")), result_folds.hidden()
     error = failure(job.error) if job and job.error else ""
-    chart = chart_of(board, kind, measure)
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
-    return _areas("result") | {
+    chart = chart_of(board, kind, measure, head)
+    main = _areas("result") | {
         "result": error + told.result(board),
         "doors": doors(board, asked, head or board.recommendation.name or board.best),
-        "measure": _measures(board),
+        "measure": _measures(board, measure),
         "plot": plotted(chart),
-        "says": render("chart.html", chart="board", says=chart.says),
+        "says": said(chart),
         "head_area": gr.update(visible=bool(head)),
         "head": head_panel(board, head) if head else "",
-        "last": key,
     }
+    return main, result_folds.labels(board, head)
 
 
 def _nothing(told: Any) -> dict[str, Any]:
     """A result of which there is nothing to see but a sentence."""
     gone = gr.update(visible=False)
-    return {"result": told, "plot": None, "doors": "", "says": "", "head_area": gone}
+    found = {"result": told, "plot": None, "doors": "", "says": "", "head_area": gone}
+    return _areas("result") | found
 
 
-def _folds(asked: Location, jobs: TrainingJobs) -> list[Any]:
-    from heads.runs.leaderboard import leaderboard
-
-    job = jobs.of(asked.result)
-    if not asked.result or (job and not job.is_over):
-        return [gr.skip()] * len(result_folds.FOLDS)
-    board = leaderboard(run_access.opened(asked.result))
-    return result_folds.labels(board) if board.best else [gr.skip()] * len(result_folds.FOLDS)
-
-
-def _measures(board: "Leaderboard") -> Any:
+def _measures(board: "Leaderboard", chosen: str) -> Any:
     from heads.interfaces.views.format import offered
 
-    shown = [(one.label, one.name) for one in offered(board.cells)]
-    return gr.update(choices=shown, value=shown[0][1])
+    shown = {one.name: one.label for one in offered(board.cells)}
+    value = chosen if chosen in shown else next(iter(shown))
+    return gr.update(choices=[(label, name) for name, label in shown.items()], value=value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What follows where one arrives: events, as arguments of Gradio's listeners.
+
+    Attributes:
+        shows: Shows what is there.
+        rereads: Reads a file that was chosen before.
+        probes: Says how long a training on it will take.
+    """
+
+    shows: dict[str, Any]
+    rereads: dict[str, Any]
+    probes: dict[str, Any]
 
 
 def build(
     page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState, jobs: TrainingJobs,
     job: gr.HTML,
-) -> tuple[YourData, Any]:  # fmt: skip
-    """Draws the place; gives its components, and the event that shows them as they are."""
+) -> Arrival:  # fmt: skip
+    """Draws the place; gives what follows where one arrives."""
     uploads.start_sweeping()
     held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
     with gr.Column(elem_id="data-row"):
@@ -312,7 +341,7 @@ def build(
             samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
             runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
         with gr.Column(elem_id="data-main"):
-            welcome = gr.HTML(render("welcome.html"), elem_id="welcome")
+            welcome = gr.HTML(render("welcome.html", is_public=limits().public), elem_id="welcome")
             card = _draw_card(opening, held)
             with gr.Column(visible=False, elem_id="training") as training_area:
                 status = gr.HTML("", elem_id="status")
@@ -323,8 +352,7 @@ def build(
         rail=runs, job=job, timer=timer, welcome=welcome, card_area=card.area,
         training_area=training_area, status=status, live=drawn, last=gr.State(""), **result_parts,
     )  # fmt: skip
-    shows = _wire(place, card, Around(query, mine, held, file, samples), jobs)
-    return place, shows
+    return _wire(place, card, Around(query, mine, held, file, samples), jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,15 +418,16 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
         from heads.runs.leaderboard import leaderboard
 
-        chart = chart_of(leaderboard(run_access.opened(Location.of(query).result)), kind, measure)
-        said = render("chart.html", chart="board", says=chart.says)
-        return [gr.update(visible=kind == HEAT), plotted(chart), said]
+        asked = Location.of(query)
+        chart = chart_of(leaderboard(run_access.opened(asked.result)), kind, measure, asked.head)
+        return [gr.update(visible=kind == HEAT), plotted(chart), said(chart)]
 
     gr.on([kind.input, measure.input], redrawn, [query, kind, measure], [measure, plot, says],
           **BOARDS, **QUIET)  # fmt: skip
     return {
         "result_area": area, "result": told, "doors": doors, "measure": measure, "plot": plot,
-        "says": says, "head_area": head_area, "head": head, "folds": folds, "numbers": numbers,
+        "says": says, "head_area": head_area, "head": head, "folds": folds, "kind": kind,
+        "numbers": numbers,
     }  # fmt: skip
 
 
@@ -415,19 +444,20 @@ def _report(query: str) -> str:
 # --- Events.
 
 
-def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Any:
+def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Arrival:
     query, mine, held = around.query, around.mine, around.held
     shows: dict[str, Any] = {
-        "fn": lambda query, mine, held: seen(query, mine, held, FOREST, "", jobs),
-        "inputs": [query, mine, held],
+        "fn": lambda *given: seen(*given, jobs=jobs),
+        "inputs": [query, mine, held, place.kind, place.measure, place.last],
         "outputs": place.all(),
+        "trigger_mode": "always_last",  # of two runs that are chosen the second one counts
         **BOARDS,
         **QUIET,
     }
-    _wire_card(place, card, around, jobs, shows)
+    rereads, probes = _wire_card(place, card, around, jobs, shows)
     _wire_runs(place, around, jobs, shows)
-    _wire_clock(place, around, jobs, shows)
-    return shows
+    _wire_clock(place, around, jobs)
+    return Arrival(shows=shows, rereads=rereads, probes=probes)
 
 
 class CardHandlers:
@@ -453,6 +483,14 @@ class CardHandlers:
             return
         yield [None, name, "auto", fresh(query), busy("Reading the file"), *same]
         yield [gr.skip()] * 4 + self.drawn(data_form.guessed(name))
+
+    def returned(self, held: str, shown: str) -> list[Any]:
+        """A file that was chosen before a reload is read again; one that is gone is forgotten."""
+        if not held or shown:
+            return [gr.skip()] * (1 + len(self.shown))
+        if not uploads.is_kept(held):
+            return ["", *[gr.skip()] * len(self.shown)]
+        return [gr.skip(), *self.drawn(data_form.guessed(held))]
 
     def sampled(self, query: str, event: gr.EventData) -> list[Any]:
         """A sample in the place of a file."""
@@ -486,14 +524,15 @@ def fresh(query: str) -> str:
 
 def _wire_card(
     place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
-) -> None:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     data, settings, reading = card.data, card.settings, CardHandlers(card)
     query, held = around.query, around.held
     asked = [*data.all(), *settings.all()]
     reads: dict[str, Any] = {**QUIET, **READS}
     areas = [place.welcome, place.card_area, place.training_area, place.result_area]
     opens: dict[str, Any] = {
-        "fn": lambda: list(_areas("card").values()), "inputs": None, "outputs": areas,
+        "fn": lambda: [*_areas("card").values(), ""], "inputs": None,
+        "outputs": [*areas, place.last],
         "queue": False, **QUIET,
     }  # fmt: skip
     probes: dict[str, Any] = {
@@ -518,6 +557,11 @@ def _wire_card(
     changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
     gr.on(changes, **probes)
     _wire_start(card, around, jobs, shows, asked)
+    rereads: dict[str, Any] = {
+        "fn": reading.returned, "inputs": [held, card.view], "outputs": [held, *reading.shown],
+        **reads,
+    }  # fmt: skip
+    return rereads, probes
 
 
 def _changed(control: Any) -> Any:
@@ -538,6 +582,7 @@ def _wire_start(
                 raise LimitError(what, "Stop it first, or wait for its end.")
             from heads.runs.runner import begin
 
+            jobs.admit()
             data = data_form.chosen(*given[:fields], most=most)
             run = begin(Plan.of(*given[fields:]).request(data), limits=limits())
         except Exception as error:
@@ -569,10 +614,9 @@ def probed(*given: Any) -> Iterator[list[Any]]:
     plain = gr.update(value="Find the best head", interactive=True)
     hidden = gr.update(visible=False)
     fields = 2 + data_form.ALL
-    if not given[0]:
-        yield [plain, hidden, ""]
-        return
     yield [plain, hidden, ""]
+    if not given[0]:
+        return
     try:
         data = data_form.chosen(*given[:fields])
         found = measured(Plan.of(*given[fields:]).request(data), limits())
@@ -609,26 +653,30 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
 
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
+    @guarded
     def headed(query: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
 
         asked, data = Location.of(query), clicked(event)
         name = data.get("head", "")
-        if data.get("do") == "close" or not asked.result:
-            return [gr.update(visible=False), "", replace(asked, head="").query, gr.skip()]
+        is_close = data.get("do") == "close"
+        if not asked.result or data.get("do") not in (None, "close", "head"):
+            return [gr.skip()] * len(outputs)
         board = leaderboard(run_access.opened(asked.result))
-        if name not in board.recipes or name not in {cell.name for cell in board.cells}:
-            return [gr.skip()] * 4
-        now = replace(asked, head=name)
+        if not is_close and name not in {one.name for one in board.cells if not one.is_baseline}:
+            return [gr.skip()] * len(outputs)
+        now = replace(asked, head="" if is_close else name)
         return [
-            gr.update(visible=True),
-            head_panel(board, name),
+            gr.update(visible=bool(now.head)),
+            head_panel(board, name) if now.head else "",
             now.query,
-            doors(board, now, name),
+            doors(board, now, now.head or board.recommendation.name or board.best),
+            _key(now, None),
+            *result_folds.labels(board, now.head, closes=False),
         ]
 
-    outputs = [place.head_area, place.head, query, place.doors]
+    outputs = [place.head_area, place.head, query, place.doors, place.last, *place.folds]
     place.head.click(headed, query, outputs, **BOARDS, **QUIET)
     place.numbers.click(headed, query, outputs, **BOARDS, **QUIET).then(
         None, None, None, js="() => heads.focus('head-panel')", **QUIET
@@ -655,28 +703,23 @@ def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[A
     return [replace(asked, result="" if gone else asked.result, head="").query, kept]
 
 
-def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
     query, mine, held = around.query, around.mine, around.held
 
-    def ticked(query: str, mine: Any, held: Any, last: str) -> list[Any]:
+    def ticked(query: str, mine: Any, held: Any, kind: str, measure: str, last: str) -> list[Any]:
         asked = Location.of(query)
         job = jobs.of(asked.result) if asked.result else None
         if asked.result and last != _key(asked, job):  # it has begun, or come to its end
-            return seen(query, mine, held, FOREST, "", jobs)
-        running = jobs.running(run.id for run in run_access.visible(mine))
-        around = {
-            "rail": rail(mine, asked.result, jobs),
-            "job": strip(running),
-            "timer": gr.Timer(active=bool(running)),
-        }
+            return seen(query, mine, held, kind, measure, last, jobs=jobs)
+        around = _around(asked, mine, jobs)
         if job and not job.is_over:
             status, drawn = training(job)
             return values(**around, status=status, live=drawn)
         return values(**around)
 
     place.timer.tick(
-        ticked, [query, mine, held, place.last], place.all(), trigger_mode="once",
-        concurrency_id="ticks", concurrency_limit=8, **QUIET,
+        ticked, [query, mine, held, place.kind, place.measure, place.last], place.all(),
+        trigger_mode="once", concurrency_id="ticks", concurrency_limit=8, **QUIET,
     )  # fmt: skip
 
     def stopped(mine: Any, event: gr.EventData) -> None:
@@ -688,16 +731,18 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict
     place.job.click(stopped, mine, None, queue=False, **QUIET)
 
 
-def came(page: gr.Blocks, shows: dict[str, Any], jobs: TrainingJobs) -> None:
-    """Shows who comes what is there: a run by its link, or a file that was read before."""
+def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
+    """Shows who comes what is there: a run by its link, or a file that was chosen before."""
 
-    def arrived(query: str, mine: Any, held: Any, request: gr.Request) -> list[Any]:
+    def arrived(
+        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
+    ) -> list[Any]:
         asked = Location.of(dict(request.query_params))
-        found = seen(asked.query, mine, held, FOREST, "", jobs)
+        found = seen(asked.query, mine, held, kind, measure, last, jobs=jobs)
         if not asked.result and not held:  # who was quick may have chosen data meanwhile
             for name in _areas(""):
                 found[NAMES.index(name)] = gr.skip()
         return found
 
-    settings: dict[str, Any] = shows | {"fn": arrived}
-    page.load(**settings)
+    settings: dict[str, Any] = arrival.shows | {"fn": arrived}
+    page.load(**settings).then(**arrival.rereads).then(**arrival.probes)
