@@ -224,7 +224,6 @@ def _whole(found: Sequence[Tensor | None], rows: Sequence[Tensor]) -> list[Tenso
     return [torch.zeros_like(row) if one is None else one for one, row in pairs]
 
 
-@torch.enable_grad()
 def integrated(
     aims: Sequence[ExplainedLogits], entries: Sequence[InputEmbeddings], steps: int
 ) -> list[list[Tensor]]:
@@ -234,29 +233,42 @@ def integrated(
         entries: The text; of a siamese pair both texts.
         steps: The number of nodes.
     """
+    longest = max(entry.embeddings.shape[1] for entry in entries)
+    batches = torch.arange(steps).split(max(2, TOKENS_AT_ONCE // longest))
+    added = [_added(aims, entries, batch, steps) for batch in batches]
+    return [
+        [torch.stack(parts).sum(dim=0) for parts in zip(*of_aim, strict=True)]
+        for of_aim in zip(*added, strict=True)
+    ]
+
+
+@torch.enable_grad()
+def _added(
+    aims: Sequence[ExplainedLogits], entries: Sequence[InputEmbeddings], batch: Tensor, steps: int
+) -> list[list[Tensor]]:
+    """The same along the stretches of some nodes, by their numbers (s,)."""
     nodes, weights = _gauss_legendre(steps)
+    node, weight = nodes[batch, None, None].float(), weights[batch].float()
     ways = [entry.embeddings - entry.baseline for entry in entries]  # (1, t, e) each
-    scores = [[torch.zeros(way.shape[1]) for way in ways] for _ in aims]
-    longest = max(way.shape[1] for way in ways)
-    for batch in torch.arange(steps).split(max(2, TOKENS_AT_ONCE // longest)):
-        node, weight = nodes[batch, None, None].float(), weights[batch].float()
-        rows = [
-            (entry.baseline + node * way).requires_grad_()  # (s, t, e)
-            for entry, way in zip(entries, ways, strict=True)
-        ]
-        given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
-        carriers = [tensor for states in given for tensor in _carriers(states)]
-        places = _places(batch, steps)
-        for aim, sums in zip(aims, scores, strict=True):
-            read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
-            gradients = _gradients_between(aim, given, *places)
-            pulled = torch.autograd.grad(
-                read, rows, gradients, retain_graph=True, allow_unused=True
-            )
-            for score, way, gradient in zip(sums, ways, _whole(pulled, rows), strict=True):
-                mean = torch.tensordot(weight, gradient, dims=1)  # over the path, (t, e)
-                score += (mean * way[0]).sum(dim=-1)
-    return scores
+    rows = [
+        (entry.baseline + node * way).requires_grad_()  # (s, t, e)
+        for entry, way in zip(entries, ways, strict=True)
+    ]
+    given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
+    carriers = [tensor for states in given for tensor in _carriers(states)]
+    places = _places(batch, steps)
+    found = []
+    for aim in aims:
+        read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
+        gradients = _gradients_between(aim, given, *places)
+        pulled = torch.autograd.grad(read, rows, gradients, retain_graph=True, allow_unused=True)
+        found.append(
+            [
+                (torch.tensordot(weight, gradient, dims=1) * way[0]).sum(dim=-1)  # (t,)
+                for gradient, way in zip(_whole(pulled, rows), ways, strict=True)
+            ]
+        )
+    return found
 
 
 def _gradients_between(
