@@ -23,11 +23,13 @@ import linecache
 import re
 import runpy
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from string import Template
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -129,8 +131,8 @@ def _check_imports(text: str, package: str) -> None:
         for name in names:
             if name.partition(".")[0] not in there:
                 what = f"The file of a part of your own imports {name}, which does not go along."
-                hint = "Keep parts in one file that imports installed packages and, on lines of"
-                raise RecipeError(what, f"{hint} their own, heads.")
+                hint = "Let it import installed packages and, on a line of its own, heads."
+                raise RecipeError(what, hint)
 
 
 # --- The folder, filled and loaded anew.
@@ -210,8 +212,9 @@ def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
         activation=BEFORE[head.problem.output_activation],
     )
     notes = [why, f"The source of what is read and of the head is to be read in `{package}/parts`."]
+    facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2, default=sorted)  # of sets
     texts = {
-        "head.json": json.dumps(_facts(classifier), ensure_ascii=False, indent=2, default=sorted),
+        "head.json": facts + "\n",
         "load.py": page,
         "README.md": model_card(classifier, use, notes, library="head-to-head"),
         **{f"{package}/{name}": text for name, text in files.items()},
@@ -235,8 +238,8 @@ def _save_base(backbone: Backbone, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     for path in folder.glob("*config.json"):
         values = json.loads(path.read_text("utf-8"))
-        kept = {name: value for name, value in values.items() if name not in ("auto_map",)}
-        path.write_text(json.dumps(kept, ensure_ascii=False, indent=2) + "\n", "utf-8")
+        values.pop("auto_map", None)
+        path.write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
 
 def _facts(classifier: Classifier) -> dict[str, Any]:
@@ -247,28 +250,16 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "recipe": str(head.recipe),
-        "classes": head.classes,
-        "problem_type": head.problem.name,
+        **head.facts,
         "says": head.module.reader.resolved.says,
         "formula": formulas(classifier),
         "layers": {name: words(layer, is_last=name == last) for name, layer in leaves(chain)},
         "base_model": base_name(backbone),
         "base_revision": backbone.revision,
         "tokens": backbone.tokens,
-        "trained_on": head.trained_on,
-        "rows": head.rows,
-        "scores": asdict(head.scores) if head.scores else None,
-        "training": dict(head.training) if head.training else None,
-        "fingerprint": head.fingerprint,
-        "trained_as": str(head.asked),
-        "chosen": dict(head.chosen),
-        "temperature": head.temperature,
-        "thresholds": head.thresholds,
-        "paired": head.paired,
         "versions": versions(),
         "letters": limits_here().text_characters,
-        "base": base_facts(backbone),
+        "base": _base(backbone),
         "backbone": {
             one.name: getattr(backbone, one.name)
             for one in fields(backbone)
@@ -278,7 +269,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
     }
 
 
-def base_facts(backbone: Backbone) -> dict[str, Any]:
+def _base(backbone: Backbone) -> dict[str, Any]:
     """How the base model is loaded: by which class, and what that is told."""
     kind: Any = type(backbone.model)
     needs, module, name = base_of(backbone.model_type), kind.__module__, kind.__name__
@@ -307,22 +298,25 @@ def _verify(classifier: Classifier, folder: Path, package: str) -> float:
         return tried(classifier, loaded.logits, most=MOST_DIFFERENCE)[1]
 
 
+_importing = threading.Lock()  # a package of one name is there once
+
+
 @contextlib.contextmanager
 def _imported(folder: Path, package: str) -> Iterator[None]:
-    """Within it, the folder's package is imported anew, and nothing is written beside it."""
-    kept = {name: sys.modules.pop(name) for name in _modules(package)}
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.path.insert(0, str(folder))  # before an older folder with the same files
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
-        for name in _modules(package):
-            del sys.modules[name]
-        sys.modules.update(kept)
-        sys.path.remove(str(folder))
+    """Within it, a folder's package is imported anew, and nothing is written beside it."""
 
+    def taken_out() -> dict[str, ModuleType]:
+        names = [name for name in sys.modules if name.partition(".")[0] == package]
+        return {name: sys.modules.pop(name) for name in names}
 
-def _modules(package: str) -> list[str]:
-    """The names under which the modules of a package are known."""
-    return [name for name in sys.modules if name.partition(".")[0] == package]
+    with _importing:
+        others, before = taken_out(), sys.dont_write_bytecode
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(folder))  # before an older folder with the same files
+        try:
+            yield
+        finally:
+            sys.path.remove(str(folder))
+            sys.dont_write_bytecode = before
+            taken_out()
+            sys.modules.update(others)
