@@ -103,7 +103,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     texts = sentences(asked.data, asked.rows)
-    Inspector(recipes=["mean+linear"]).attribute(texts[0])  # the first call also loads captum
+    Inspector(recipes=["mean+linear"]).attribute(texts[0])  # the first call also trains the head
     names = asked.recipe or recipes()
     results = [measured(one, texts) for one in classifiers(names)]
     print(

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "compare": "heads.api",
-    "Comparison": "heads.analysis.comparison",
-    "explain": "heads.api",
-    "difference": "heads.api",
-    "Explanation": "heads.analysis.explanation",
-    "train": "heads.api",
-    "read": "heads.api",
-    "train_grid": "heads.api",
-    "resume": "heads.api",
-    "Leaderboard": "heads.runs.leaderboard",
-    "ExperimentConfig": "heads.settings",
-    "Columns": "heads.data.table",
-    "load": "heads.api",
-    "Classifier": "heads.classifier.classifier",
-    "calibrated": "heads.api",
-    "export": "heads.api",
-    "export_onnx": "heads.api",
-    "catalogue": "heads.api",
-    "examine": "heads.api",
-    "Inspector": "heads.api",
-    "pooling": "heads.parts.resolve",
-    "head": "heads.parts.resolve",
-    "Pooled": "heads.parts.poolings",
-    "chain": "heads.parts.modules",
-    "Recipe": "heads.recipe",
-    "HeadsError": "heads.errors",
-    "Limits": "heads.settings",
+    "compare": ".api",
+    "Comparison": ".analysis.comparison",
+    "explain": ".api",
+    "difference": ".api",
+    "Explanation": ".analysis.explanation",
+    "train": ".api",
+    "read": ".api",
+    "train_grid": ".api",
+    "resume": ".api",
+    "Leaderboard": ".runs.leaderboard",
+    "ExperimentConfig": ".settings",
+    "Columns": ".data.table",
+    "load": ".api",
+    "Classifier": ".classifier.classifier",
+    "calibrated": ".api",
+    "export": ".api",
+    "export_onnx": ".api",
+    "catalogue": ".api",
+    "examine": ".api",
+    "Inspector": ".api",
+    "pooling": ".parts.resolve",
+    "head": ".parts.resolve",
+    "Pooled": ".parts.poolings",
+    "chain": ".parts.modules",
+    "Recipe": ".recipe",
+    "HeadsError": ".errors",
+    "Limits": ".settings",
 }
 
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'heads' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(importlib.import_module(_HOME[name], __name__), name)
     globals()[name] = value
     return value
 

@@ -177,11 +177,9 @@ def _key(prediction: Prediction) -> frozenset[str]:
 
 
 def _each(predictions: Sequence[Prediction]) -> str:
-    return "; ".join(f"{p.name} {_verb(p)} {said(p)}" for p in predictions) + "."
-
-
-def _verb(prediction: Prediction) -> str:
-    return "gives" if prediction.problem.gives_number else "says"
+    verbs = ("gives" if p.problem.gives_number else "says" for p in predictions)
+    told = zip(predictions, verbs, strict=True)
+    return "; ".join(f"{p.name} {verb} {said(p)}" for p, verb in told) + "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

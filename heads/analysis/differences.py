@@ -11,7 +11,7 @@ from torch import nn
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.backbone.models import MODELS
-from heads.backbone.safety import Checkpoint, admit, is_folder
+from heads.backbone.safety import admit, is_folder
 from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import begun_with
@@ -53,7 +53,10 @@ def difference(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone
 def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
     """What two recipes read, a sentence each, where it is not the same."""
     if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
-        yield from (f"{_reading(resolved)}: {_says(resolved)}" for resolved in (first, second))
+        for resolved in (first, second):
+            choice = resolved.recipe.layers
+            reading = resolved.pooling.name + (f"@{choice}" if choice else "")
+            yield f"{reading}: {' '.join(resolved.says[: 1 + bool(choice)])}"
     elif first.pooling_options != second.pooling_options:
         yield f"They read with other options: {first.recipe} and {second.recipe}."
     for resolved, other in ((first, second), (second, first)):
@@ -214,14 +217,6 @@ def _head(resolved: ResolvedRecipe) -> str:
     return str(Recipe(pooling="", head=resolved.head.name, options=tuple(options))).lstrip("+")
 
 
-def _reading(resolved: ResolvedRecipe) -> str:
-    return resolved.pooling.name + (f"@{resolved.recipe.layers}" if resolved.recipe.layers else "")
-
-
-def _says(resolved: ResolvedRecipe) -> str:
-    return " ".join(resolved.says[: 1 + bool(resolved.recipe.layers)])
-
-
 # --- What sets two heads apart, whatever they are named by: a recipe, a family, a model, its class.
 
 WIDTH = 768  # any number, as that of the classes: the layers are the same
@@ -320,6 +315,8 @@ def named_head(name: str, limits: Limits) -> NamedHead:
 
 def _family(name: str, limits: Limits) -> tuple[str, object]:
     """The family of a name and the config of its head: of the checkpoint if it is here."""
+    from transformers import AutoConfig
+
     listed = {key.lower(): base.family for base in MODELS for key in (base.id, base.name)}
     try:
         checkpoint = admit(name, limits, download=False)
@@ -330,13 +327,8 @@ def _family(name: str, limits: Limits) -> tuple[str, object]:
                 raise  # it says what is wrong with that model
             raise _unknown(name) from None
         return family, default_config(family)
-    return str(checkpoint.config["model_type"]), _config(checkpoint)
-
-
-def _config(checkpoint: Checkpoint) -> object:
-    from transformers import AutoConfig
-
-    return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+    return str(checkpoint.config["model_type"]), config
 
 
 def _introduced(item: NamedHead) -> str:
@@ -355,12 +347,9 @@ def _unknown(name: str) -> ModelError:
 def _layers_by_name(resolved: ResolvedRecipe) -> list[LayerDescription]:
     """The layers of a head, those of a pooler that it reads among them."""
     first = [LayerDescription("dense layer", IN_BASE, True), LayerDescription("tanh", "", True)]
-    return [
-        *(first if resolved.pooling.is_pooler else []),
-        *layers(resolved.sketch(WIDTH, CLASSES), _origin_of(resolved)),
-    ]
-
-
-def _origin_of(resolved: ResolvedRecipe) -> Callable[[str], str]:
-    of_base = f"{resolved.head.from_base}."
-    return lambda name: IN_BASE if resolved.head.from_base and name.startswith(of_base) else IN_HEAD
+    of_base = resolved.head.from_base
+    own = layers(
+        resolved.sketch(WIDTH, CLASSES),
+        lambda name: IN_BASE if of_base and name.startswith(f"{of_base}.") else IN_HEAD,
+    )
+    return [*(first if resolved.pooling.is_pooler else []), *own]

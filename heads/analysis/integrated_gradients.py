@@ -1,12 +1,10 @@
 """Integrated gradients of several heads at once, from a text of blanks to the text itself.
 
-captum walks the straight path between the two, with Gauss-Legendre nodes, and lets one say what
-the gradient at a node is. Here it is the base model's own at that node, times the head's average
-over the node's stretch of the path: a maximum or a ReLU changes its gradient in jumps, and one
-node a stretch would miss where. States between two nodes are interpolated. The base model reads
-every node once for all heads.
-Legend: h heads, c classes, s nodes, m places within a stretch, t tokens, e width of a token's
-embedding.
+The straight path between the two is summed up at Gauss-Legendre nodes. The gradient at a node is
+the base model's own there, times the head's average over the node's stretch of the path: a maximum
+or a ReLU changes its gradient in jumps, and one node a stretch would miss where. States between two
+nodes are interpolated. The base model reads every node once for all heads.
+Legend: c classes, s nodes, m places within a stretch, t tokens, e width of a token's embedding.
 
 Source: Axiomatic Attribution for Deep Networks (Sundararajan et al. 2017, arXiv 1703.01365).
 """
@@ -235,45 +233,42 @@ def integrated(
         entries: The text; of a siamese pair both texts.
         steps: The number of nodes.
     """
-    from captum.attr import IntegratedGradients
-
-    def gradients(*, inputs: Any, **_: Any) -> tuple[Tensor, ...]:
-        nodes = [rows[:: len(aims)] for rows in inputs]  # captum repeats each for every aim
-        return _gradients(aims, entries, nodes, steps)
-
-    walk: Any = IntegratedGradients(
-        lambda *rows: rows[0]
-    )  # never asked: `gradients` takes its place
-    walk.gradient_func = gradients
     longest = max(entry.embeddings.shape[1] for entry in entries)
-    found = walk.attribute(
-        tuple(entry.embeddings.expand(len(aims), -1, -1) for entry in entries),
-        tuple(entry.baseline.expand(len(aims), -1, -1) for entry in entries),
-        n_steps=steps,
-        internal_batch_size=len(aims) * max(2, TOKENS_AT_ONCE // longest),
-    )
-    return [[rows[number].sum(dim=-1) for rows in found] for number in range(len(aims))]
+    batches = torch.arange(steps).split(max(2, TOKENS_AT_ONCE // longest))
+    added = [_added(aims, entries, batch, steps) for batch in batches]
+    return [
+        [torch.stack(parts).sum(dim=0) for parts in zip(*of_aim, strict=True)]
+        for of_aim in zip(*added, strict=True)
+    ]
 
 
 @torch.enable_grad()
-def _gradients(
-    aims: Sequence[ExplainedLogits],
-    entries: Sequence[InputEmbeddings],
-    nodes: Sequence[Tensor],
-    steps: int,
-) -> tuple[Tensor, ...]:
-    """For each text the gradients of all aims at some nodes, (s h, t, e)."""
-    rows = [node.detach().requires_grad_() for node in nodes]
+def _added(
+    aims: Sequence[ExplainedLogits], entries: Sequence[InputEmbeddings], batch: Tensor, steps: int
+) -> list[list[Tensor]]:
+    """The same along the stretches of some nodes, by their numbers (s,)."""
+    nodes, weights = _gauss_legendre(steps)
+    node, weight = nodes[batch, None, None].float(), weights[batch].float()
+    ways = [entry.embeddings - entry.baseline for entry in entries]  # (1, t, e) each
+    rows = [
+        (entry.baseline + node * way).requires_grad_()  # (s, t, e)
+        for entry, way in zip(entries, ways, strict=True)
+    ]
     given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
     carriers = [tensor for states in given for tensor in _carriers(states)]
-    left, right, share = _places(_along(entries, nodes), steps)
+    places = _places(batch, steps)
     found = []
     for aim in aims:
         read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
-        gradients = _gradients_between(aim, given, left, right, share)
+        gradients = _gradients_between(aim, given, *places)
         pulled = torch.autograd.grad(read, rows, gradients, retain_graph=True, allow_unused=True)
-        found.append(_whole(pulled, rows))
-    return tuple(torch.stack(side, dim=1).flatten(0, 1) for side in zip(*found, strict=True))
+        found.append(
+            [
+                (torch.tensordot(weight, gradient, dims=1) * way[0]).sum(dim=-1)  # (t,)
+                for gradient, way in zip(_whole(pulled, rows), ways, strict=True)
+            ]
+        )
+    return found
 
 
 def _gradients_between(
@@ -322,38 +317,31 @@ def _with(states: States, carriers: list[Tensor]) -> States:
     )
 
 
-def _along(entries: Sequence[InputEmbeddings], nodes: Sequence[Tensor]) -> Tensor:
-    """How far along the path some nodes lie, from 0 to 1, (s,)."""
-    ways = [entry.embeddings - entry.baseline for entry in entries]
-    gone = [node - entry.baseline for entry, node in zip(entries, nodes, strict=True)]
-    done = sum((one * way).sum(dim=(1, 2)) for one, way in zip(gone, ways, strict=True))
-    whole = sum(way.square().sum() for way in ways)
-    return torch.as_tensor(done / whole)
-
-
-def _places(along: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+def _places(batch: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     """The places within the stretches of some nodes, (s m,) each, by the nodes beside them.
+
+    Args:
+        batch: (s,), the numbers of those nodes, one after the other.
 
     Returns:
         The node on the left, the one on the right, and how far between the two it lies: beyond
         them, where a stretch juts out over the first or the last node.
     """
-    nodes, edges = _stretches(steps)
-    number = (along[:, None] - nodes).abs().argmin(dim=1)
-    begin, length = edges[number, None], edges.diff()[number, None]
+    nodes, weights = _gauss_legendre(steps)
+    along, length = nodes[batch], weights[batch, None]  # a stretch is as long as its weight
+    begin = weights.cumsum(dim=0)[batch, None] - length
     places = (begin + length * (torch.arange(PLACES) + 0.5) / PLACES).flatten()
     right = torch.searchsorted(along, places).clamp(min(1, len(along) - 1), len(along) - 1)
     left = (right - 1).clamp(min=0)
     gap = along[right] - along[left]
     share = torch.where(gap > 0, (places - along[left]) / gap.clamp(min=1e-12), 0.0)
-    return left, right, share
+    return left, right, share.float()
 
 
 @cache
-def _stretches(steps: int) -> tuple[Tensor, Tensor]:
-    """Gauss-Legendre's nodes on 0 to 1, (s,), and the ends of stretches as long as its weights."""
+def _gauss_legendre(steps: int) -> tuple[Tensor, Tensor]:
+    """Nodes on 0 to 1 and their weights, which sum to 1, (s,) each."""
     import numpy
 
     nodes, weights = numpy.polynomial.legendre.leggauss(steps)
-    edges = torch.cat([torch.zeros(1), torch.tensor(weights / 2).cumsum(dim=0).float()])
-    return torch.tensor((nodes + 1) / 2).float(), edges
+    return torch.from_numpy((nodes + 1) / 2), torch.from_numpy(weights / 2)

@@ -10,23 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from heads.backbone.device import HERE, tokens_at_once
-from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
 from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
-from heads.backbone.weights import Pooler, vocabulary_of
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
 from heads.errors import ModelError, RecipeError
 from heads.rng import IsolatedRng
 
 TOKENS_A_BATCH = 2048
+# `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
+Pooler = Literal["pretrained", "untrained", "new", "none"]
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
 
 
@@ -158,7 +158,7 @@ class Backbone:
                 numbers[place], text.special[place] = self.tokenizer.unk_token_id or 0, 0
         if max(numbers, default=0) >= most > 0:
             what = f"The tokenizer of {self.id} knows more tokens than the model has ({most:,})."
-            raise ModelError(what, CHOOSE_ANOTHER)
+            raise ModelError(what, "Choose another base model.")
 
     def words(self, encoded: Encoded) -> list[str]:
         """The tokens of a text as a reader would write them, one for each state."""
@@ -296,3 +296,11 @@ class Backbone:
 def _arguments(kind: Any) -> frozenset[str]:
     """What the forward of a class of models takes."""
     return frozenset(inspect.signature(kind.forward).parameters)
+
+
+def vocabulary_of(model: Any) -> int:
+    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
+    try:
+        return model.get_input_embeddings().num_embeddings
+    except (NotImplementedError, AttributeError):
+        return 0

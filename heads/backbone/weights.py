@@ -1,9 +1,10 @@
 """From an admitted folder to a model with its weights, and what one must know of both."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from heads.backbone.backbone import Pooler
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
@@ -13,8 +14,6 @@ from heads.rng import IsolatedRng
 from heads.settings import Limits
 
 FEWEST_TOKENS = 8
-# `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
-Pooler = Literal["pretrained", "untrained", "new", "none"]
 
 
 def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
@@ -156,11 +155,3 @@ def room_for(encoder: Any, tokenizer: Any, limits: Limits) -> int:
     # Some configs say -1 for "any number" (XLNet's), and some tokenizers nonsense.
     real = [int(room) for room in told if isinstance(room, int | float) and room >= FEWEST_TOKENS]
     return min(limits.tokens, *real)
-
-
-def vocabulary_of(model: Any) -> int:
-    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
-    try:
-        return model.get_input_embeddings().num_embeddings
-    except (NotImplementedError, AttributeError):
-        return 0

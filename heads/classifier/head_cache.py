@@ -4,7 +4,6 @@ A head is named by a fingerprint of all that it depends on: base model and revis
 recipe, the source of its parts, and the settings. What is found under that name is that head.
 """
 
-import dataclasses
 import hashlib
 import json
 import threading
@@ -43,23 +42,7 @@ def save(head: TrainedHead, path: Path) -> None:
     """
     if head.scores is None or head.training is None:
         raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
-    facts = {
-        "version": VERSION,
-        "recipe": str(head.recipe),
-        "model": head.model,
-        "classes": head.classes,
-        "problem_type": head.problem.name,
-        "trained_on": head.trained_on,
-        "rows": head.rows,
-        "scores": dataclasses.asdict(head.scores),
-        "training": dict(head.training),
-        "fingerprint": head.fingerprint,
-        "trained_as": str(head.asked),
-        "chosen": dict(head.chosen),
-        "temperature": head.temperature,
-        "thresholds": head.thresholds,
-        "paired": head.paired,
-    }
+    facts = {"version": VERSION, "model": head.model, **head.facts}
     save_tensors(path, head.module.state_dict(), {KEY: json.dumps(facts)})
 
 

@@ -4,7 +4,8 @@ Legend: n texts, w width of the pooled vector, c classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -113,6 +114,25 @@ class TrainedHead:
     def __post_init__(self) -> None:
         answered = self.problem.learned_by(self.module.reader.resolved.loss)
         object.__setattr__(self, "problem", answered)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of it beside its tensors and its base model, as plain values."""
+        return {
+            "recipe": str(self.recipe),
+            "classes": self.classes,
+            "problem_type": self.problem.name,
+            "trained_on": self.trained_on,
+            "rows": self.rows,
+            "scores": asdict(self.scores) if self.scores else None,
+            "training": None if self.training is None else dict(self.training),
+            "fingerprint": self.fingerprint,
+            "trained_as": str(self.asked),
+            "chosen": dict(self.chosen),
+            "temperature": self.temperature,
+            "thresholds": self.thresholds,
+            "paired": self.paired,
+        }
 
     @property
     def needs_pairs(self) -> bool:

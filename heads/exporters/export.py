@@ -57,18 +57,8 @@ def export(classifier: Classifier, folder: str | Path) -> Exported:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
         why = str(error)
-    else:
-        return in_new_folder(folder, lambda path: _write_native(classifier, native, path, folder))
-    difference = write_portable(classifier, folder, why=why)
-    return Exported(
-        folder=folder,
-        native=False,
-        called="a folder with its own loader, load.py",
-        recipe=classifier.recipe,
-        difference=difference,
-        notes=(why, "So the folder carries its own loader: see load.py in it."),
-        files=_files(folder),
-    )
+        return in_new_folder(folder, lambda path: _write_portable(classifier, why, path, folder))
+    return in_new_folder(folder, lambda path: _write_native(classifier, native, path, folder))
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
@@ -135,6 +125,18 @@ def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder
         recipe=native.recipe.recipe,
         difference=difference,
         notes=notes,
+        files=_files(path),
+    )
+
+
+def _write_portable(classifier: Classifier, why: str, path: Path, folder: Path) -> Exported:
+    return Exported(
+        folder=folder,
+        native=False,
+        called="a folder with its own loader, load.py",
+        recipe=classifier.recipe,
+        difference=write_portable(classifier, path, why=why),
+        notes=(why, "So the folder carries its own loader: see load.py in it."),
         files=_files(path),
     )
 

@@ -1,4 +1,4 @@
-"""Attributions: they add up, they are captum's, they are those of the ordinary path."""
+"""Attributions: they add up, they are what captum computes, they are those of the ordinary path."""
 
 import threading
 from copy import copy

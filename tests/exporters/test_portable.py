@@ -27,10 +27,11 @@ from heads.backbone.weights import bare
 from heads.catalog import tiny_models
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
-from heads.errors import CheckpointError, DataError, RecipeError
+from heads.errors import CheckpointError, RecipeError
 from heads.exporters import portable
+from heads.exporters.export import export
 from heads.exporters.model_card import model_card, plain
-from heads.exporters.portable import FILES, write_portable
+from heads.exporters.portable import write_portable
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.problem import MULTI_LABEL
 
@@ -55,15 +56,21 @@ def is_same(theirs: torch.Tensor, ours: torch.Tensor) -> bool:
     return torch.allclose(theirs, ours, atol=2e-6, rtol=2e-6)
 
 
-def check(classifier: Classifier, folder: Path) -> str:
-    """Writes it and compares its logits with ours; gives back the page."""
+def check(classifier: Classifier, folder: Path) -> dict[str, Any]:
+    """Writes it and compares its logits with ours; gives back what its head.json says."""
     write_portable(classifier, folder, why=WHY)
     theirs = loaded(folder)
     for pairs in ((), SECOND):
         ours = classifier.logits(TEXTS, pairs)
         assert float(ours.std(dim=0).max()) > 1e-6, "every text got the same logits"
         assert is_same(theirs.logits(TEXTS, pairs), ours)
-    return (folder / "load.py").read_text("utf-8")
+    return json.loads((folder / "head.json").read_text("utf-8"))
+
+
+def package(folder: Path) -> Path:
+    """The copied files in a folder."""
+    [found] = folder.glob("heads_*")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +90,36 @@ RECIPES = [
 
 @pytest.mark.parametrize("recipe", slow.but(RECIPES, *RECIPES[::5], *RECIPES[-4:]))
 def test_every_pooling_and_every_head_is_the_same_function(recipe, rows, small, tmp_path):
-    page = check(trained(recipe, rows, small), tmp_path / "mine")
-    compile(page, "load.py", "exec")
-    assert not re.search(r"^\s*(import|from) heads", page, re.MULTILINE)
-    assert max(map(len, page.splitlines())) <= 100
+    check(trained(recipe, rows, small), tmp_path / "mine")
+
+
+def test_the_files_are_ours_but_for_the_name_of_the_package(fine, tmp_path):
+    write_portable(fine, tmp_path / "mine", why=WHY)
+    copies, house = package(tmp_path / "mine"), Path(heads.__file__).parent
+    files = sorted(path.relative_to(copies) for path in copies.rglob("*.py"))
+    assert {Path("parts", f"{name}.py") for name in ("poolings", "heads", "layers")} <= {*files}
+    assert {path.name for path in copies.parent.iterdir()} == {
+        *("README.md", "backbone", "head.json", "head.safetensors", "load.py", copies.name)
+    }
+    for name in files:
+        ours = (house / name).read_text("utf-8").splitlines()
+        theirs = (copies / name).read_text("utf-8").splitlines()
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert other.replace(copies.name, "heads", 1) == one
+            assert not re.match(r"\s*(import|from) heads\b", other)
+    assert max(map(len, (tmp_path / "mine" / "load.py").read_text("utf-8").splitlines())) <= 100
+
+
+def test_two_folders_stand_beside_each_other(fine, takes, rows, small, tmp_path):
+    takes(OWN)
+    other = trained("early+careful", rows, small)
+    for name, classifier in (("one", fine), ("two", other)):
+        write_portable(classifier, tmp_path / name, why=WHY)
+    assert package(tmp_path / "one").name != package(tmp_path / "two").name
+    one, two = loaded(tmp_path / "one"), loaded(tmp_path / "two")
+    assert is_same(one.logits(TEXTS), fine.logits(TEXTS))
+    assert is_same(two.logits(TEXTS), other.logits(TEXTS))
 
 
 FAMILIES = {
@@ -110,17 +143,17 @@ def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
 
 
 QUIRKS = {
-    "longformer": ("cls+roberta", "global_attention_mask"),
-    "funnel": ("mean+linear", "FunnelBaseModel.from_pretrained"),
-    "fnet": ("mean+linear", "only texts of one length go together"),
-    "t5gemma": ("last@decoder+linear", "one place further on"),
-    "nomic_bert": ("cls+bert", "add_pooling_layer=True"),
+    "longformer": ("cls+roberta", "base", "class", "AutoModel"),
+    "funnel": ("mean+linear", "base", "class", "FunnelBaseModel"),
+    "fnet": ("mean+linear", "backbone", "reads_padding", True),
+    "t5gemma": ("last@decoder+linear", "backbone", "shifted", True),
+    "nomic_bert": ("cls+bert", "base", "arguments", {"add_pooling_layer": True}),
 }
 
 
 @pytest.mark.parametrize("family", slow.but(QUIRKS, "longformer", "fnet"))
-def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
-    recipe, line = QUIRKS[family]
+def test_what_a_family_needs_besides_goes_along(family, tmp_path):
+    recipe, room, name, value = QUIRKS[family]
     with tiny_models.quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         bare(tiny_models.tiny_config(family)).save_pretrained(tmp_path / "base")
@@ -130,7 +163,8 @@ def test_what_a_family_needs_besides_is_on_the_page(family, tmp_path):
     corpus = build("made up", texts, [("x", "y")[row % 2] for row in range(len(texts))])
     classifier = trained(recipe, corpus, backbone)
     write_portable(classifier, tmp_path / "mine", why=WHY)
-    assert line in (tmp_path / "mine" / "load.py").read_text("utf-8")
+    facts = json.loads((tmp_path / "mine" / "head.json").read_text("utf-8"))
+    assert facts[room][name] == value
     ours = classifier.logits(texts)
     assert (loaded(tmp_path / "mine").logits(texts) - ours).abs().max() <= 1e-6
     assert float(ours.std(dim=0).max()) > 1e-6
@@ -143,9 +177,8 @@ def test_an_encoder_whose_decoder_is_missing_is_written_alone(rows, tmp_path):
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     backbone = load(str(folder), limits=LIMITS)
     assert not backbone.decoder_width
-    assert "T5Stack.from_pretrained" in check(
-        trained("mean+linear", rows, backbone), tmp_path / "mine"
-    )
+    facts = check(trained("mean+linear", rows, backbone), tmp_path / "mine")
+    assert facts["base"]["class"] == "T5Stack"
 
 
 def test_what_looks_like_a_special_token_stays_text(rows, small, tmp_path):
@@ -153,8 +186,7 @@ def test_what_looks_like_a_special_token_stays_text(rows, small, tmp_path):
     backbone = replace(small, stubborn=frozenset({cat}))
     for number, recipe in enumerate(("mean+linear", "mean_content+linear")):
         classifier = trained(recipe, rows, backbone)
-        page = check(classifier, tmp_path / str(number))
-        assert f"in ({cat},)" in page
+        check(classifier, tmp_path / str(number))
         seen = classifier.logits(["the cat sat"])
         assert is_same(loaded(tmp_path / str(number)).logits(["the cat sat"]), seen)
         usual = Classifier(backbone=small, head=classifier.head).logits(["the cat sat"])
@@ -166,8 +198,7 @@ def test_what_a_class_takes_for_padding_is_not_read(rows, tiny, tmp_path):
     home = gpt2.tokenizer.convert_tokens_to_ids("home")
     backbone = replace(gpt2, skipped=home)
     classifier = trained("last+gpt2", rows, backbone)
-    page = check(classifier, tmp_path / "mine")
-    assert f"!= {home})" in page
+    check(classifier, tmp_path / "mine")
     ending = ["the cat ran home home"]
     usual = Classifier(backbone=gpt2, head=classifier.head).logits(ending)
     assert not torch.equal(classifier.logits(ending), usual)
@@ -175,8 +206,7 @@ def test_what_a_class_takes_for_padding_is_not_read(rows, tiny, tmp_path):
 
 
 def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, tmp_path):
-    page = check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
-    assert r'f"{a}\n{b}"' in page
+    check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
 
 
 def test_labels_come_with_their_probabilities(fine, small, tmp_path):
@@ -220,9 +250,8 @@ def test_two_texts_are_read_apart_as_we_read_them(recipe, small, tmp_path):
     assert [one["label"] for one in classify(TEXTS, SECOND)] == [
         one for [one] in ours.predict(TEXTS, SECOND)
     ]
-    page = (tmp_path / "mine" / "load.py").read_text("utf-8")
-    assert max(map(len, page.splitlines())) <= 100
-    assert "for pairs, where" not in page
+    card = (tmp_path / "mine" / "README.md").read_text("utf-8")
+    assert 'classify(["a text"], ["a second text"])' in card
 
 
 def test_a_loader_of_pairs_demands_them(small, tmp_path):
@@ -250,7 +279,7 @@ def test_a_vote_is_a_vote(recipe, rows, small, tmp_path):
     votes = shares / shares.sum(dim=1, keepdim=True)
     assert [one["score"] for one in told] == pytest.approx(votes.amax(dim=1).tolist(), abs=1e-6)
     assert [one["label"] for one in told] == [one for [one] in ours.predict(TEXTS)]
-    assert "put to a vote" in (tmp_path / "mine" / "load.py").read_text("utf-8")
+    assert "put to a vote" in (tmp_path / "mine" / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge", "mean+linear?pair=diff_prod"])
@@ -262,7 +291,7 @@ def test_a_number_is_given_as_it_is(recipe, small, tmp_path):
     wanted = ours.logits(TEXTS, SECOND)[:, 0].tolist()
     assert [one["score"] for one in told] == pytest.approx(wanted, abs=1e-6)
     assert {one["label"] for one in told} == {"stars"}
-    assert "texts in, numbers out" in (tmp_path / "mine" / "load.py").read_text("utf-8")
+    assert "Texts in, numbers out" in (tmp_path / "mine" / "load.py").read_text("utf-8")
 
 
 def test_labels_are_given_above_their_thresholds(small, tmp_path):
@@ -423,14 +452,12 @@ def takes(shelves: None, tmp_path: Path) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("recipe", ["early+careful?most=1.5&power=0.5", "gated+careful"])
-def test_parts_of_ones_own_are_written_out(recipe, takes, rows, small, tmp_path):
+def test_parts_of_ones_own_go_along(recipe, takes, rows, small, tmp_path):
     takes(OWN)
-    page = check(trained(recipe, rows, small), tmp_path / "mine")
-    assert "Cut(" in page
-    assert "nn.BatchNorm1d(32)" in page
-    assert ("FLOOR = 1e-6" in page) == ("early" in recipe)
-    assert ("power=0.5" in page) == ("early" in recipe)
-    assert "heads." not in page
+    check(trained(recipe, rows, small), tmp_path / "mine")
+    copies = package(tmp_path / "mine")
+    own = (copies / "own_1.py").read_text("utf-8")
+    assert own.replace(f"{copies.name} as heads", "heads").replace(copies.name, "heads") == OWN
 
 
 def test_a_docstring_that_is_no_plain_text_stays_one(takes, rows, small, tmp_path):
@@ -442,40 +469,24 @@ def test_a_docstring_that_is_no_plain_text_stays_one(takes, rows, small, tmp_pat
     check(trained("slanted+linear", rows, small), tmp_path / "mine")
 
 
-REFUSED = {
-    "load": ("load+linear", "load.py needs the name 'load' for itself"),
-    "hidden": ("hidden+linear", "load.py needs the name 'hidden' for itself"),
-    "mine": ("mine+linear", "imports within itself"),
-    "plain": ("plain+linear", "The value of HELD cannot be written"),
-    "silent": ("mean+silent", "The layer shut (Shut) does not say its amount"),
-}
-OWN_REFUSED = '''
+ODD = '''
 import torch
 from torch import nn
-import heads
+import heads as h
+from heads import chain
 
 HELD, ALSO = torch.ones(2)
 
-@heads.pooling
+@h.pooling
 def load(mask, states):
     """Even."""
     return mask / mask.sum(dim=1, keepdim=True)
 
-@heads.pooling
-def hidden(mask, states):
-    """Even."""
-    return mask / mask.sum(dim=1, keepdim=True)
-
-@heads.pooling
+@h.pooling
 def mine(mask, states):
     """Even."""
     from heads.parts.poolings import mean
-    return mean(mask, states)
-
-@heads.pooling
-def plain(mask, states):
-    """Even."""
-    return mask / mask.sum(dim=1, keepdim=True) * HELD
+    return mean(mask, states) * HELD
 
 class Shut(nn.Module):
     def __init__(self, amount):
@@ -484,20 +495,46 @@ class Shut(nn.Module):
     def forward(self, vectors):
         return vectors
 
-@heads.head
+@h.head
 def silent(width, classes):
     """Says nothing."""
-    return heads.chain(("shut", Shut(2)), ("out", nn.Linear(width, classes)))
+    return chain(("shut", Shut(2)), ("out", nn.Linear(width, classes)))
 '''
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_written_out_is_said_in_one_sentence(name, takes, rows, small, tmp_path):
-    takes(OWN_REFUSED)
-    recipe, sentence = REFUSED[name]
-    classifier = trained(recipe, rows, small)
-    with pytest.raises(RecipeError) as error:
-        write_portable(classifier, tmp_path / "mine", why=WHY)
+@pytest.mark.parametrize("recipe", ["load+linear", "mine+silent"])
+def test_a_file_of_ones_own_goes_along_whole(recipe, takes, rows, small, tmp_path):
+    takes(ODD)
+    check(trained(recipe, rows, small), tmp_path / "mine")
+
+
+EVEN = '''
+
+@heads.pooling
+def mine(mask, states):
+    """Even."""
+    return mask / mask.sum(dim=1, keepdim=True)
+'''
+REFUSED = {
+    "import heads\nimport quick_heads": (
+        RecipeError,
+        "imports quick_heads, which does not go along",
+    ),
+    "import json, heads": (RecipeError, "imports heads, which does not go along"),
+    "import heads\nheads.examine": (
+        CheckpointError,
+        "does not load (ModuleNotFoundError: No module",
+    ),
+}
+
+
+@pytest.mark.parametrize("start", REFUSED)
+def test_what_cannot_go_along_is_said_in_one_sentence(start, takes, rows, small, tmp_path):
+    takes(start + EVEN)
+    kind, sentence = REFUSED[start]
+    classifier = trained("mine+linear", rows, small)
+    with pytest.raises(kind) as error:
+        export(classifier, tmp_path / "mine")
     assert sentence in str(error.value)
     assert os.listdir(tmp_path) == ["own.py"]  # noqa: PTH208
 
@@ -513,49 +550,36 @@ def test_a_part_made_within_a_function_is_refused(shelves, rows, small, tmp_path
         write_portable(classifier, tmp_path / "mine", why=WHY)
 
 
-def test_only_an_older_export_is_replaced(fine, rows, small, tmp_path):
-    folder = tmp_path / "in" / "a" / "mine"
-    write_portable(fine, folder, why=WHY)
-    other = trained("max+linear", rows, small)
-    write_portable(other, folder, why=WHY)
-    assert torch.equal(loaded(folder).logits(TEXTS), other.logits(TEXTS))
-    assert sorted(os.listdir(folder)) == sorted(FILES)  # noqa: PTH208
-    (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match=r"mine is not empty: it holds thesis\.txt"):
-        write_portable(fine, folder, why=WHY)
-    (folder / "thesis.txt").unlink()
-    (folder / "head.json").write_text("{}")
-    with pytest.raises(DataError, match="files of another kind"):
-        write_portable(fine, folder, why=WHY)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(DataError, match="file is no folder"):
-        write_portable(fine, tmp_path / "file", why=WHY)
-    with pytest.raises(DataError, match="cannot be written"):
-        write_portable(fine, tmp_path / "file" / "below", why=WHY)
-    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
-    (tmp_path / "empty").mkdir()
-    write_portable(fine, tmp_path / "empty", why=WHY)
+POOLINGS, STANDALONE = "parts/poolings.py", "exporters/standalone.py"
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "sentence"),
+    ("name", "ours", "theirs", "sentence"),
     [
-        ("mask.sum(", "mask.add(0.001).sum(", "gives logits that differ by"),
-        ("return self.head(vectors)", "return self.head(vectors) * torch.nan", "differ by nan"),
-        ("return self.head(vectors)", "return self.heads(vectors)", "no attribute 'heads'"),
-        ("AutoTokenizer.from", "AutoTokenizer.of", "does not load"),
-        ("return logits", "return logits[:1]", "does not run"),
+        (
+            POOLINGS,
+            "mask / mask.sum(",
+            "mask / mask.add(0.001).sum(",
+            "gives logits that differ by",
+        ),
+        (STANDALONE, "(read.vectors)", "(read.vectors) * torch.nan", "differ by nan"),
+        (STANDALONE, "self.head(read", "self.heads(read", "no attribute 'heads'"),
+        (STANDALONE, "AutoTokenizer.from", "AutoTokenizer.of", "does not load"),
+        (STANDALONE, "return found", "return found[:1]", "does not run"),
     ],
 )
 def test_a_folder_that_answers_otherwise_is_not_kept(
-    ours, theirs, sentence, fine, tmp_path, monkeypatch
+    name, ours, theirs, sentence, fine, tmp_path, monkeypatch
 ):
-    page = portable.source(fine)
-    assert ours in page
-    monkeypatch.setattr(portable, "source", lambda _: page.replace(ours, theirs))
+    package, files = portable.sources(fine.head.module.reader.resolved)
+    assert ours in files[name]
+    spoilt = files | {name: files[name].replace(ours, theirs)}
+    monkeypatch.setattr(portable, "sources", lambda _: (package, spoilt))
+    before = sys.modules.get(package)
     with pytest.raises(CheckpointError, match=sentence):
-        write_portable(fine, tmp_path / "mine", why=WHY)
+        export(fine, tmp_path / "mine")
     assert not any(tmp_path.iterdir())
+    assert sys.modules.get(package) is before
 
 
 def test_nothing_foreign_goes_along(fine, small, tmp_path):
