@@ -16,17 +16,22 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from benchmarks.reports import Row
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 TEXT = "The new battery lasts two days, and the old one never did."
 STARTS, ROUNDS, VISITS = 5, 100, 8
+KEYS = [f" {word}" for word in TEXT.split()]
 WAIT = 120.0  # seconds for a page
 EMPTY = "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch({})"
 OURS = "from heads.interfaces.web.app import LAUNCH, build\nbuild().launch({}, **LAUNCH)"
-WITH_EXAMPLE = "heads agree"
+WITH_EXAMPLE = " of 100 ("  # how often a head of the example is right
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-BUTTON = "[...document.querySelectorAll('button')].some(b => b.innerText === 'Compare')"
+USABLE = "document.querySelector('#sentence textarea')?.value"
 LANES = "document.querySelectorAll('#lanes .answer strong').length >= 4"
 
 
@@ -143,7 +148,7 @@ def comparison() -> list[Row]:
     import heads
     from heads.backbone.loading import load
     from heads.interfaces.web.location import OPENING
-    from heads.interfaces.web.places.answers import answering
+    from heads.interfaces.web.places.answers import Question, answering
     from heads.settings import limits
 
     backbone = load(limits=limits())
@@ -151,7 +156,7 @@ def comparison() -> list[Row]:
     works: dict[str, Callable[[], object]] = {
         "floor": lambda: backbone.states(encoded),
         "compare": lambda: heads.compare(TEXT),
-        "handler": lambda: list(answering(question, set())),
+        "handler": lambda: list(answering(Question(asked=question))),
     }
     found = in_turn(works, ROUNDS)
     alone = "the base model's forward pass alone"
@@ -175,6 +180,19 @@ def over_http(url: str) -> list[Row]:
     return [row("Python client, four recipes", found["compare"], nothing, found["floor"])]
 
 
+SHIFTS = """new PerformanceObserver((list) => { for (const one of list.getEntries())
+  if (!one.hadRecentInput) window.shifted = (window.shifted || 0) + one.value;
+}).observe({ type: "layout-shift", buffered: true })"""
+# From a keystroke to the moment at which the lanes are drawn anew.
+LISTEN = """() => { const lanes = document.querySelector("#lanes");
+  window.answered = 0;
+  document.querySelector("#sentence textarea").addEventListener(
+    "input", () => { window.typed = performance.now(); }, { once: true });
+  const seen = new MutationObserver(() => {
+    window.answered = performance.now() - window.typed; seen.disconnect(); });
+  seen.observe(lanes, { childList: true, subtree: true, characterData: true }); }"""
+
+
 def in_chromium(url: str) -> list[Row]:
     """How soon the page can be used, with a fresh profile and a warm server."""
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -195,12 +213,30 @@ def in_chromium(url: str) -> list[Row]:
             context.close()
 
         works: dict[str, Callable[[], object]] = {
-            "the page is usable in Chromium": lambda: visit(BUTTON),
-            "the page with all eight charts": lambda: visit(LANES),
+            "the page is usable in Chromium": lambda: visit(USABLE),
+            "the page with four answers": lambda: visit(LANES),
         }
         found = in_turn(works, VISITS)
+        tab = browser.new_page()
+        tab.add_init_script(SHIFTS)
+        tab.goto(url)
+        tab.wait_for_function(LANES)
+        tab.wait_for_timeout(3_000)
+        shifted = tab.evaluate("window.shifted || 0")
+        found["from a keystroke to its answer"] = [typed(tab, word) for word in KEYS]
         browser.close()
-    return [row(what, times) for what, times in found.items()]
+    rows = [row(what, times) for what, times in found.items()]
+    return [*rows, Row(what="layout shift of the first page", ours=shifted, unit="")]
+
+
+def typed(tab: "Page", word: str) -> float:
+    """Milliseconds from a keystroke to its answer."""
+    tab.locator("#sentence textarea").press("End")
+    tab.evaluate(LISTEN)
+    tab.keyboard.insert_text(word)
+    tab.wait_for_function("window.answered > 0")
+    tab.wait_for_timeout(400)
+    return tab.evaluate("window.answered")
 
 
 if __name__ == "__main__":
