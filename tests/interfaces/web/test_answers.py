@@ -35,7 +35,8 @@ TEXTS = st.text(max_size=30)
 )
 def test_a_link_restores_where_one_is(there):
     there = there.suited()
-    assert Location.of(there.query) == there
+    is_there = there.lane <= len(there.recipes)
+    assert Location.of(there.query) == (there if is_there else replace(there, lane=0))
 
 
 @given(st.text(max_size=200))
@@ -113,6 +114,20 @@ def test_another_question_ends_the_one_that_is_waited_for():
     assert all("right " not in str(values[2]) for values in stream)
     *_, values = handlers.answers(replace(asked, recipes=("mean+linear",)), visitor)
     assert values[2].count("right ") == 1
+
+
+def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
+    handlers, visitor = TryHandlers(Questions()), SimpleNamespace(session_hash="me")
+    *_, values = handlers.with_settings(Location.of("?run=gone&text=a"), [], visitor)
+    assert "no such run" in values[0]
+    assert "those of a sample" in values[0]
+    assert values[2].count("right ") == 4
+
+
+def test_no_more_heads_than_lanes_are_asked():
+    asked = Location.of("?recipes=mean+linear,cls+linear,max+linear,last+linear,mean+mlp&lane=4")
+    assert len(asked.recipes) == 4
+    assert Location.of("?recipes=mean+linear&lane=4").lane == 0
 
 
 def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
