@@ -96,7 +96,7 @@ class Neighbourhood:
         return (
             f"{self.alike} of the {len(self.neighbours)} nearest training examples "
             f"{'is' if self.alike == 1 else 'are'} labelled {self.answer}, "
-            f"as {self.name} answers.{same}"
+            f"which is what {self.name} answers.{same}"
         )
 
     def as_json(self) -> dict[str, Any]:

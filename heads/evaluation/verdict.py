@@ -242,12 +242,12 @@ def recommend(
     name = next((one for one in asked if _is_above(comparisons, one, MAJORITY)), "")
     own = measures[name or comparisons.best]
     scored = _scored(measures, own.name)
-    best = f"`{own.name}` is the best: {scored}"
+    best = f"`{own.name}` scores highest: {scored}"
     if own.rows < FEWEST_ROWS:
         return Recommendation(
             use=f"None: {_rows(own)} {'is' if own.rows == 1 else 'are'} too few to choose",
             because=best,
-            how_sure=f"test on {FEWEST_ROWS} rows or more",
+            how_sure=f"not at all; test on {FEWEST_ROWS} rows or more",
         )
     if MAJORITY not in measures:
         return Recommendation(
@@ -262,6 +262,8 @@ def recommend(
             because=best,
             how_sure="; ".join([_unbeaten(comparisons, own), *_aside(stopped, left)]),
         )
+    if name == comparisons.reference != comparisons.best:
+        scored += "; no other is shown to be better than this simple head"
     alike = tuple(_alike(comparisons, name))
     sure = [
         *_lead(measures, comparisons, name),
@@ -423,14 +425,14 @@ def _settling(open_: Sequence[Difference], groups: int, own: Measures) -> str:
     if bound <= matters:
         return f"none is better by more than {_bound(bound, score)} (95 %)"
     if about := _needed(rival, own, matters):
-        return f"about {about:,} would settle {_gap(matters, score)}"
+        return f"about {about:,} rows would settle a difference of {_gap(matters, score)}"
     return f"one may be better by up to {_bound(bound, score)} (95 %)"
 
 
 def _gap(gap: float, name: Metric) -> str:
     """A difference worth telling, with the digits that it takes."""
     if not name.is_share:
-        return f"a difference of {gap:.2g}"
+        return f"{gap:.2g}"
     return f"{100 * gap:.2g} point{'s' * (f'{100 * gap:.2g}' != '1')}"
 
 
@@ -451,7 +453,7 @@ def _unbeaten(comparisons: Comparisons, own: Measures) -> str:
         return f"on {_rows(own)} no head is ahead of it"
     first = f"the lead of {score.gap(-found.difference)} on {_rows(own)} may be chance"
     about = _needed(found, own, -found.difference)
-    return f"{first}; about {about:,} would settle it" if about else first
+    return f"{first}; about {about:,} rows would settle it" if about else first
 
 
 def _aside(stopped: int, left: int) -> Iterator[str]:

@@ -179,8 +179,8 @@ def _nothing(recipe: Recipe, known: list[Recipe], backbone: Backbone) -> RecipeE
         why = f"the class of {backbone.model_type} reads {reads}, and this head another pooling"
     else:
         why = f"the class of {backbone.model_type} has other layers than {recipe.head}"
-    what = f"No class of Transformers is {recipe} on {base_name(backbone)}: {why}."
-    return RecipeError(what, f"The nearest that is one: {nearest}.")
+    what = f"On {base_name(backbone)} no class of Transformers computes {recipe}: {why}."
+    return RecipeError(what, f"The nearest recipe that has one: {nearest}.")
 
 
 def _nearness(one: Recipe, other: Recipe) -> int:

@@ -244,10 +244,13 @@ def recommended(rows: int, seeds: int = 3, **rights: Sequence[int]) -> Recommend
 def test_the_reference_is_recommended_where_no_head_is_shown_to_be_better():
     found = recommended(200, linear=(0, 60), mlp=(20, 76), majority=(0, 120), tfidf=(0, 110))
     assert (found.name, found.use, found.alike) == ("linear", "`linear`", ("mlp",))
-    assert found.because == "70 % right (63 to 76); guessing 40 %, counting words 45 %"
+    assert found.because == (
+        "70 % right (63 to 76); guessing 40 %, counting words 45 %; "
+        "no other is shown to be better than this simple head"
+    )
     told = re.fullmatch(
         r"the other head cannot be told apart from it on 200 tested rows; "
-        r"about ([\d,]+) would settle 2 points",
+        r"about ([\d,]+) rows would settle a difference of 2 points",
         found.how_sure,
     )
     assert told
@@ -281,7 +284,7 @@ def test_no_head_is_recommended_that_is_not_shown_to_beat_guessing():
     assert (found.name, found.alike) == ("", ())
     assert found.use == "None: no head is shown to beat guessing (always answering 'x')"
     assert re.fullmatch(
-        r"`linear` is the best: 70\.00 % right \(67\.\d\d to 71\.\d\d\); guessing 69\.95 %, "
+        r"`linear` scores highest: 70\.00 % right \(67\.\d\d to 71\.\d\d\); guessing 69\.95 %, "
         r"counting words 92\.00 %",
         found.because,
     )
@@ -316,8 +319,8 @@ def test_a_better_head_beats_guessing_if_the_reference_does_or_both_intervals_sa
 def test_few_rows_are_too_few_to_choose():
     found = recommended(49, linear=(0, 1), majority=(0, 30))
     assert (found.name, found.use) == ("", "None: 49 tested rows are too few to choose")
-    assert found.because.startswith("`linear` is the best: 98.0 % right (")
-    assert found.how_sure == "test on 50 rows or more"
+    assert found.because.startswith("`linear` scores highest: 98.0 % right (")
+    assert found.how_sure == "not at all; test on 50 rows or more"
     assert recommended(50, linear=(0, 1), majority=(0, 30)).name == "linear"
     assert "1 tested row is too few" in recommended(1, 1, linear=(0, 0), majority=(0, 1)).use
 
@@ -325,7 +328,7 @@ def test_few_rows_are_too_few_to_choose():
 def test_without_the_baseline_nothing_is_known_of_guessing():
     found = recommend(*compared(900, linear=(0, 90)), left=3)
     assert found.use == "None: heads have not been compared with guessing yet"
-    assert found.because == "`linear` is the best: 90 % right (88 to 92)"
+    assert found.because == "`linear` scores highest: 90 % right (88 to 92)"
     assert found.how_sure == "3 more are still to be trained"
 
 

@@ -122,7 +122,7 @@ def test_what_no_class_computes_says_why_and_what_is_nearest(
     module = trained(recipe, backbone, toy).head.module
     with pytest.raises(RecipeError, match=why) as refused:
         equivalent(module, backbone, 2)
-    assert refused.value.hint == "The nearest that is one: cls+bert."
+    assert refused.value.hint == "The nearest recipe that has one: cls+bert."
 
 
 def test_a_norm_of_another_epsilon_is_another_function(tmp_path: Path, toy: Corpus) -> None:

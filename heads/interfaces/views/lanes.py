@@ -149,7 +149,7 @@ def tokens(reads: Sequence[tuple[str, float]]) -> list[tuple[str, int, str]]:
     """Each token with its shade in percent and the share that it gives."""
     most = max((share for _, share in reads), default=0.0) or 1.0
     return [
-        (word, round(60 * share / most) if share >= 0.004 else 0, chance(share))
+        (word, round(60 * share / most) if share >= min(0.004, most / 2) else 0, chance(share))
         for word, share in reads[:MOST_TOKENS]
     ]
 
@@ -207,7 +207,9 @@ def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
     Args:
         opened: The number of the one that is open.
     """
-    return render("lanes.html", lanes=found, opened=opened)
+    names = [row["name"] for one in found for row in one.values.get("rows", ())]
+    # One width of names, so that the bars of all lanes begin at one place.
+    return render("lanes.html", lanes=found, opened=opened, width=max(map(len, names), default=8))
 
 
 # --- Above them.
@@ -255,9 +257,12 @@ def _rightness(ranked: "Sequence[Sequence[Prediction]]") -> str:
             return ""
         low, high = (100 * pick(one.accuracy for one in scores) for pick in (min, max))
         told.append(" to ".join(dict.fromkeys(f"{end:.0f}" for end in (low, high))))
-    return f"Right on other texts, of 100: the first {told[0]}, the others {told[1]}.".replace(
-        "the others", "the others" if len(ranked[1]) > 1 else "the other"
+    first, other = (
+        f"the {NUMBERS[len(group)].lower()} are" if len(group) > 1 else "the one is"
+        for group in ranked
     )
+    other = "the other is" if len(ranked[1]) == 1 else other.replace("the two", "the other two")
+    return f"Of 100 other texts {first} right on {told[0]}, {other} on {told[1]}."
 
 
 def verdict(comparison: "Comparison") -> Markup:
@@ -275,10 +280,16 @@ def trained_on(comparison: "Comparison", title: str = "") -> str:
     one = next((p for p in comparison.predictions if p.scores), None)
     if one is None or one.scores is None:
         return ""
-    name = title or f"the sample “{SAMPLES[comparison.sample].title}”"
-    scored = f"{one.scores.rows:,} others"
-    end = "" if title else ", so treat the numbers as a demonstration"
-    return f"Trained on {one.rows:,} texts of {name}, scored on {scored}{end}."
+    if title:
+        return (
+            f"Each learned from {one.rows:,} rows of {title}; how often it is right was counted on "
+            f"{one.scores.rows:,} rows, each asked of a head that had not learned from it."
+        )
+    name = f"the sample “{SAMPLES[comparison.sample].title}”"
+    return (
+        f"Trained on {one.rows:,} texts of {name}, scored on {one.scores.rows:,} others, so treat "
+        "the numbers as a demonstration."
+    )
 
 
 # --- What the same question is in Python, in the shell, and as a link.

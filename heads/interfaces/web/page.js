@@ -33,6 +33,9 @@ window.heads = {
       element.querySelector("#" + CSS.escape(last))?.focus(); });
   },
 
+  // The focus goes into a box that has just appeared.
+  write(box) { setTimeout(() => document.querySelector(box)?.focus(), 100); },
+
   // Opens a fold of Gradio's and goes to its first field.
   unfold(id) {
     const head = document.querySelector(`#${id} > button`);
@@ -54,6 +57,16 @@ window.heads = {
 
   // The router of the page: links of places, Back and Forward.
   route(trigger) {
+    // A link's question is not answered yet by what the page opens with.
+    const asks = new URLSearchParams(location.search);
+    if (["text", "recipes", "run", "sample", "model"].some((name) => asks.has(name))) {
+      document.body.classList.add("arriving");
+      const lanes = document.getElementById("lanes");
+      const done = () => document.body.classList.remove("arriving");
+      if (lanes) new MutationObserver((_, seen) => { done(); seen.disconnect(); })
+        .observe(lanes, { childList: true, subtree: true });
+      setTimeout(done, 15000);
+    }
     heads.go = (query) => trigger("select", { query });
     window.addEventListener("popstate", () => {
       heads.wanted = "";
@@ -85,6 +98,7 @@ window.heads = {
     heads.remember(query);
     heads.wanted = query;
     heads.go(query);
+    heads.reveal(query);
   },
 
   // A query less what only the browser knows.
@@ -208,14 +222,13 @@ window.heads = {
   },
 
   // Brings the opened lane into view and the focus to its heading; back to the lane when it closes.
-  reveal(query) {
-    setTimeout(() => {
-      const lane = new URLSearchParams(query).get("lane");
-      if (!lane) return;
-      const panel = document.getElementById("panel");
-      panel?.scrollIntoView({ block: "start", behavior: "smooth" });
-      panel?.querySelector("h2")?.focus({ preventScroll: true });
-    }, 80);
+  reveal(query, tries = 40) {
+    if (!new URLSearchParams(query).get("lane")) return;
+    const panel = document.getElementById("panel"), title = panel?.querySelector("h2");
+    if (!title?.offsetParent)  // it comes with the answer
+      return tries && setTimeout(() => heads.reveal(query, tries - 1), 150);
+    panel.scrollIntoView({ block: "start", behavior: "smooth" });
+    title.focus({ preventScroll: true });
   },
 
   // Clicks on points of a chart, and a name for those who do not see it.

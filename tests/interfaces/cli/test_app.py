@@ -188,8 +188,8 @@ def test_what_is_no_class_of_transformers_says_why(tmp_path, capsys):
     code, out, _ = run(capsys, "export", "mean+linear", str(tmp_path / "mine"))
     assert code == 0
     told = " ".join(out.split())
-    assert "No class of Transformers is mean+linear" in told
-    assert "The nearest that is one: cls+bert." in told
+    assert "no class of Transformers computes mean+linear" in told
+    assert "The nearest recipe that has one: cls+bert." in told
 
 
 @pytest.mark.slow

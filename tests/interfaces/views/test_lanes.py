@@ -35,7 +35,9 @@ def test_the_verdict_is_in_everyday_words_and_says_who_differs():
     found = compare("I expected more, but the ending won me over.")
     first, rest = view.lead(found)
     assert first == "Three say negative; First token → RoBERTa's head says positive."
-    assert re.fullmatch(r"Right on other texts, of 100: the first [\d to]+, the other \d+\.", rest)
+    assert re.fullmatch(
+        r"Of 100 other texts the three are right on [\d to]+, the other is on \d+\.", rest
+    )
     assert view.lead(compare("Lovely."))[0] == "All four heads say positive."
     assert view.lead(compare("Lovely.", recipes=["mean+linear"]))[0] == (
         "Average → One layer says positive."

@@ -74,7 +74,7 @@ def test_the_result_names_the_head_why_and_how_sure():
     none = board_of(40, **{"mean+linear": (0, 3)}, majority=(0, 30))
     drawn = leaderboard.result(none)
     assert "None: 40 tested rows are too few to choose" in drawn
-    assert "<code>mean+linear</code> is the best" in drawn
+    assert "<code>mean+linear</code> scores highest" in drawn
     empty = replace(none, recommendation=type(use)(), cells=())
     assert "No head is done yet." in leaderboard.result(empty)
 

@@ -198,42 +198,48 @@ class TryHandlers:
 
     def answers(
         self, asked: Location, request: gr.Request, settings: list[Any] | None = None,
-        remark: str = "",
+        remark: Any = "",
     ) -> Iterator[list[Any]]:  # fmt: skip
         """The answers to a question, with the components that show what is asked, if given.
 
         These come at once: the next question may end this one before any head has answered.
 
         Args:
-            remark: What is wrong with what was asked for, in a sentence.
+            remark: What is to be known of the question, at its field.
         """
         question = self.questions.begin(request.session_hash or "", asked)
         if settings is not None:
             yield [*SAME[:-1], asked.query, *settings]
         same = [] if settings is None else [gr.skip()] * len(settings)
         for one in answering(question):
-            told = replace(one, error=one.error or failure(remark)) if remark else one
-            yield [*told.values(), asked.query, *same]
+            yield [*replace(one, error=one.error or remark).values(), asked.query, *same]
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
         """The same where all may have changed; a run that is gone gives way to a sample."""
-        remark = ""
+        remark: Any = ""
         try:
             _run_pairs(asked.run)
         except HeadsError as error:
-            remark = f"{error} The heads are those of a sample."
+            remark = failure(f"{error} The heads are those of a sample.")
             asked = replace(asked, run="", recipes=OPENING.recipes, lane=0)
         yield from self.answers(asked, request, settings_of(asked, mine), remark)
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """On Enter."""
-        yield from self.answers(_typed(query, text, pair), request)
+        yield from self.words(query, _typed(query, text, pair), request)
+
+    def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
+        """The answers to other words; a second sentence may have asked for other heads."""
+        says = "Two sentences are asked of heads of the sample “Sentence pairs”."
+        if asked.sample != Location.of(query).sample:
+            gr.Info(says)
+        yield from self.answers(asked, request)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """While one types or pastes; not where the page itself has filled the boxes."""
         asked = _typed(query, text, pair)
         is_new = asked != Location.of(query)
-        yield from self.answers(asked, request) if is_new else iter([SAME])
+        yield from self.words(query, asked, request) if is_new else iter([SAME])
 
     def turned(
         self, query: str, text: str, pair: str, model: str, source: str, way: str,
@@ -319,6 +325,9 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
     controls.second.click(
         lambda: [gr.update(visible=True), gr.update(visible=False)], None,
         [place.pair, controls.second], queue=False, **QUIET,
+    ).then(
+        None, None, None, **QUIET,
+        js="() => heads.write('#second-sentence textarea')",
     )  # fmt: skip
     is_open = gr.State(False)
 

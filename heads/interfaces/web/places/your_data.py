@@ -289,7 +289,7 @@ def _main(
         "result": error + told.result(board),
         "doors": doors(board, asked, head or board.recommendation.name or board.best),
         "measure": _measures(board, measure),
-        "plot": plotted(chart),
+        "plot": gr.update(value=plotted(chart), visible=True),
         "says": said(chart),
         "head_area": gr.update(visible=bool(head)),
         "head": head_panel(board, head) if head else "",
@@ -300,7 +300,7 @@ def _main(
 def _nothing(told: Any) -> dict[str, Any]:
     """A result of which there is nothing to see but a sentence."""
     gone = gr.update(visible=False)
-    found = {"result": told, "plot": None, "doors": "", "says": "", "head_area": gone}
+    found = {"result": told, "plot": gone, "doors": "", "says": "", "head_area": gone}
     return _areas("result") | found
 
 
@@ -619,6 +619,10 @@ def probed(*given: Any) -> Iterator[list[Any]]:
         return
     try:
         data = data_form.chosen(*given[:fields])
+    except Exception:  # the card says what is wrong
+        yield [gr.update(interactive=False), hidden, ""]
+        return
+    try:
         found = measured(Plan.of(*given[fields:]).request(data), limits())
     except Exception as error:
         yield [gr.update(interactive=False), hidden, failed(error)]
@@ -644,7 +648,8 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     def acted(query: str, mine: Any, event: gr.EventData) -> list[Any]:
         data = clicked(event)
         run = data.get("run", "")
-        doing = {"run": _chosen, "resume": _resumed, "delete": _deleted}.get(data.get("do", ""))
+        known = {"run": _chosen, "resume": _resumed, "delete": _deleted, "stop": _stopped}
+        doing = known.get(data.get("do", ""))
         try:
             return doing(Location.of(query), run, mine, jobs) if doing else [gr.skip()] * 2
         except Exception as error:
@@ -654,7 +659,7 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
     @guarded
-    def headed(query: str, event: gr.EventData) -> list[Any]:
+    def headed(query: str, kind: str, measure: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
 
@@ -673,15 +678,18 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
             now.query,
             doors(board, now, now.head or board.recommendation.name or board.best),
             _key(now, None),
+            plotted(chart_of(board, kind, measure, now.head)),
             *result_folds.labels(board, now.head, closes=False),
         ]
 
-    outputs = [place.head_area, place.head, query, place.doors, place.last, *place.folds]
-    place.head.click(headed, query, outputs, **BOARDS, **QUIET)
-    place.numbers.click(headed, query, outputs, **BOARDS, **QUIET).then(
-        None, None, None, js="() => heads.focus('head-panel')", **QUIET
-    )
-    place.says.select(headed, query, outputs, **BOARDS, **QUIET)
+    outputs = [place.head_area, place.head, query, place.doors, place.last, place.plot]
+    outputs += place.folds
+    given = [query, place.kind, place.measure]
+    place.head.click(headed, given, outputs, **BOARDS, **QUIET)
+    for opens in (place.numbers.click, place.says.select):
+        opens(headed, given, outputs, **BOARDS, **QUIET).then(
+            None, None, None, js="() => heads.focus('head-panel')", **QUIET
+        )
 
 
 def _chosen(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
@@ -692,6 +700,11 @@ def _resumed(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[A
     jobs.begin(run_access.opened(run))
     known = [run, *(one for one in remembered(mine) if one != run)][:MOST_MINE]
     return [replace(asked, place="data", result=run, head="").query, known]
+
+
+def _stopped(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+    jobs.stop(run)
+    return [gr.skip(), gr.skip()]
 
 
 def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
