@@ -15,7 +15,6 @@ from heads.evaluation.details import score_interval
 from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare
-from heads.interfaces.views.format import PLAIN
 from heads.problem import (
     MULTI_LABEL,
     PROBLEM_TYPES,
@@ -90,7 +89,6 @@ def counted(problem: ProblemType, metric: MetricName, truth: Tensor, given: Tens
 def test_the_settings_name_every_metric_and_each_is_known_to_a_library():
     assert (AUTO, *SCORES) == NAMES
     assert {(problem, name) for name, one in SCORES.items() for problem in one.parts} == set(KNOWN)
-    assert set(PLAIN) == {name for name, one in SCORES.items() if not one.is_share}
     for problem in PROBLEM_TYPES.values():
         assert metrics_of(problem)[0] == problem.metric == metric_of(AUTO, problem)
 

@@ -30,7 +30,6 @@ from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
-from heads.interfaces.views.charts import percent
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -40,6 +39,7 @@ from heads.interfaces.views.format import (
     counted,
     effect,
     of_metric,
+    percent,
     signed,
     titled,
 )

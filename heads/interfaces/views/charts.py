@@ -17,7 +17,7 @@ from heads.evaluation.calibration import Bin, Coverage
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
-from heads.interfaces.views import answers
+from heads.interfaces.views import answers, counts
 from heads.interfaces.views.format import (
     COLOURS,
     GREY,
@@ -31,10 +31,8 @@ from heads.interfaces.views.format import (
     cut,
     escape,
     offered,
+    percent,
     shares,
-)
-from heads.interfaces.views.format import (
-    percent as percent,
 )
 from heads.interfaces.views.head_details import abstained_says, useful
 from heads.interfaces.views.lanes import title_of
@@ -947,12 +945,10 @@ def scatter(look: Closeup) -> Chart:
 
 # --- The data.
 
-BINS = 10  # about as many bars for numbers
 
-
-def class_counts(counts: Mapping[str, int]) -> Chart:
+def class_counts(rows_of: Mapping[str, int]) -> Chart:
     """How many rows each class has, the commonest first."""
-    rows = sorted(counts.items(), key=lambda row: -row[1])
+    rows = counts.by_class(rows_of)
     (most, commonest), (least, rarest) = rows[0], rows[-1]
     told = f"{most} has most rows, {commonest:,}; {least} fewest, {rarest:,}."
     if commonest == rarest:
@@ -964,16 +960,7 @@ def class_counts(counts: Mapping[str, int]) -> Chart:
 
 def number_counts(numbers: Sequence[float]) -> Chart:
     """How many rows have a number of about which size, in about ten round steps."""
-    low, high = min(numbers), max(numbers)
-    exact = (high - low) / BINS or abs(high) or 1.0
-    power = 10.0 ** floor(log10(exact))
-    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
-    first = floor(low / step)
-    last = max(first, ceil(high / step) - 1)  # the greatest number belongs to the last bar
-    counts = dict.fromkeys(range(first, last + 1), 0)
-    for number in numbers:
-        counts[min(last, floor(number / step))] += 1
-    rows = [(f"{at * step:.4g} to {(at + 1) * step:.4g}", own) for at, own in counts.items()]
+    rows = counts.by_size(numbers)
     most = max(rows, key=lambda row: row[1])
     return Chart(
         figure=_bars(rows, [f"{own:,}" for _, own in rows]),

@@ -1,6 +1,5 @@
 """How a file was read, as a fragment of HTML: columns, classes, warnings, rows. No Gradio."""
 
-import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -8,11 +7,11 @@ from markupsafe import Markup
 from heads.data.dataset import Data
 from heads.data.table import LISTS, ColumnHints, Columns, Table
 from heads.errors import DataError
+from heads.interfaces.views import counts
 from heads.interfaces.views.html import failure, render
 
 CELL = 120  # characters
 SHOWN = 4  # warnings that are not folded away
-BINS = 10  # about as many bars for numbers
 MOST_BARS = 20  # classes
 MOST_NAMED = 6  # columns of labels
 ROLES = {
@@ -90,7 +89,7 @@ def card(data: Data) -> Markup:
         shown=SHOWN,
         table=preview(data.names, data.head, columns),
         group=f"Rows of each {data.corpus.problem.group}" if data.classes else "Rows of each size",
-        bars=_sizes(data.corpus.numbers) if data.corpus.numbers else _classes(data),
+        bars=_bars(data),
         more=max(0, len(data.classes) - MOST_BARS),
     )
 
@@ -101,28 +100,12 @@ def problem(says: str, table: Table, columns: Columns) -> Markup:
     return failure(says) + first
 
 
-def _classes(data: Data) -> list[tuple[str, str, str, bool]]:
-    rows = sorted(data.classes.items(), key=lambda row: -row[1])[:MOST_BARS]
+def _bars(data: Data) -> list[tuple[str, str, str, bool]]:
+    """How many rows there are of each class, or of numbers of each size."""
+    numbers = data.corpus.numbers
+    rows = counts.by_size(numbers) if numbers else counts.by_class(data.classes)[:MOST_BARS]
     most = max(1, *(number for _, number in rows))
-    return [(name, f"{100 * number / most:.1f}", f"{number:,}", True) for name, number in rows]
-
-
-def _sizes(numbers: Sequence[float]) -> list[tuple[str, str, str, bool]]:
-    """How many rows have a number of about which size, in about ten round steps."""
-    low, high = min(numbers), max(numbers)
-    exact = (high - low) / BINS
-    power = 10.0 ** math.floor(math.log10(exact))
-    step = next(times * power for times in (1, 2, 5, 10) if times * power >= exact * 0.999)
-    first = math.floor(low / step)
-    last = max(first, math.ceil(high / step) - 1)  # the greatest number belongs to the last bar
-    counts = dict.fromkeys(range(first, last + 1), 0)
-    for number in numbers:
-        counts[min(last, math.floor(number / step))] += 1
-    most = max(counts.values())
-    return [
-        (f"{at * step:.4g} to {(at + 1) * step:.4g}", f"{100 * own / most:.1f}", f"{own:,}", True)
-        for at, own in counts.items()
-    ]
+    return [(name, f"{100 * own / most:.1f}", f"{own:,}", True) for name, own in rows]
 
 
 def preview(names: Sequence[str], rows: Sequence[Sequence[str]], columns: Columns) -> Markup:

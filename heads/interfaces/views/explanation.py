@@ -28,7 +28,6 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
         "how.html",
         one=one,
         headline=headline(one, trained_on),
-        opened=False,
         notes=notes,
         steps=[
             {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName
+from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName, score_called
 from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
 
 if TYPE_CHECKING:
@@ -279,7 +279,6 @@ def headers(measures: Sequence[Measure]) -> list[str]:
         "Parameters",
         "Seconds",
         "ms a text",
-        "Against the best",
     ]
 
 
@@ -294,29 +293,10 @@ def figures(cell: "Cell", measures: Sequence[Measure]) -> list[Any]:
         cell.parameters,
         round(cell.seconds, 1),
         round(cell.latency_ms, 2) if cell.latency_ms is not None else None,
-        apart(cell),
     ]
 
 
-def apart(cell: "Cell") -> str:
-    """How far a cell is from the best head, and whether that is more than chance."""
-    difference = cell.to_best
-    if difference is None:
-        return ""
-    name = SCORES[cell.measures.metric]
-    gap = name.signed(difference.difference)
-    if not difference.differs:
-        return f"{gap}, within chance"
-    return f"{gap} points" if name.is_share else gap
-
-
 # --- Sentences of other rooms' findings.
-
-# How scores are written that are no shares. (What knows all metrics waits for torch.)
-PLAIN = {
-    **dict.fromkeys(("mcc", "cohen_kappa", "quadratic_kappa", "spearman", "pearson", "r2"), ".2f"),
-    **dict.fromkeys(("neg_mean_squared_error", "neg_mean_absolute_error"), ".4g"),
-}
 
 
 def accuracy(scores: "Scores") -> str:
@@ -325,13 +305,12 @@ def accuracy(scores: "Scores") -> str:
     >>> from heads.evaluation.statistics import Scores
     >>> accuracy(Scores(rows=100, accuracy=0.9, low=0.826, high=0.945, majority=0.5))
     '90.0 % (82.6 to 94.5)'
+    >>> accuracy(Scores(rows=9, accuracy=0.5, low=-0.1, high=0.8, majority=0, metric="mcc"))
+    '0.500 (−0.100 to 0.800)'
     """
-    if (form := PLAIN.get(scores.metric)) is not None:
-        ends = f"{scores.low:{form}} to {scores.high:{form}}"
-        return f"{scores.accuracy:{form}} ({ends})".replace("-", "−")
-    return f"{scores.accuracy:.1%} ({scores.low * 100:.1f} to {scores.high * 100:.1f})".replace(
-        "%", " %"
-    )
+    # A file may name a metric that this version does not know.
+    metric = score_called(scores.metric) or SCORES["accuracy"]
+    return f"{metric.told(scores.accuracy)} ({metric.between(scores.low, scores.high)})"
 
 
 def effect(finding: "PaddingFinding") -> str:

@@ -6,17 +6,19 @@ The page folds them below the result, the report prints them behind its first pa
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
 from heads.interfaces.views import answers, charts, head_details, predictions
 from heads.interfaces.views.charts import Chart
-from heads.interfaces.views.format import TIME, between, count, offered, titled
+from heads.interfaces.views.format import TIME, between, count, figures, headers, offered, titled
 from heads.interfaces.views.html import render
 from heads.runs.drill_down import closeup, disagreements, layered
 from heads.runs.leaderboard import Leaderboard
 
 SHOWN = 10  # texts on which heads disagree
+AGAINST = "Against the recommended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,12 +43,14 @@ class Question:
         brief: The answer in a phrase, or nothing.
         draw: What that rests on.
         applies: Whether the run has an answer.
+        name: What page and report know it by; those of their own need none.
     """
 
     asks: str
     draw: Callable[[Leaderboard, str], Answer]
     brief: Callable[[Leaderboard, str], str] = lambda board, head: ""
     applies: Callable[[Leaderboard], bool] = lambda board: True
+    name: str = ""
 
 
 def head_of(board: Leaderboard, asked: str = "") -> str:
@@ -121,41 +125,52 @@ def _numbers(board: Leaderboard, head: str) -> Answer:
 
 QUESTIONS: Sequence[Question] = (
     Question(
+        name="rows",
         asks="Would more rows help?",
         draw=_growth,
         brief=lambda board, head: answers.more_rows(board),
     ),
     Question(
+        name="confidence",
         asks="Can I trust its confidence?",
         draw=_confidence,
         brief=lambda board, head: answers.trust(board.cell(head).measures),
         applies=lambda board: board.problem.has_classes,
     ),
     Question(
+        name="mistakes",
         asks="What does it get wrong?",
         draw=_mistakes,
         brief=lambda board, head: answers.confused(closeup(board, head)),
     ),
-    Question(asks="Where do heads disagree?", draw=_apart, brief=_apart_brief),
     Question(
+        name="disagreements",
+        asks="Where do heads disagree?",
+        draw=_apart,
+        brief=_apart_brief,
+    ),
+    Question(
+        name="sizes",
         asks="Is it worth its size?",
         draw=_sizes,
         brief=lambda board, head: answers.worth(board),
         applies=lambda board: charts.sizes(board) is not None,
     ),
     Question(
+        name="layers",
         asks="Which layer?",
         draw=_layers,
         brief=lambda board, head: answers.which_layer(board, layered(board)),
         applies=_has_layers,
     ),
     Question(
+        name="estimates",
         asks="Could that be told before any training?",
         draw=lambda board, head: Answer(html=head_details.estimates(board)),
         brief=lambda board, head: answers.foretold(board),
         applies=lambda board: bool(board.estimates),
     ),
-    Question(asks="All numbers", draw=_numbers),
+    Question(name="numbers", asks="All numbers", draw=_numbers),
 )
 
 
@@ -166,8 +181,8 @@ def table(board: Leaderboard, *, opens: bool = False) -> Markup:
         opens: Whether a head's name opens it, as on the page.
     """
     score, *rest = (one for one in offered(board.cells) if one.name != TIME)
-    headers = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
-    headers += ["Parameters", "Seconds", "Against the recommended"]
+    columns = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
+    columns += ["Parameters", "Seconds", AGAINST]
     rows = []
     for cell in board.cells:
         values = [(one, one.of(cell)) for one in rest]
@@ -187,4 +202,11 @@ def table(board: Leaderboard, *, opens: bool = False) -> Markup:
             ]
         )
     says = "* told apart from the recommended head, all comparisons taken together (95 %)."
-    return render("table.html", headers=headers, rows=rows, says=says)
+    return render("table.html", headers=columns, rows=rows, says=says)
+
+
+def sheet(board: Leaderboard) -> tuple[list[str], list[list[Any]]]:
+    """The same for a spreadsheet: headers and rows."""
+    measures = offered(board.cells)
+    rows = [[*figures(cell, measures), head_details.against(board, cell)] for cell in board.cells]
+    return [*headers(measures), AGAINST], rows

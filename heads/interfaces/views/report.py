@@ -17,7 +17,6 @@ from heads.interfaces.views import charts, leaderboard
 from heads.interfaces.views.html import render
 from heads.interfaces.views.predictions import disagreements as drawn_disagreements
 from heads.interfaces.views.questions import QUESTIONS, Answer, Question, head_of
-from heads.interfaces.views.questions import table as table
 from heads.runs import spec
 from heads.runs.drill_down import Disagreement
 from heads.runs.leaderboard import Leaderboard
@@ -58,7 +57,7 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
 
 
 def _drawn(one: Question, board: Leaderboard, head: str, found: Sequence[Disagreement]) -> Answer:
-    if found and one.asks == "Where do heads disagree?":
+    if found and one.name == "disagreements":
         return Answer(html=drawn_disagreements(found, board.problem))
     return one.draw(board, head)
 

@@ -12,7 +12,8 @@ from heads.evaluation.predictions import BASELINES
 from heads.interfaces.views import dataset, head_details, leaderboard, predictions
 from heads.interfaces.views import format as form
 from heads.interfaces.views.format import MEASURES, ends, headers
-from heads.interfaces.views.questions import table
+from heads.interfaces.views.html import render
+from heads.interfaces.views.questions import QUESTIONS, sheet, table
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement
 
@@ -96,6 +97,23 @@ def test_one_head_is_set_against_the_recommended():
         ": more than chance"
     )
     assert "★" in table(board)
+    headers, rows = sheet(board)
+    assert headers[-1] == "Against the recommended"
+    assert headers[-1] in table(board)
+    assert {row[0]: row[-1] for row in rows}["mean+mlp"] == "+0.2"
+    assert all(len(row) == len(headers) for row in rows)
+
+
+def test_a_chart_says_what_its_signs_mean_where_it_has_any():
+    assert "★ recommended." in render("chart.html", chart="x", says="y", key="★ recommended.")
+    for nothing in ({}, {"key": ""}):
+        assert "quiet" not in render("chart.html", chart="x", says="y", **nothing)
+
+
+def test_every_question_has_a_name_of_its_own():
+    names = [one.name for one in QUESTIONS]
+    assert all(names)
+    assert len(set(names)) == len(names)
 
 
 def test_disagreements_name_a_few_heads_the_surest_first():

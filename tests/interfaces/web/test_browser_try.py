@@ -102,6 +102,22 @@ def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab, lo
 
 
 @pytest.mark.slow
+def test_why_follows_the_lane_that_is_open_and_the_words_that_are_asked(tab):
+    page = tab()
+    open_lane(page, 1, "why")
+    page.locator("#why-status progress, #tokens .read").first.wait_for()
+    open_lane(page, 2, "why")
+    page.locator("#tokens .quiet", has_text="mean+linear").wait_for()
+    box = page.locator("#sentence textarea")
+    box.fill("The kettle broke")
+    box.press("Enter")
+    page.locator("#tokens .read", has_text="kettle").wait_for()
+    assert "mean+linear" in page.locator("#tokens .quiet").inner_text()
+    page.locator("#tries button").nth(2).click()
+    page.locator("#tokens .read", has_text="delay").wait_for()
+
+
+@pytest.mark.slow
 def test_a_head_is_taken_away_as_a_folder(tab):
     page = tab()
     open_lane(page, 2, "take")

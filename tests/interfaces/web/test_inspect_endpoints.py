@@ -1,15 +1,10 @@
 """The endpoints that look inside heads answer as Python does."""
 
-from dataclasses import replace
-
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 import heads
-from heads.data.samples import SAMPLES
-from heads.interfaces.web.location import Location
-from heads.interfaces.web.places import open_lane
 
 TEXT, HEADS = "Not bad at all.", ["mean+linear", "cls+roberta"]
 
@@ -63,61 +58,3 @@ def test_edit_ablate_and_readings(client):
 def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
     with pytest.raises(AppError, match=sentence):
         client.predict(*arguments, api_name=call)
-
-
-def test_what_the_head_could_not_read_is_said():
-    asked = Location(text="word " * 400, recipes=("mean+linear",), lane=1)
-    first, *_, last = open_lane.why(asked, "", "others")
-    assert first[3:6] == ["", "", ""]  # what stood there of another text goes at once
-    assert last[3].count("not read: the base model takes no more") == 1
-    unknown = Location(text="Good ☃ 猫猫!", recipes=("mean+linear",), lane=1)
-    *_, last = open_lane.why(unknown, "", "others")
-    assert last[3].count("the base model does not know these signs") == 1
-    assert "What speaks for" in last[3]
-    assert "nearest training examples" in last[4]
-
-
-@pytest.mark.parametrize("power", [None, "warm", 1.5, -2])
-def test_a_temperature_out_of_range_is_a_sentence(power):
-    asked = Location(text="Fine.", recipes=("mean+linear",), lane=1)
-    assert "from −1 to 1" in open_lane.numbers(asked, power)[0]
-
-
-def test_a_lane_shows_its_numbers_chain_and_what_sets_it_apart():
-    asked = Location(text="Fine.", recipes=("mean+linear", "cls+roberta"), lane=2)
-    table, slider, warm, csv = open_lane.numbers(asked, 0.5)
-    assert "positive" in table
-    assert slider["visible"]
-    assert "At temperature 3.2" in warm
-    assert csv.count("cls+roberta") == 3
-    chain, other, apart = open_lane.how(asked, "")
-    assert "classifier.out_proj" in chain
-    assert other["value"] == "mean+linear"
-    assert "dense" in apart
-
-
-def test_numbers_have_no_classes_to_choose_from():
-    text, pair = SAMPLES["similarity"].tries[0]
-    recipes = ("mean+linear",)
-    asked = Location(text=text, pair=pair, sample="similarity", recipes=recipes, lane=1)
-    *_, last = open_lane.why(asked, "", "others")
-    assert not last[1]["visible"]
-    assert "What moves the number" in last[3]
-    table, slider, warm, _ = open_lane.numbers(asked, 0)
-    assert (slider["visible"], warm) == (False, "")
-    assert "%" not in table
-
-
-def test_a_head_is_trained_without_a_layer_where_that_is_asked_for():
-    asked = Location(text="Not bad at all.", recipes=("cls+roberta",), lane=1)
-    *_, last = open_lane.retrained(asked)
-    assert "trained without" in last
-    *_, refused = open_lane.retrained(replace(asked, text=" "))
-    assert 'role="alert"' in refused
-
-
-def test_edits_are_answered_by_all_lanes():
-    asked = Location(text="Not bad at all.", recipes=("mean+linear", "cls+linear"), lane=1)
-    html = open_lane.edited(asked, "Bad.\n\nGood.")
-    assert html.count("<tr>") == 4  # head, the sentence itself, two edits
-    assert "cls+linear" in html

@@ -258,7 +258,7 @@ class BuilderHandlers:
         if clicked(event).get("do") != "build":
             return [gr.skip()] * 4
         asked = Location.of(query)
-        lane = asked.lane or len(asked.recipes)
+        lane = min(asked.lane or MOST, len(asked.recipes))
         new = {"recipe": asked.recipes[lane - 1], "lane": lane}
         return [gr.update(visible=True), form(asked, new), drawn(asked, new), new]
 

@@ -1,7 +1,9 @@
 """An opened lane: why the head says so, how it is made, its numbers, and how to take it along."""
 
 import contextlib
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +19,14 @@ from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
 from heads.interfaces.web.location import SECTIONS, Location
+from heads.interfaces.web.places.answers import Question, Questions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.analysis.attribution_result import Attribution
-    from heads.analysis.selection import SelectedHeads
+    from heads.analysis.selection import HeadOutput, SelectedHeads
     from heads.classifier.classifier import Classifier
 
 ANSWERED = ("what the head answers", "")
@@ -31,7 +34,10 @@ AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runne
 TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the logits as they are"
 LOOKS: dict[str, Any] = {"concurrency_id": "looks", "concurrency_limit": 2}
 ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "export", "concurrency_limit": 1}
+WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
+PAUSE = 0.4  # seconds without a key, after which one has typed to the end
 Found = TypeVar("Found")
+Stream = Generator[Any, None, None]
 
 
 def selecting(
@@ -69,7 +75,7 @@ def of_lane(asked: Location) -> str:
     Raises:
         RecipeError: None is open.
     """
-    if not 1 <= asked.lane <= len(asked.recipes):
+    if not is_open(asked):
         raise RecipeError("No head is open.", "Click on one.")
     return asked.recipes[asked.lane - 1]
 
@@ -90,30 +96,28 @@ def _with_progress(
 # --- Why.
 
 
-def why(asked: Location, label: str, against: str) -> Iterator[list[Any]]:
-    """Status, class menu, against, attributions, neighbours, ablations, button, edits, answers."""
-    same = [gr.skip()] * 8
+def why(asked: Location, label: str, against: str) -> Stream:
+    """What the components of this section show, in the order of `WHY`, as it comes to be known."""
     try:
         # What stands there of another text goes at once.
-        yield [busy("Loading the head"), *same[:2], "", "", "", *same[:3]]
-        heads = yield from _with_progress(
-            selecting(asked, [of_lane(asked)]), lambda told: [told, *same]
-        )
+        yield _only(status=busy("Loading the head"), tokens="", near="", layers="")
+        heads = yield from _with_progress(selecting(asked, [of_lane(asked)]), _status)
         yield from _why(asked, heads, label, against)
     except Exception as error:
-        yield [
-            failed(error),
-            gr.skip(),
-            gr.skip(),
-            "",
-            "",
-            "",
-            gr.update(visible=False),
-            *same[:2],
-        ]
+        gone = gr.update(visible=False)
+        yield _only(status=failed(error), tokens="", near="", layers="", anew=gone)
 
 
-def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> Iterator[list[Any]]:
+def _only(**given: Any) -> list[Any]:
+    """Values for some of the components; the others stay as they are."""
+    return [given.get(name, gr.skip()) for name in WHY]
+
+
+def _status(told: Any) -> list[Any]:
+    return _only(status=told)
+
+
+def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> Stream:
     from heads.analysis.ablation import ablating
     from heads.analysis.attribution import attributions
     from heads.analysis.counterfactuals import suggested
@@ -124,37 +128,27 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> I
     classes = heads.classifiers[0].head.classes if problem.has_classes else ()
     label = label if label in classes else ""
     second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
-    yield [busy("Following every token through the base model"), *[gr.skip()] * 8]
+    yield _status(busy("Following every token through the base model"))
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
     notes = list(_remarks(heads, found))
-    values: list[Any] = [
-        busy("Looking for the nearest training examples"),
-        gr.update(choices=[ANSWERED, *classes], value=label, visible=bool(classes)),
-        gr.update(visible=len(classes) > 2),
-        interpretation.attribution(
+    yield _only(
+        status=busy("Looking for the nearest training examples"),
+        label=gr.update(choices=[ANSWERED, *classes], value=label, visible=bool(classes)),
+        against=gr.update(visible=len(classes) > 2),
+        tokens=interpretation.attribution(
             replace(found, unread=0), is_number=not problem.has_classes, notes=notes
         ),
-        "",
-        "",
-        gr.update(visible=heads.run is not None),
-        "\n".join(suggested(asked.text)),
-        "",
-    ]
-    yield values
-    values[7:] = [gr.skip(), gr.skip()]
-
-    def show(told: Any) -> list[Any]:
-        return [told, *[gr.skip()] * 8]
-
-    near = yield from _with_progress(searching(heads, asked.text, second), show)
-    values[4] = interpretation.neighbours(near)
+        anew=gr.update(visible=heads.run is not None),
+        lines="\n".join(suggested(asked.text)),
+        flips="",
+    )
+    near = yield from _with_progress(searching(heads, asked.text, second), _status)
+    yield _only(near=interpretation.neighbours(near))
     # A head of a sample is trained anew in seconds; one of a run when that is asked for.
     without = yield from _with_progress(
-        ablating(heads, asked.text, second, retrain=heads.run is None), show
+        ablating(heads, asked.text, second, retrain=heads.run is None), _status
     )
-    values[5] = interpretation.ablations(without)
-    values[0] = ""
-    yield values
+    yield _only(status="", layers=interpretation.ablations(without))
 
 
 def _remarks(heads: "SelectedHeads", found: "Attribution") -> Iterator[str]:
@@ -171,7 +165,7 @@ def _remarks(heads: "SelectedHeads", found: "Attribution") -> Iterator[str]:
         )
 
 
-def retrained(asked: Location) -> Iterator[Any]:
+def retrained(asked: Location) -> Stream:
     """What the head says with a layer taken out and trained anew without it."""
     from heads.analysis.ablation import ablating
     from heads.interfaces.views import interpretation
@@ -246,40 +240,64 @@ def apart(asked: Location, other: str) -> Any:
         return failed(error)
 
 
-def numbers(asked: Location, power: Any) -> list[Any]:
-    """Every class with its numbers, what it says at a temperature, and the rows of a CSV."""
-    from heads.analysis.selection import answered, reading
-    from heads.errors import DataError
+def numbers(asked: Location) -> list[Any]:
+    """Every class with its numbers, the temperature, what it says at it, and the rows of a CSV."""
+    from heads.analysis.selection import reading
     from heads.interfaces.views import interpretation
 
     try:
-        (one,) = result(selecting(asked, [of_lane(asked)])).classifiers
-        second = asked.pair if one.head.needs_pairs else ""
-        (said,) = answered([one], asked.text, second)
-        has_classes = said.problem.has_classes
-        if not isinstance(power, int | float) or not -1 <= power <= 1:
-            what = "The temperature goes from −1 to 1, as a power of ten."
-            raise DataError(what, "Type a number between them, or move the slider.")
+        one, said = _said(asked)
         cuts = ()
         if said.problem.has_label_sets:
             from heads.classifier.prediction import cuts_of
 
             cuts = cuts_of(one.head)
-        colour = view.COLOURS[asked.lane - 1]
         return [
             interpretation.numbers(reading(said), cuts),
-            gr.update(visible=has_classes, value=power),
-            interpretation.tempered(reading(said, 10**power), colour) if has_classes else "",
+            gr.update(visible=said.problem.has_classes, value=0),
+            _tempered(asked, said, 0),
             as_csv(*interpretation.number_rows(said)),
         ]
     except Exception as error:
         return [failed(error), gr.skip(), "", ""]
 
 
+def tempered(asked: Location, power: Any) -> Any:
+    """What the head says at a temperature, or what is wrong with that."""
+    from heads.errors import DataError
+
+    try:
+        if not isinstance(power, int | float) or not -1 <= power <= 1:
+            what = "The temperature goes from −1 to 1, as a power of ten."
+            raise DataError(what, "Type a number between them, or move the slider.")
+        _, said = _said(asked)
+        return _tempered(asked, said, power)
+    except Exception as error:
+        return failed(error)
+
+
+def _said(asked: Location) -> "tuple[Classifier, HeadOutput]":
+    """The head of the open lane, and what it says."""
+    from heads.analysis.selection import answered
+
+    (one,) = result(selecting(asked, [of_lane(asked)])).classifiers
+    (said,) = answered([one], asked.text, asked.pair if one.head.needs_pairs else "")
+    return one, said
+
+
+def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
+    from heads.analysis.selection import reading
+    from heads.interfaces.views import interpretation
+
+    if not said.problem.has_classes:
+        return ""
+    return interpretation.tempered(reading(said, 10**power), view.COLOURS[asked.lane - 1])
+
+
 # --- Take it.
 
 
-def prepared(asked: Location, form: str, calibrated: bool) -> Iterator[list[Any]]:
+def prepared(asked: Location, form: str, calibrated: bool) -> Stream:
     """Writes and verifies the head, and hands the file over."""
     hidden = gr.update(visible=False)
     with TemporaryDirectory(prefix="head-to-head-") as place:
@@ -317,6 +335,108 @@ def takes(asked: Location) -> list[Any]:
         return [gr.update(visible=False), failed(error), gr.update(visible=False)]
 
 
+# --- What of it is waited for.
+
+
+def is_open(asked: Location) -> bool:
+    """Whether one of the lanes is open."""
+    return 1 <= asked.lane <= len(asked.recipes)
+
+
+def opens_the_same(one: Location, other: Location) -> bool:
+    """Whether the panel shows the same at both."""
+    return _opened(one) == _opened(other)
+
+
+def _opened(asked: Location) -> Location:
+    """Where one is, less what the open section does not hang on: a head to take reads no words."""
+    words = {"text": "", "pair": ""} if asked.show == "take" else {}
+    return replace(asked, place="try", result="", head="", topic="", **words)
+
+
+def until_over(question: Question, shown: Stream) -> Stream:
+    """What is shown as it comes to be known, as long as it is waited for."""
+    with closing(shown):
+        for values in shown:
+            if question.is_over:
+                return
+            yield values
+
+
+def _has_settled(question: Question) -> bool:
+    """Whether somebody who types has come to an end: nobody reads why before."""
+    until = time.monotonic() + PAUSE
+    while not question.is_over and time.monotonic() < until:
+        time.sleep(0.05)
+    return not question.is_over
+
+
+class PanelHandlers:
+    """What the panel does; what it streams ends once its visitor opens or asks something else."""
+
+    def __init__(self) -> None:
+        self.questions = Questions()
+
+    def moved(self, query: str, request: gr.Request) -> list[Any]:
+        """Shows what is open where one is now; what was open before is not waited for."""
+        asked, before = Location.of(query), self.questions.of(request.session_hash or "")
+        if before and not before.is_over:
+            if opens_the_same(before.asked, asked):
+                return [gr.skip()] * 3
+            before.is_over = True
+        return shown(asked)
+
+    def load(
+        self, asked: Location, label: str, against: str, other: str, request: gr.Request
+    ) -> Stream:
+        """The values of the open section's components; none where they stand there already."""
+        visitor = request.session_hash or ""
+        before = self.questions.of(visitor)
+        if not is_open(asked) or (before and _stands(before, asked)):
+            return
+        question = self.questions.begin(visitor, asked)
+        if before and _is_typed(before.asked, asked) and not _has_settled(question):
+            return
+        yield from until_over(question, loading(asked, label, against, other))
+
+    def turned(self, query: str, label: str, against: str, request: gr.Request) -> Stream:
+        """Another class is asked about, or against another one."""
+        asked = Location.of(query)
+        question = self.questions.begin(request.session_hash or "", asked)
+        yield from until_over(question, why(asked, label, against))
+
+    def trained_anew(self, query: str, request: gr.Request) -> Stream:
+        """The head without each of its layers, which it is trained without."""
+        asked = Location.of(query)
+        yield from until_over(self._under_way(asked, request), retrained(asked))
+
+    def prepared(self, query: str, form: str, calibrated: bool, request: gr.Request) -> Stream:
+        """The head as a file."""
+        asked = Location.of(query)
+        found = prepared(asked, form, bool(calibrated))
+        yield from until_over(self._under_way(asked, request), found)
+
+    def left(self, request: gr.Request) -> None:
+        """The page is closed."""
+        self.questions.end(request.session_hash or "")
+
+    def _under_way(self, asked: Location, request: gr.Request) -> Question:
+        """The question that is open; a new one where that is another."""
+        visitor = request.session_hash or ""
+        found = self.questions.of(visitor)
+        return found if found and _stands(found, asked) else self.questions.begin(visitor, asked)
+
+
+def _stands(question: Question, asked: Location) -> bool:
+    return not question.is_over and opens_the_same(question.asked, asked)
+
+
+def _is_typed(before: Location, now: Location) -> bool:
+    """Whether nothing but words has changed."""
+    same = opens_the_same(replace(before, text=now.text, pair=now.pair), now)
+    return same and not opens_the_same(before, now)
+
+
 # --- The panel.
 
 
@@ -332,6 +452,19 @@ class Panel:
     numbers: list[Any]
     take: list[Any]
     query: gr.Textbox
+    handlers: PanelHandlers
+
+    @property
+    def moves(self) -> dict[str, Any]:
+        """The event that opens or closes the panel, as where one is says."""
+        return {
+            "fn": self.handlers.moved,
+            "inputs": self.query,
+            "outputs": [self.area, self.head, self.tabs],
+            "queue": False,
+            "trigger_mode": "always_last",
+            **QUIET,
+        }
 
     @property
     def loads(self) -> dict[str, Any]:
@@ -346,43 +479,43 @@ class Panel:
             **QUIET,
         }
 
-    def load(self, *given: Any) -> Iterator[list[Any]]:
+    def load(self, query: str, label: str, against: str, other: str, request: gr.Request) -> Stream:
         """The values of the open section's components; the others stay."""
-        yield from loading(self, *given)
+        asked = Location.of(query)
+        same = {name: [gr.skip()] * len(getattr(self, name)) for name in SECTIONS}
+        yield [one for name in SECTIONS for one in same[name]]  # a stream yields something
+        for own in self.handlers.load(asked, label or "", against or "", other or "", request):
+            yield [one for name in SECTIONS for one in (same | {asked.show: own})[name]]
 
     def follows(self, event: Any) -> None:
         """Opens, after an event that has changed where one is, what stands open there."""
-        area = [self.area, self.head, self.tabs]
-        opened = event.success(
-            lambda query: shown(Location.of(query)), self.query, area, queue=False,
-            trigger_mode="always_last", **QUIET,
-        )  # fmt: skip
-        opened.success(**self.loads)
+        event.success(**self.moves).success(**self.loads)
 
 
 def build(place: Try) -> Panel:
     """Draws the panel below the lanes; it is closed."""
+    asking = PanelHandlers()
     with gr.Column(visible=False, elem_id="panel") as area:
         head = gr.HTML("", elem_id="panel-head", js_on_load=CLICKS)
         with gr.Tabs(elem_id="sections") as tabs:
             sections = {}
             with gr.Tab("Why", id="why", elem_id="section-why") as sections["why"]:
-                why_parts = _draw_why(place)
+                why_parts = _draw_why(place, asking)
             with gr.Tab("How", id="how", elem_id="section-how") as sections["how"]:
                 how_parts = _draw_how(place)
             with gr.Tab("Numbers", id="numbers", elem_id="section-numbers") as sections["numbers"]:
                 number_parts = _draw_numbers(place)
             with gr.Tab("Take it", id="take", elem_id="section-take") as sections["take"]:
-                take_parts = _draw_take(place)
+                take_parts = _draw_take(place, asking)
     panel = Panel(
         area=area, head=head, tabs=tabs, why=why_parts, how=how_parts, numbers=number_parts,
-        take=take_parts, query=place.query,
+        take=take_parts, query=place.query, handlers=asking,
     )  # fmt: skip
     _wire(place, panel, sections)
     return panel
 
 
-def _draw_why(place: Try) -> list[Any]:
+def _draw_why(place: Try, asking: PanelHandlers) -> list[Any]:
     status = gr.HTML("", elem_id="why-status")
     with gr.Row():
         label = gr.Dropdown(
@@ -405,18 +538,11 @@ def _draw_why(place: Try) -> list[Any]:
     asked = [place.query, label, against]
     run: dict[str, Any] = {"trigger_mode": "always_last", **LOOKS, **QUIET}
     outputs = [status, label, against, tokens, near, layers, anew, lines, flips]
-
-    def turned(query: str, label: str, against: str) -> Iterator[list[Any]]:
-        yield from why(Location.of(query), label, against)
-
-    def trained_anew(query: str) -> Iterator[Any]:
-        yield from retrained(Location.of(query))
-
-    gr.on([label.input, against.input], turned, asked, outputs, **run)
+    gr.on([label.input, against.input], asking.turned, asked, outputs, **run)
     ask.click(
         lambda query, lines: edited(Location.of(query), lines), [place.query, lines], flips, **run
     )
-    anew.click(trained_anew, place.query, layers, **run)
+    anew.click(asking.trained_anew, place.query, layers, **run)
     return outputs
 
 
@@ -442,13 +568,13 @@ def _draw_numbers(place: Try) -> list[Any]:
     save.click(None, [csv, name], None, js=SAVE, api_visibility="private")
     outputs = [table, power, warm, csv]
     power.change(
-        lambda query, power: numbers(Location.of(query), power)[2], [place.query, power], warm,
+        lambda query, power: tempered(Location.of(query), power), [place.query, power], warm,
         preprocess=False, trigger_mode="always_last", **LOOKS, **QUIET,
     )  # fmt: skip
     return outputs
 
 
-def _draw_take(place: Try) -> list[Any]:
+def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     gr.Markdown(downloads.SAYS, elem_classes="quiet")
     form = gr.Radio([downloads.FOLDER, downloads.ONNX], value=downloads.FOLDER, label="As")
     calibrated = gr.Checkbox(
@@ -461,17 +587,14 @@ def _draw_take(place: Try) -> list[Any]:
     told = gr.HTML("", elem_id="taken")
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
-    def asked(query: str, form: str, calibrated: bool) -> Iterator[list[Any]]:
-        yield from prepared(Location.of(query), form, bool(calibrated))
-
-    prepare.click(asked, [place.query, form, calibrated], [told, file], **ONE_AT_A_TIME, **QUIET)
+    given = [place.query, form, calibrated]
+    prepare.click(asking.prepared, given, [told, file], **ONE_AT_A_TIME, **QUIET)
     return [calibrated, told, file]
 
 
 def shown(asked: Location) -> list[Any]:
     """Whether the panel is open, its heading, and which section stands open."""
-    is_open = 1 <= asked.lane <= len(asked.recipes)
-    if not is_open:
+    if not is_open(asked):
         return [gr.update(visible=False), "", gr.skip()]
     recipe = of_lane(asked)
     head = render(
@@ -481,30 +604,19 @@ def shown(asked: Location) -> list[Any]:
     return [gr.update(visible=True), head, gr.Tabs(selected=asked.show)]
 
 
-def loading(panel: Panel, query: str, label: str, against: str, other: str) -> Any:
+def loading(asked: Location, label: str, against: str, other: str) -> Stream:
     """The values of the open section's components."""
-    asked = Location.of(query)
-    blank = {name: [gr.skip()] * len(getattr(panel, name)) for name in SECTIONS}
-
-    def values(section: str, own: list[Any]) -> list[Any]:
-        return [one for name in SECTIONS for one in (own if name == section else blank[name])]
-
-    if not 1 <= asked.lane <= len(asked.recipes):
-        yield values("", [])
-        return
     if asked.show == "why":
-        for own in why(asked, label or "", against or ""):
-            yield values("why", own)
+        yield from why(asked, label, against)
     elif asked.show == "how":
-        yield values("how", how(asked, other or ""))
+        yield how(asked, other)
     elif asked.show == "numbers":
-        yield values("numbers", numbers(asked, 0))
+        yield numbers(asked)
     else:
-        yield values("take", takes(asked))
+        yield takes(asked)
 
 
 def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
-    loads = panel.loads
     area = [panel.area, panel.head, panel.tabs, place.query]
 
     def opened(query: str, event: gr.EventData) -> list[Any]:
@@ -521,12 +633,13 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
         return [*shown(asked), asked.query]
 
     for component in (place.lanes, panel.head):
-        component.click(opened, place.query, area, **QUIET).success(**loads).success(
+        component.click(opened, place.query, area, **QUIET).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )
     for name, tab in sections.items():
         tab.select(
             lambda query, name=name: replace(Location.of(query), show=name).query,
             place.query, place.query, queue=False, **QUIET,
-        ).success(**loads)  # fmt: skip
-    gr.on([place.text.submit, place.pair.submit, place.text.blur], **loads)
+        )  # fmt: skip
+    # Whatever opens, closes or asks changes where one is: words are read once they are asked.
+    place.query.change(**panel.moves).success(**panel.loads)
