@@ -13,6 +13,7 @@ from heads.evaluation.calibration import Bin
 from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.learning_curve import FLAT
 from heads.evaluation.metrics import SCORES
+from heads.evaluation.verdict import FEWEST_ROWS
 from heads.interfaces.views.format import count, counted, percent
 from heads.problem import ProblemType
 from heads.runs.drill_down import LAST, Closeup, Disagreement, LayerCurve, layer_name
@@ -34,9 +35,9 @@ def more_rows(board: Leaderboard) -> str:
     sizes = f"from {before['rows']:,} to {after['rows']:,} rows"
     if gain <= FLAT * (abs(last["score"]) if metric.scale == "error" else 1):
         return f"hardly: {told} {sizes}"
-    # No interval stands behind a gain; half of that of the score is a guess at what is more than
-    # luck, since the same texts were asked both times.
-    surely = gain > (first["high"] - first["low"]) / 4
+    # No interval stands behind a gain; half of the wider one of the scores is a guess at what is
+    # more than luck, since the same texts were asked both times.
+    surely = gain > max(one["high"] - one["low"] for one in (first, last)) / 4
     return f"{'probably' if surely else 'perhaps'}: {told} {sizes}"
 
 
@@ -59,6 +60,8 @@ def trust(measures: Measures) -> str:
     off, repeats = f"off by {_points(error)}", len(measures.scores)
     if error <= NEAR:
         return f"yes: {off} on average"
+    if measures.rows < FEWEST_ROWS:
+        return f"not known: {counted(measures.rows, 'row')} are too few to tell"
     if error <= most_by_chance(measures.bins, repeats):
         return (
             f"yes, as far as {counted(measures.rows, 'row')} can tell: {off}, which may be chance"
@@ -165,7 +168,11 @@ def foretold(board: Leaderboard) -> str:
     right = [one.measure for one in board.agreements if one.first == one.best]
     if not board.agreements:
         return ""
-    return f"{' and '.join(right)} chose the same" if right else "no estimate chose the same"
+    if len(right) == len(board.agreements):
+        return f"{' and '.join(right)} chose the pooling that is best after training"
+    if not right:
+        return "no: none of the estimates chose the pooling that is best after training"
+    return f"only {' and '.join(right)} chose the pooling that is best after training"
 
 
 def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:

@@ -103,7 +103,12 @@ def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
         "paper_bgcolor": NOTHING,
         "plot_bgcolor": NOTHING,
         "font": {"size": 13, "color": "#7a7a85"},
-        "hoverlabel": {"align": "left", "font": {"size": 13}},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": "#27272a",
+            "bordercolor": "#27272a",
+            "font": {"size": 13, "color": "#ffffff"},
+        },  # fmt: skip
         "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
     }
     return {"data": data, "layout": usual | layout, "config": CONFIG}

@@ -61,11 +61,11 @@ def build() -> Page:
         first = try_it.first_screen(opening, place)
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(opening)
-        came = try_it.arriving(page, opening, first, place, mine)
-        panel.follows(came)
+        try_it.arriving(page, opening, first, place, mine)
+        page.unload(panel.handlers.left)
         your_data.came(page, arrival, jobs)
         router.focus(**arrival.shows)
-        _routes(router, place, panel, mine).then(**arrival.shows).then(**arrival.rereads)
+        _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)
         opening.wire(page)
@@ -73,7 +73,7 @@ def build() -> Page:
     return page
 
 
-def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: Any) -> Any:
+def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     """Back, Forward and links within the page restore what was there."""
 
     def restored(query: str, mine: Any, there: str, request: gr.Request) -> Iterator[list[Any]]:
@@ -89,9 +89,7 @@ def _routes(router: gr.HTML, place: try_it.Try, panel: open_lane.Panel, mine: An
     settings |= {"concurrency_limit": 4, **QUIET}
     # Of steps in quick succession the last one counts, so the address is read when it is sent.
     settings["js"] = "(query, mine, there) => [query, mine, heads.wanted || location.search]"
-    event = router.select(restored, [place.query, mine, router], outputs, **settings)
-    panel.follows(event)
-    return event
+    return router.select(restored, [place.query, mine, router], outputs, **settings)
 
 
 def _publish(slots: TrainingSlots) -> None:

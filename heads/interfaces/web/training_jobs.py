@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
+STARTING = 6.0  # seconds until a worker has imported torch and Transformers, usually
 MOST_KEPT = 200  # jobs that are remembered
 MOST_PUBLIC = 8  # trainings that run or wait at a time in public mode
 
@@ -123,12 +124,17 @@ class TrainingJob:
 
 
 class TrainingJobs:
-    """All trainings that this server has begun."""
+    """All trainings that this server has begun.
+
+    Attributes:
+        starting: Seconds that a worker takes until it works, by the last one.
+    """
 
     def __init__(self, slots: TrainingSlots) -> None:
         self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
         self._lock = threading.Lock()
+        self.starting = STARTING
         atexit.register(self.end)
 
     def begin(self, run: RunFolder) -> TrainingJob:
@@ -198,7 +204,10 @@ class TrainingJobs:
                 job.course.metric, job.course.planned = asked.metric, len(asked.names)
                 job.course.says, job.recipes = "Starting", asked.resolved
                 budget = asked.config.budget_seconds or limits().run_seconds
+                begun, has_started = time.monotonic(), False
                 for events in worked(job.run, job.stop, budget + PATIENCE if budget else 0.0):
+                    if events and not has_started:
+                        has_started, self.starting = True, time.monotonic() - begun
                     for event in events:
                         job.course.hear(event)
                     self._leave_unread(job)

@@ -487,10 +487,6 @@ class Panel:
         for own in self.handlers.load(asked, label or "", against or "", other or "", request):
             yield [one for name in SECTIONS for one in (same | {asked.show: own})[name]]
 
-    def follows(self, event: Any) -> None:
-        """Opens, after an event that has changed where one is, what stands open there."""
-        event.success(**self.moves).success(**self.loads)
-
 
 def build(place: Try) -> Panel:
     """Draws the panel below the lanes; it is closed."""

@@ -24,7 +24,7 @@ CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
 FOLDS = range(9)
-NUMBERS = 7  # which of them is the table, that can be saved
+NUMBERS = 7  # the place of the one called "numbers": its table can be saved
 
 
 def questions(mine: Any = None) -> "list[Question]":
@@ -38,8 +38,7 @@ def questions(mine: Any = None) -> "list[Question]":
         return Answer(html=run_access.same_data(board.folder, mine))
 
     found = [*QUESTIONS, Question(asks="What about another base model?", draw=others)]
-    found[NUMBERS] = replace(found[NUMBERS], draw=numbers)
-    return found
+    return [replace(one, draw=numbers) if one.name == "numbers" else one for one in found]
 
 
 def hidden() -> list[Any]:
@@ -114,9 +113,7 @@ def _answers(number: int) -> Callable[[str, Any], list[Any]]:
 
 @guarded
 def _as_csv(query: str) -> str:
-    from heads.interfaces.views.format import figures, headers, offered
+    from heads.interfaces.views.questions import sheet
     from heads.runs.leaderboard import leaderboard
 
-    board = leaderboard(run_access.opened(Location.of(query).result))
-    measures = offered(board.cells)
-    return as_csv(headers(measures), [figures(cell, measures) for cell in board.cells])
+    return as_csv(*sheet(leaderboard(run_access.opened(Location.of(query).result))))

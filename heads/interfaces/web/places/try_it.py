@@ -202,17 +202,17 @@ class TryHandlers:
     ) -> Iterator[list[Any]]:  # fmt: skip
         """The answers to a question, with the components that show what is asked, if given.
 
-        These come at once: the next question may end this one before any head has answered.
+        These, and where one is, come at once, and once: the next question may end this one before
+        any head has answered.
 
         Args:
             remark: What is to be known of the question, at its field.
         """
         question = self.questions.begin(request.session_hash or "", asked)
-        if settings is not None:
-            yield [*SAME[:-1], asked.query, *settings]
-        same = [] if settings is None else [gr.skip()] * len(settings)
+        yield [*SAME[:-1], asked.query, *(settings or [])]
+        same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
         for one in answering(question):
-            yield [*replace(one, error=one.error or remark).values(), asked.query, *same]
+            yield [*replace(one, error=one.error or remark).values(), *same]
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
         """The same where all may have changed; a run that is gone gives way to a sample."""
@@ -392,8 +392,8 @@ def example(opening: Opening) -> list[Any]:
 
 def arriving(
     page: gr.Blocks, opening: Opening, first: Filling, place: Try, mine: gr.BrowserState
-) -> Any:
-    """Shows who comes the first example, or what the link asks; gives the handler of both."""
+) -> None:
+    """Shows who comes the first example, or what the link asks."""
 
     def came(arrived: str, known: Any, request: gr.Request) -> Iterator[list[Any]]:
         asked = Location.of(dict(request.query_params))
@@ -409,7 +409,7 @@ def arriving(
         yield from place.handlers.with_settings(asked, known, request)
 
     outputs = [*place.answers, place.query, *place.settings]
-    return page.load(came, [opening.arrived, mine], outputs, **QUIET, **WAITS)
+    page.load(came, [opening.arrived, mine], outputs, **QUIET, **WAITS)
 
 
 def first_screen(opening: Opening, place: Try) -> Filling:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -108,15 +109,17 @@ def live(job: TrainingJob) -> Any:
     from heads.evaluation.metrics import SCORES
     from heads.interfaces.views.charts import Tile, live_heat
     from heads.interfaces.views.format import of_metric
+    from heads.runs.racing import stopped_of
 
     if not job.recipes:
         return None
+    out = [one.recipe for one in stopped_of(job.run)]
     metric = SCORES[job.course.metric]
     tiles = {
         name: Tile(value=score, shown=metric.told(score))
         for name, (score, _, _) in job.course.scores.items()
     }
-    return plotted(live_heat(job.recipes, tiles, of_metric(job.course.metric)))
+    return plotted(live_heat(job.recipes, tiles, of_metric(job.course.metric), out))
 
 
 def chart_of(board: "Leaderboard", kind: str, measure: str, head: str = "") -> "Chart":
@@ -536,8 +539,8 @@ def _wire_card(
         "queue": False, **QUIET,
     }  # fmt: skip
     probes: dict[str, Any] = {
-        "fn": probed, "inputs": asked, "outputs": [card.find, card.few, card.estimate],
-        "trigger_mode": "always_last", **READS, **QUIET,
+        "fn": partial(probed, jobs), "inputs": asked,
+        "outputs": [card.find, card.few, card.estimate], "trigger_mode": "always_last", **READS, **QUIET,
     }  # fmt: skip
     begun = [held, data.first, query, *reading.shown]
     around.file.upload(**opens)
@@ -606,7 +609,7 @@ def remembered(mine: Any) -> list[str]:
     return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
 
 
-def probed(*given: Any) -> Iterator[list[Any]]:
+def probed(jobs: TrainingJobs, *given: Any) -> Iterator[list[Any]]:
     """How long it will take: the button says so, from a few texts that are read for it."""
     from heads.interfaces.views.leaderboard import duration
     from heads.runs.runner import probed as measured
@@ -627,7 +630,7 @@ def probed(*given: Any) -> Iterator[list[Any]]:
     except Exception as error:
         yield [gr.update(interactive=False), hidden, failed(error)]
         return
-    seconds = found.reading + found.training
+    seconds = jobs.starting + found.reading + found.training
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
     is_long = seconds > LONG and len(data.corpus) > 1.2 * FEWER
     told = []
