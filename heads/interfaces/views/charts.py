@@ -108,7 +108,7 @@ def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
             "bgcolor": "#27272a",
             "bordercolor": "#27272a",
             "font": {"size": 13, "color": "#ffffff"},
-        },  # fmt: skip
+        },
         "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
     }
     return {"data": data, "layout": usual | layout, "config": CONFIG}

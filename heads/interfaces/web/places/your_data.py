@@ -539,9 +539,13 @@ def _wire_card(
         "queue": False, **QUIET,
     }  # fmt: skip
     probes: dict[str, Any] = {
-        "fn": partial(probed, jobs), "inputs": asked,
-        "outputs": [card.find, card.few, card.estimate], "trigger_mode": "always_last", **READS, **QUIET,
-    }  # fmt: skip
+        "fn": partial(probed, jobs),
+        "inputs": asked,
+        "outputs": [card.find, card.few, card.estimate],
+        "trigger_mode": "always_last",
+        **READS,
+        **QUIET,
+    }
     begun = [held, data.first, query, *reading.shown]
     around.file.upload(**opens)
     around.file.upload(reading.uploaded, [around.file, query], [around.file, *begun], **reads).then(
