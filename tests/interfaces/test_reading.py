@@ -13,7 +13,7 @@ from heads.data.samples import SAMPLES
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
 from heads.interfaces.cli.app import main
-from heads.interfaces.views import dataset
+from heads.interfaces.views import counts, dataset
 from heads.interfaces.web.places import data_form
 from heads.interfaces.web.uploads import SAMPLE
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
@@ -166,7 +166,7 @@ def test_numbers_are_shown_in_round_steps():
 
 @pytest.mark.parametrize("numbers", [[0.1, 0.2], [-3.5, 1000.0], [1e-9, 2e-9], [-5.0, -4.0, 7.0]])
 def test_every_number_is_in_one_bar(numbers):
-    shown = [int(told.replace(",", "")) for _, _, told, _ in dataset._sizes(numbers)]
+    shown = [rows for _, rows in counts.by_size(numbers)]
     assert sum(shown) == len(numbers)
     assert 5 <= len(shown) <= 12
 

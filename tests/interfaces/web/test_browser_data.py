@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import time
 
 import pytest
@@ -84,7 +85,7 @@ def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
     page.locator("#start", has_text="about").wait_for(timeout=60_000)
     page.locator("#start").click()
     page.locator("#status progress").wait_for()
-    assert "result=reviews" in page.url
+    page.wait_for_url(re.compile("result=reviews"))
     page.reload()  # the training does not end with the page
     page.locator("#job", has_text="Training reviews").wait_for()
     page.locator("#sentences dl").wait_for(timeout=60_000)
@@ -102,7 +103,7 @@ def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
     box = page.locator("#board .point").last.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.locator("#head-panel h2").wait_for()
-    assert "head=" in page.url
+    page.wait_for_url(re.compile("head="))
     for title in ("What does it get wrong?", "Where do heads disagree?", "All numbers"):
         fold = page.locator("#result .fold", has_text=title)
         fold.locator("> button").click()
@@ -127,7 +128,7 @@ def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
     sample(page, "Sentiment")
     page.locator("#start", has_text="about").wait_for(timeout=60_000)
     page.locator("#start").click()
-    page.locator("#live .js-plotly-plot").wait_for(timeout=60_000)
+    page.locator("#status", has_text="leads with").wait_for(timeout=60_000)
     page.locator("#job [data-do=stop]").click()
     page.locator("#sentences .result", has_text="Stopped before its end").wait_for(timeout=30_000)
     look(page, "data-stopped")

@@ -56,7 +56,7 @@ def test_the_panel_follows_words_once_they_have_settled(monkeypatch):
 
 def test_words_do_not_hang_on_a_head_that_is_taken_along():
     asked = Location(text="Fine.", lane=1, show="take")
-    assert open_lane.opens_the_same(asked, replace(asked, text="Bad.", topic="x"))
+    assert open_lane.opens_the_same(asked, replace(asked, text="Bad.", head="mean+linear"))
     assert not open_lane.opens_the_same(asked, replace(asked, lane=2))
     why = replace(asked, show="why")
     assert not open_lane.opens_the_same(why, replace(why, text="Bad."))

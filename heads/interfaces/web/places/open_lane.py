@@ -351,7 +351,7 @@ def opens_the_same(one: Location, other: Location) -> bool:
 def _opened(asked: Location) -> Location:
     """Where one is, less what the open section does not hang on: a head to take reads no words."""
     words = {"text": "", "pair": ""} if asked.show == "take" else {}
-    return replace(asked, place="try", result="", head="", topic="", **words)
+    return replace(asked, place="try", result="", head="", **words)
 
 
 def until_over(question: Question, shown: Stream) -> Stream:
