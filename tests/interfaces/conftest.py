@@ -1,5 +1,6 @@
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ def page_url():
     from heads.interfaces.web.app import LAUNCH, build
 
     page = build()
-    settings = {"server_name": "127.0.0.1", "prevent_thread_lock": True, "quiet": True}
+    with socket.socket() as free:  # Gradio's own search gives two that begin at once the same
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {"server_name": "127.0.0.1", "server_port": port}
+    settings |= {"prevent_thread_lock": True, "quiet": True}
     _, url, _ = page.launch(**settings, **LAUNCH)
     yield url
     page.close()
@@ -59,7 +64,7 @@ def tab(chrome, page_url):
         context = chrome.new_context(viewport={"width": width, "height": height})
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(45_000)
         page.on("request", watch)
         page.on("console", lambda m: errors.append(m.text) if is_error(m) else None)
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -128,7 +128,7 @@ def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
     sample(page, "Sentiment")
     page.locator("#start", has_text="about").wait_for(timeout=60_000)
     page.locator("#start").click()
-    page.locator("#status", has_text="leads with").wait_for(timeout=60_000)
+    page.locator("#status", has_text="leads with").wait_for(timeout=120_000)
     page.locator("#job [data-do=stop]").click()
     page.locator("#sentences .result", has_text="Stopped before its end").wait_for(timeout=30_000)
     look(page, "data-stopped")
