@@ -57,16 +57,7 @@ window.heads = {
 
   // The router of the page: links of places, Back and Forward.
   route(trigger) {
-    // A link's question is not answered yet by what the page opens with.
-    const asks = new URLSearchParams(location.search);
-    if (["text", "recipes", "run", "sample", "model"].some((name) => asks.has(name))) {
-      document.body.classList.add("arriving");
-      const lanes = document.getElementById("lanes");
-      const done = () => document.body.classList.remove("arriving");
-      if (lanes) new MutationObserver((_, seen) => { done(); seen.disconnect(); })
-        .observe(lanes, { childList: true, subtree: true });
-      setTimeout(done, 15000);
-    }
+    heads.arrive();
     heads.go = (query) => trigger("select", { query });
     window.addEventListener("popstate", () => {
       heads.wanted = "";
@@ -86,6 +77,22 @@ window.heads = {
     });
   },
 
+  // What the page opens with is no answer to a link's question: pale until that has come.
+  arrive() {
+    const asks = new URLSearchParams(location.search);
+    if (!["text", "recipes", "run", "sample", "model"].some((name) => asks.has(name))) return;
+    document.body.classList.add("arriving");
+    const end = Date.now() + 6000;
+    let first = "";
+    const timer = setInterval(() => {
+      const now = document.getElementById("lanes")?.innerHTML || "";
+      first ||= now;
+      if (now === first && Date.now() < end && !document.querySelector("#question-error .failure")) return;
+      clearInterval(timer);
+      document.body.classList.remove("arriving");
+    }, 50);
+  },
+
   // Goes where a link within the page leads; a link of the strip changes the place alone.
   visit(query, place) {
     if (place) {
@@ -98,7 +105,7 @@ window.heads = {
     heads.remember(query);
     heads.wanted = query;
     heads.go(query);
-    heads.reveal(query);
+    if (!place) heads.reveal(query);
   },
 
   // A query less what only the browser knows.
