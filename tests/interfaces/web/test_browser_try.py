@@ -295,6 +295,7 @@ def test_learn_shows_its_answers(tab, look, width):
     page.locator("#families-apart p", has_text="adds a dropout").wait_for(timeout=60_000)
     page.locator("#padding td").first.wait_for(timeout=60_000)
     assert "GPT2ForSequenceClassification" in page.locator("#padding").inner_text()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 900
     page.locator("#catalogue > button").click()
     page.locator(".catalogue tr").nth(50).wait_for(timeout=60_000)
     fits(page)

@@ -35,7 +35,7 @@ def build(opening: Opening) -> None:
 
 def _apart(opening: Opening) -> None:
     gr.HTML(render("learn_title.html", title=APART[0], says=APART[1]))
-    with gr.Row():
+    with gr.Column(elem_id="two-menus"):  # a row would come later, and push all down
         one, other = (
             gr.Dropdown(
                 [value], value=value, label=label, allow_custom_value=True, interactive=True,
@@ -44,7 +44,7 @@ def _apart(opening: Opening) -> None:
             for label, value in (("One", ONE), ("The other", OTHER))
         )  # fmt: skip
     says = gr.HTML("", elem_id="families-apart")
-    with gr.Row():
+    with gr.Column(elem_id="two-cards"):
         cards = [gr.HTML("", elem_classes="family") for _ in range(2)]
     with gr.Accordion("All of them", open=False, elem_id="catalogue", elem_classes="fold") as fold:
         table = gr.HTML("")
