@@ -148,7 +148,7 @@ def comparison() -> list[Row]:
     import heads
     from heads.backbone.loading import load
     from heads.interfaces.web.location import OPENING
-    from heads.interfaces.web.places.answers import Question, answering
+    from heads.interfaces.web.places.answers import PendingQuestion, answering
     from heads.settings import limits
 
     backbone = load(limits=limits())
@@ -156,7 +156,7 @@ def comparison() -> list[Row]:
     works: dict[str, Callable[[], object]] = {
         "floor": lambda: backbone.states(encoded),
         "compare": lambda: heads.compare(TEXT),
-        "handler": lambda: list(answering(Question(asked=question))),
+        "handler": lambda: list(answering(PendingQuestion(asked=question))),
     }
     found = in_turn(works, ROUNDS)
     alone = "the base model's forward pass alone"

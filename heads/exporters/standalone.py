@@ -25,7 +25,7 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
 
 
-class Head(nn.Module):
+class StandaloneModule(nn.Module):
     """The states of a batch's tokens to logits (n, c), by the parts that a recipe names."""
 
     def __init__(self, resolved: ResolvedRecipe, backbone: Backbone, classes: int) -> None:
@@ -65,7 +65,7 @@ class StandaloneClassifier:
         # The logits above which labels apply, found on texts that it was not trained on.
         self.thresholds: list[float] = facts["thresholds"]
         self.problem = problem_of(facts).learned_by(resolved.loss)
-        self.head = Head(resolved, self.backbone, len(self.classes)).eval()
+        self.head = StandaloneModule(resolved, self.backbone, len(self.classes)).eval()
         self.head.load_state_dict(load_file(folder / "head.safetensors"))
 
     def __call__(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
-from heads.interfaces.web.places.answers import Question, Questions, answering
+from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions, answering
 from heads.interfaces.web.places.try_it import TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
@@ -52,8 +52,8 @@ def test_links_of_earlier_versions_are_read():
 
 
 def test_warm_heads_answer_in_one_step():
-    list(answering(Question(asked=OPENING)))
-    (shown,) = answering(Question(asked=OPENING))
+    list(answering(PendingQuestion(asked=OPENING)))
+    (shown,) = answering(PendingQuestion(asked=OPENING))
     assert shown.error == ""
     assert shown.lanes.count('class="lane"') == 4
     assert "trained on Sentiment" in shown.facts
@@ -69,14 +69,16 @@ def test_warm_heads_answer_in_one_step():
     ],
 )
 def test_what_cannot_be_answered_is_said_and_the_answers_stay(query, says):
-    *_, shown = answering(Question(asked=Location.of(query)))
+    *_, shown = answering(PendingQuestion(asked=Location.of(query)))
     assert says in shown.error
     assert 'role="alert"' in shown.error
     assert shown.lanes is None
 
 
 def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
-    *_, shown = answering(Question(asked=Location.of("?text=a&recipes=mean+linear,attention+knn")))
+    *_, shown = answering(
+        PendingQuestion(asked=Location.of("?text=a&recipes=mean+linear,attention+knn"))
+    )
     assert shown.error == ""
     assert "cannot be trained together" in shown.lanes
     assert shown.lanes.count("right ") == 1
@@ -84,13 +86,13 @@ def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
 
 def test_a_cancelled_lane_is_left_out_and_the_others_answer():
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
-    *_, shown = answering(Question(asked=asked, cancelled={1}))
+    *_, shown = answering(PendingQuestion(asked=asked, cancelled={1}))
     assert "cancelled" in shown.lanes
     assert shown.lanes.count("right ") == 1
 
 
 def test_a_lane_can_be_cancelled_however_its_head_came_there():
-    handlers = TryHandlers(Questions())
+    handlers = TryHandlers(PendingQuestions())
     visitor = SimpleNamespace(session_hash="me")
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=9,mean+linear")
     stream = handlers.with_settings(asked, [], visitor)
@@ -103,7 +105,7 @@ def test_a_lane_can_be_cancelled_however_its_head_came_there():
 
 
 def test_another_question_ends_the_one_that_is_waited_for():
-    handlers = TryHandlers(Questions())
+    handlers = TryHandlers(PendingQuestions())
     visitor = SimpleNamespace(session_hash="me")
     asked = Location.of("?text=a&recipes=mean@3+mlp?hidden=9,mean@3+mlp?hidden=8")
     stream = handlers.with_settings(asked, [], visitor)
@@ -117,7 +119,7 @@ def test_another_question_ends_the_one_that_is_waited_for():
 
 
 def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
-    handlers, visitor = TryHandlers(Questions()), SimpleNamespace(session_hash="me")
+    handlers, visitor = TryHandlers(PendingQuestions()), SimpleNamespace(session_hash="me")
     *_, values = handlers.with_settings(Location.of("?run=gone&text=a"), [], visitor)
     assert "no such run" in values[0]
     assert "those of a sample" in values[0]

@@ -7,7 +7,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from heads.interfaces.web.location import Location
-from heads.interfaces.web.places.answers import Question, answering
+from heads.interfaces.web.places.answers import PendingQuestion, answering
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_pa
     monkeypatch.setenv("SPACE_ID", "someone/space")
     config = json.dumps(build().config["components"], default=str)
     assert "Public mode" in config
-    *_, shown = answering(Question(asked=Location(text="x", model=str(tmp_path))))
+    *_, shown = answering(PendingQuestion(asked=Location(text="x", model=str(tmp_path))))
     assert "is not a model id" in shown.error
 
 

@@ -13,7 +13,7 @@ from heads.interfaces.web import startup as opening_module
 from heads.interfaces.web.app import build
 from heads.interfaces.web.location import OPENING
 from heads.interfaces.web.places import settings_form
-from heads.interfaces.web.places.answers import Question, answering
+from heads.interfaces.web.places.answers import PendingQuestion, answering
 from heads.interfaces.web.startup import SAYS, Opening
 
 HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
@@ -70,7 +70,7 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
 
 def test_who_came_before_gets_the_example_by_an_event(page):
     first = next(one for one in page.opening._fillings if not one.is_sent)
-    (example,) = answering(Question(asked=OPENING))
+    (example,) = answering(PendingQuestion(asked=OPENING))
     assert first.sent()[1] == example.verdict
     send = next(fn for fn in page.fns.values() if fn.name == "send")
     assert len(send.fn("")) == len(send.fn("yes")) == len(send.outputs)

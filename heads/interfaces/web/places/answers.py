@@ -28,7 +28,7 @@ TRAINS = "Heads that were never asked before are trained first"
 
 
 @dataclass(kw_only=True, slots=True)
-class Question:
+class PendingQuestion:
     """What a visitor waits for.
 
     Attributes:
@@ -42,19 +42,19 @@ class Question:
     is_over: bool = False
 
 
-class Questions:
+class PendingQuestions:
     """The question of each visitor; the next one ends it, so that nobody waits for what is past."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Question] = {}
+        self._of: dict[str, PendingQuestion] = {}
 
-    def begin(self, visitor: str, asked: Location) -> Question:
+    def begin(self, visitor: str, asked: Location) -> PendingQuestion:
         """A new question, in the place of the one before."""
         self.end(visitor)
-        self._of[visitor] = found = Question(asked=asked)
+        self._of[visitor] = found = PendingQuestion(asked=asked)
         return found
 
-    def of(self, visitor: str) -> Question | None:
+    def of(self, visitor: str) -> PendingQuestion | None:
         """The question under way, if there is one."""
         return self._of.get(visitor)
 
@@ -91,7 +91,7 @@ class Shown:
         return [gr.skip() if one is None else one for one in given]
 
 
-def answering(question: Question) -> Iterator[Shown]:
+def answering(question: PendingQuestion) -> Iterator[Shown]:
     """What heads say, each as soon as it is there; heads that were never trained are trained first.
 
     A question that no head can answer leaves the last answers in place.
@@ -111,7 +111,7 @@ def _needs_pair(asked: Location) -> bool:
     return not asked.run and asked.has_pairs
 
 
-def _answered(question: Question) -> Iterator[Shown]:
+def _answered(question: PendingQuestion) -> Iterator[Shown]:
     asked, problem = question.asked, None
     try:
         with closing(_comparing(asked)) as events:
@@ -135,7 +135,7 @@ def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
     return cast("Generator[Progress | Compared, None, None]", events)
 
 
-def _one_by_one(question: Question, problem: HeadsError | None) -> Iterator[Shown]:
+def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterator[Shown]:
     """The heads in turn; one that cannot answer says why in its own lane.
 
     Raises:
@@ -165,7 +165,7 @@ def _one_by_one(question: Question, problem: HeadsError | None) -> Iterator[Show
                 yield replace(told, lanes=view.lanes(found, asked.lane))
 
 
-def _filled(question: Question, found: list[view.Lane]) -> Iterator[None]:
+def _filled(question: PendingQuestion, found: list[view.Lane]) -> Iterator[None]:
     """Fills the lanes one after the other; yields when they are to be shown."""
     begun, said = time.monotonic(), 0.0
     for place, recipe in enumerate(question.asked.recipes):
@@ -178,7 +178,7 @@ def _filled(question: Question, found: list[view.Lane]) -> Iterator[None]:
                 yield
 
 
-def _lane(question: Question, recipe: str, lane: view.Lane) -> Iterator[view.Lane]:
+def _lane(question: PendingQuestion, recipe: str, lane: view.Lane) -> Iterator[view.Lane]:
     """The lane of one of the heads: how far it is, then its answer, or why none."""
     asked, started = replace(question.asked, recipes=(recipe,)), time.monotonic()
     still: dict[str, Any] = {"share": -1.0, "left": ""}

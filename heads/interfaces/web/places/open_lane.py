@@ -19,7 +19,7 @@ from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
 from heads.interfaces.web.location import SECTIONS, Location
-from heads.interfaces.web.places.answers import Question, Questions
+from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
@@ -354,7 +354,7 @@ def _opened(asked: Location) -> Location:
     return replace(asked, place="try", result="", head="", **words)
 
 
-def until_over(question: Question, shown: Stream) -> Stream:
+def until_over(question: PendingQuestion, shown: Stream) -> Stream:
     """What is shown as it comes to be known, as long as it is waited for."""
     with closing(shown):
         for values in shown:
@@ -363,7 +363,7 @@ def until_over(question: Question, shown: Stream) -> Stream:
             yield values
 
 
-def _has_settled(question: Question) -> bool:
+def _has_settled(question: PendingQuestion) -> bool:
     """Whether somebody who types has come to an end: nobody reads why before."""
     until = time.monotonic() + PAUSE
     while not question.is_over and time.monotonic() < until:
@@ -375,7 +375,7 @@ class PanelHandlers:
     """What the panel does; what it streams ends once its visitor opens or asks something else."""
 
     def __init__(self) -> None:
-        self.questions = Questions()
+        self.questions = PendingQuestions()
 
     def moved(self, query: str, request: gr.Request) -> list[Any]:
         """Shows what is open where one is now; what was open before is not waited for."""
@@ -420,14 +420,14 @@ class PanelHandlers:
         """The page is closed."""
         self.questions.end(request.session_hash or "")
 
-    def _under_way(self, asked: Location, request: gr.Request) -> Question:
+    def _under_way(self, asked: Location, request: gr.Request) -> PendingQuestion:
         """The question that is open; a new one where that is another."""
         visitor = request.session_hash or ""
         found = self.questions.of(visitor)
         return found if found and _stands(found, asked) else self.questions.begin(visitor, asked)
 
 
-def _stands(question: Question, asked: Location) -> bool:
+def _stands(question: PendingQuestion, asked: Location) -> bool:
     return not question.is_over and opens_the_same(question.asked, asked)
 
 

@@ -15,8 +15,8 @@ from heads.interfaces.web.guards import clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import (
-    Question,
-    Questions,
+    PendingQuestion,
+    PendingQuestions,
     Shown,
     answering,
     chips,
@@ -94,7 +94,7 @@ def build(
         query=query, text=text, pair=pair, lanes=lanes, under=below,
         answers=[error, verdict, lanes, told, below],
         settings=[text, pair, second, tries, model, source, pairs],
-        handlers=TryHandlers(Questions()),
+        handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
     _wire(page, place, mine, Controls(second, surprise, tries, told, base))
     return place
@@ -193,7 +193,7 @@ def _run_pairs(run: str) -> bool:
 class TryHandlers:
     """What the place does: each handler streams its answers, and where one is then."""
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: PendingQuestions) -> None:
         self.questions = questions
 
     def answers(
@@ -230,9 +230,8 @@ class TryHandlers:
 
     def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
         """The answers to other words; a second sentence may have asked for other heads."""
-        says = "Two sentences are asked of heads of the sample “Sentence pairs”."
         if asked.sample != Location.of(query).sample:
-            gr.Info(says)
+            gr.Info("Two sentences are asked of heads of the sample “Sentence pairs”.")
         yield from self.answers(asked, request)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
@@ -382,7 +381,7 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
 def example(opening: Opening) -> list[Any]:
     """The answers to the first question; says meanwhile how far it is."""
     values = Shown().values()
-    for one in answering(Question(asked=OPENING)):
+    for one in answering(PendingQuestion(asked=OPENING)):
         values = [old if isinstance(new, dict) else new
                   for old, new in zip(values, one.values(), strict=True)]  # fmt: skip
         if not opening.is_wanted:

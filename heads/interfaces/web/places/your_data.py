@@ -18,7 +18,9 @@ from heads.interfaces.web import run_access, uploads
 from heads.interfaces.web.guards import clicked, failed, guarded, plain, saves, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
+from heads.interfaces.web.places.result_folds import BOARDS
 from heads.interfaces.web.places.settings_form import Plan
+from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
 from heads.settings import limits
@@ -27,10 +29,7 @@ if TYPE_CHECKING:
     from heads.interfaces.views.charts import Chart
     from heads.runs.leaderboard import Leaderboard
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 READS: dict[str, Any] = {"concurrency_id": "reads", "concurrency_limit": 2}
-BOARDS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
-CLICKS = "heads.delegate(element, trigger)"
 BEAT = 1.0  # seconds between two looks at a training
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
@@ -624,15 +623,14 @@ def probed(jobs: TrainingJobs, *given: Any) -> Iterator[list[Any]]:
     yield [plain, hidden, ""]
     if not given[0]:
         return
+    data = None
     try:
         data = data_form.chosen(*given[:fields])
-    except Exception:  # the card says what is wrong
-        yield [gr.update(interactive=False), hidden, ""]
-        return
-    try:
         found = measured(Plan.of(*given[fields:]).request(data), limits())
     except Exception as error:
-        yield [gr.update(interactive=False), hidden, failed(error)]
+        # What is wrong with the data, the card says.
+        is_said = data is None and isinstance(error, HeadsError)
+        yield [gr.update(interactive=False), hidden, "" if is_said else failed(error)]
         return
     seconds = jobs.starting + found.reading + found.training
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
