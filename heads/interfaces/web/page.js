@@ -61,7 +61,8 @@ window.heads = {
     heads.go = (query) => trigger("select", { query });
     window.addEventListener("popstate", () => {
       heads.wanted = "";
-      heads.expected = { query: heads.told(location.search), until: Date.now() + 4000 };
+      heads.expected = heads.told(location.search);
+      heads.section = "";
       heads.place();
       trigger("select", { query: location.search });
     });
@@ -71,6 +72,14 @@ window.heads = {
       for (const area of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
         area.removeAttribute("aria-label");
     }).observe(document.body, { childList: true, subtree: true });
+    // What a visitor does after Back is wanted: answers to earlier steps are no longer turned away.
+    for (const acts of ["click", "keydown", "input"])
+      document.addEventListener(acts, (event) => {
+        if (!event.isTrusted) return;
+        heads.expected = null;
+        const tab = acts === "click" && event.target.closest("#sections [data-tab-id]");
+        if (tab) heads.section = tab.dataset.tabId;
+      }, { capture: true });
     document.addEventListener("keydown", heads.keys);
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) trigger("focus", {});  // a training may have begun in another tab
@@ -117,8 +126,8 @@ window.heads = {
 
   // Writes into the URL where one is: a step that Back takes back, unless only words have changed.
   remember(query) {
-    const expected = heads.expected;  // after Back, answers to earlier steps may still arrive
-    if (expected && Date.now() < expected.until && heads.told(query) !== expected.query) return;
+    // After Back, answers to earlier steps may still arrive.
+    if (heads.expected != null && heads.told(query) !== heads.expected) return;
     heads.expected = null;
     const next = new URLSearchParams(query), before = new URLSearchParams(location.search);
     const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
@@ -130,6 +139,17 @@ window.heads = {
     if (next.toString() === before.toString()) return;
     history[moved ? "pushState" : "replaceState"](null, "", url);
     heads.place();
+  },
+
+  // A section that a visitor has chosen stands in the query. Gradio says that one is chosen where
+  // the page itself has opened it too, and that may be the answer to a step already taken back.
+  chosenSection(query, show) {
+    if (heads.section !== show) return query;
+    heads.section = "";
+    const fields = new URLSearchParams(query);
+    if (show === "why") fields.delete("show");  // the first one, as the server writes it
+    else fields.set("show", show);
+    return "?" + fields;
   },
 
   // Shows the place that the URL names.

@@ -102,6 +102,27 @@ def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab, lo
 
 
 @pytest.mark.slow
+def test_going_back_quickly_while_answers_are_late_ends_where_the_address_says(tab):
+    page = tab()
+    open_lane(page, 3, "why")
+    for section, what in [("How", "#chain .chain li"), ("Numbers", "#numbers td")]:
+        page.get_by_role("tab", name=section).click()
+        page.locator(what).first.wait_for()
+
+    def late(route):
+        page.wait_for_timeout(600)
+        route.continue_()
+
+    page.route("**/gradio_api/run/predict*", late)
+    for _ in range(3):
+        page.go_back()
+        page.wait_for_timeout(500)
+    page.wait_for_timeout(4_000)
+    assert "lane" not in page.url
+    assert not page.locator("#panel").is_visible()
+
+
+@pytest.mark.slow
 def test_why_follows_the_lane_that_is_open_and_the_words_that_are_asked(tab):
     page = tab()
     open_lane(page, 1, "why")

@@ -634,8 +634,8 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
         )
     for name, tab in sections.items():
         tab.select(
-            lambda query, name=name: replace(Location.of(query), show=name).query,
-            place.query, place.query, queue=False, **QUIET,
+            None, place.query, place.query,
+            js=f"(query) => heads.chosenSection(query, {name!r})", **QUIET,
         )  # fmt: skip
     # Whatever opens, closes or asks changes where one is: words are read once they are asked.
     place.query.change(**panel.moves).success(**panel.loads)
