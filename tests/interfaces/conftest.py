@@ -72,7 +72,8 @@ def tab(chrome, page_url):
         opened.append(context)
         page.locator("#runs .rail").wait_for(state="attached")  # who types earlier is not heard
         if "place=" not in query and "vote" not in query:
-            page.locator("#verdict strong").wait_for()
+            # Of a fresh server its heads are trained first, on cores that other tests use too.
+            page.locator("#verdict strong").wait_for(timeout=120_000)
         return page
 
     yield open_page
