@@ -75,7 +75,8 @@ window.heads = {
     // What a visitor does after Back is wanted: answers to earlier steps are no longer turned away.
     for (const acts of ["click", "keydown", "input"])
       document.addEventListener(acts, (event) => {
-        if (!event.isTrusted) return;
+        const isBack = acts === "keydown" && (event.altKey || event.metaKey);  // held for Alt+Left
+        if (!event.isTrusted || isBack) return;
         heads.expected = null;
         const tab = acts === "click" && event.target.closest("#sections [data-tab-id]");
         if (tab) heads.section = tab.dataset.tabId;
@@ -110,7 +111,6 @@ window.heads = {
       if (place === "try") fields.delete("place");
       query = "?" + fields;
     }
-    heads.expected = null;  // whatever Back has asked for, this is wanted now
     heads.remember(query);
     heads.wanted = query;
     heads.go(query);
