@@ -76,20 +76,25 @@ def build() -> Page:
 def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     """Back, Forward and links within the page restore what was there."""
 
-    def restored(query: str, mine: Any, there: str, request: gr.Request) -> Iterator[list[Any]]:
-        before, now = Location.of(query), Location.of(there or "")
-        if now.asks_the_same(before):
-            yield [*[gr.skip()] * len(place.answers), now.query, *[gr.skip()] * len(place.settings)]
+    def restored(left: str, there: str, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
+        now, at = Location.of(there or ""), len(place.answers)
+        if now.asks_the_same(Location.of(left or "")):
+            yield [gr.skip()] * len(outputs)
             return
-        yield from place.handlers.with_settings(now, mine, request)
+        for one in place.handlers.with_settings(now, mine, request):
+            # Where one is stands already, and may be elsewhere by now; but a run may be gone.
+            where = gr.skip() if one[at] == now.query else one[at]
+            yield [*one[:at], where, *one[at + 1 :]]
 
+    # At once, and in the browser: what is done next is done there, not where one was before.
+    router.select(None, None, place.query, js="() => location.search", **QUIET)
     outputs = [*place.answers, place.query, *place.settings]
     # Not in one queue with what asks heads: a change of place waits for nobody's training.
     settings: dict[str, Any] = {"trigger_mode": "always_last", "concurrency_id": "routes"}
     settings |= {"concurrency_limit": 4, **QUIET}
-    # Of steps in quick succession the last one counts, so the address is read when it is sent.
-    settings["js"] = "(query, mine, there) => [query, mine, heads.wanted || location.search]"
-    return router.select(restored, [place.query, mine, router], outputs, **settings)
+    # Two inputs stand for what the browser says of the address.
+    settings["js"] = "(query, there, mine) => [...heads.fromTo(), mine]"
+    return router.select(restored, [place.query, router, mine], outputs, **settings)
 
 
 def _publish(slots: TrainingSlots) -> None:

@@ -58,13 +58,11 @@ window.heads = {
   // The router of the page: links of places, Back and Forward.
   route(trigger) {
     heads.arrive();
-    heads.go = (query) => trigger("select", { query });
+    heads.asked = location.search;
+    heads.go = () => trigger("select", {});
     window.addEventListener("popstate", () => {
-      heads.wanted = "";
-      heads.expected = heads.told(location.search);
-      heads.section = "";
       heads.place();
-      trigger("select", { query: location.search });
+      trigger("select", {});
     });
     heads.place();
     // Gradio names the area for a file by other words than stand in it.
@@ -72,15 +70,10 @@ window.heads = {
       for (const area of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
         area.removeAttribute("aria-label");
     }).observe(document.body, { childList: true, subtree: true });
-    // What a visitor does after Back is wanted: answers to earlier steps are no longer turned away.
-    for (const acts of ["click", "keydown", "input"])
-      document.addEventListener(acts, (event) => {
-        const isBack = acts === "keydown" && (event.altKey || event.metaKey);  // held for Alt+Left
-        if (!event.isTrusted || isBack) return;
-        heads.expected = null;
-        const tab = acts === "click" && event.target.closest("#sections [data-tab-id]");
-        if (tab) heads.section = tab.dataset.tabId;
-      }, { capture: true });
+    document.addEventListener("click", (event) => {  // before Gradio hears of it
+      const tab = event.target.closest("#sections [data-tab-id][aria-selected=false]");
+      if (tab) heads.section = tab.dataset.tabId;
+    }, { capture: true });
     document.addEventListener("keydown", heads.keys);
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) trigger("focus", {});  // a training may have begun in another tab
@@ -111,25 +104,20 @@ window.heads = {
       if (place === "try") fields.delete("place");
       query = "?" + fields;
     }
-    heads.remember(query);
-    heads.wanted = query;
-    heads.go(query);
+    const asked = heads.asked;
+    heads.remember(query, heads.placeOf(query));
+    heads.asked = asked;  // what the link asks is still to be asked
+    heads.go();
     if (!place) heads.reveal(query);
   },
 
-  // A query less what only the browser knows.
-  told(query) {
-    const fields = new URLSearchParams(query);
-    for (const name of ["__theme", "present", "vote"]) fields.delete(name);
-    return fields.toString();
-  },
-
   // Writes into the URL where one is: a step that Back takes back, unless only words have changed.
-  remember(query) {
-    // After Back, answers to earlier steps may still arrive.
-    if (heads.expected != null && heads.told(query) !== heads.expected) return;
-    heads.expected = null;
-    const next = new URLSearchParams(query), before = new URLSearchParams(location.search);
+  // The place is the browser's own: what was asked in one of them may be answered when one is in
+  // another, and takes nobody back.
+  remember(query, place = heads.placeOf(location.search)) {
+    const before = new URLSearchParams(location.search);
+    const rest = [...new URLSearchParams(query)].filter(([name]) => name !== "place");
+    const next = new URLSearchParams(place === "try" ? rest : [["place", place], ...rest]);
     const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
       "head"].map((name) => fields.get(name) || "").join("|");
     const moved = step(next) !== step(before);
@@ -138,7 +126,16 @@ window.heads = {
     const url = location.pathname + (next.size ? "?" + next : "");
     if (next.toString() === before.toString()) return;
     history[moved ? "pushState" : "replaceState"](null, "", url);
+    heads.asked = location.search;
     heads.place();
+  },
+
+  // What the heads were last asked, and what they are to be asked now, when that is sent: of steps
+  // in quick succession the last one counts.
+  fromTo() {
+    const before = heads.asked;
+    heads.asked = location.search;
+    return [before, heads.asked];
   },
 
   // A section that a visitor has chosen stands in the query. Gradio says that one is chosen where
@@ -152,10 +149,14 @@ window.heads = {
     return "?" + fields;
   },
 
+  placeOf(query) {
+    const place = new URLSearchParams(query).get("place");
+    return ["data", "learn"].includes(place) ? place : "try";
+  },
+
   // Shows the place that the URL names.
   place() {
-    const fields = new URLSearchParams(location.search);
-    const place = fields.get("place") || "try";
+    const fields = new URLSearchParams(location.search), place = heads.placeOf(location.search);
     if (document.body.dataset.place !== place) {
       document.body.dataset.place = place;
       window.scrollTo(0, 0);

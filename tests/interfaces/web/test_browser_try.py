@@ -124,6 +124,34 @@ def test_going_back_quickly_while_answers_are_late_ends_where_the_address_says(t
 
 
 @pytest.mark.slow
+def test_what_is_typed_right_after_going_back_stays_and_late_answers_lead_nowhere(tab):
+    page = tab()
+    page.locator("#strip nav a[data-place=data]").click()
+    page.locator("#strip nav a[data-place=learn]").click()
+    page.locator("#place-learn").wait_for()
+    page.go_back()
+    page.go_back()
+    page.locator("#sentence textarea").fill("The kettle broke")
+    page.locator("#lanes .lane .tokens i", has_text="kettle").first.wait_for()
+    page.wait_for_url(re.compile(r"\?text=The\+kettle\+broke$"))
+
+    def late(route):
+        page.wait_for_timeout(1_000)
+        route.continue_()
+
+    page.route("**/gradio_api/queue/join*", late)
+    page.locator("#sentence textarea").fill("The kettle sings")
+    page.wait_for_timeout(300)
+    page.locator("#strip nav a[data-place=data]").click()
+    page.wait_for_url(re.compile("sings"))
+    page.wait_for_timeout(1_000)
+    assert page.locator("#place-data").is_visible()
+    page.locator("#strip nav a[data-place=try]").click()
+    page.locator("#place-try").wait_for()
+    assert page.locator("#sentence textarea").input_value() == "The kettle sings"
+
+
+@pytest.mark.slow
 def test_why_follows_the_lane_that_is_open_and_the_words_that_are_asked(tab):
     page = tab()
     open_lane(page, 1, "why")
