@@ -60,14 +60,24 @@ def tab(chrome, page_url):
         if not request.url.startswith((page_url, "data:", "blob:")):
             strangers.append(request.url)
 
+    def told(page):
+        """Keeps what goes wrong, but for what a page says whose calls a reload cuts off.
+
+        Gradio's client then asks anew for a session that has just ended, and complains.
+        """
+        leaving, reload = [], page.reload
+        page.on("framenavigated", lambda _: leaving.clear())
+        page.reload = lambda: leaving.append(True) or reload()
+        page.on("console", lambda m: errors.append(m.text) if not leaving and is_error(m) else None)
+        page.on("pageerror", lambda error: None if leaving else errors.append(str(error)))
+
     def open_page(query="", width=1280, height=900):
         context = chrome.new_context(viewport={"width": width, "height": height})
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
         page.set_default_timeout(45_000)
         page.on("request", watch)
-        page.on("console", lambda m: errors.append(m.text) if is_error(m) else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        told(page)
         page.goto(page_url + query)
         opened.append(context)
         page.locator("#runs .rail").wait_for(state="attached")  # who types earlier is not heard
