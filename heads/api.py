@@ -22,7 +22,7 @@ from heads.data.samples import RECIPES, SAMPLES, TEXT
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
-from heads.parts.resolved_recipe import JOINT, SOFTMAX
+from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
@@ -169,6 +169,7 @@ def train_grid(
     group: str = "",
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
+    tune: Sequence[str] = (FROZEN,),
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
     out: str | Path | None = None,
@@ -188,6 +189,9 @@ def train_grid(
             all ways of putting two vectors together; or a pairing by name, such as uv_diff.
         losses: What one class a row is learned by: softmax, ovr (one versus the rest), ordinal,
             hinge.
+        tune: What is learned of the base model besides the heads: frozen, nothing; last2, its last
+            two layers; lora; full, everything; lpft, the head first and then everything; bitfit;
+            layernorm. Each gives cells of its own, which are compared on the same rows.
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
@@ -212,6 +216,7 @@ def train_grid(
         grid=grid,
         pairs=pairs,
         losses=losses,
+        tunes=tune,
         model=model,
         config=config or ExperimentConfig(),
     )

@@ -85,6 +85,25 @@ class ExperimentConfig:
         low=0,
         high=1_000_000,
     )
+    trials: int = _setting(
+        0,
+        "How many settings every head tries on its development rows. 0: as many as each kind of "
+        "head needs; 3 of every kind where a base model is tuned, so that none is searched longer.",
+        low=0,
+        high=3,
+    )
+    epochs: int = _setting(
+        0,
+        "Passes over the rows in which a base model is tuned, at most; 0: 3 to 10, fewer the "
+        "more rows there are.",
+        low=0,
+        high=100,
+    )
+    gradient_checkpointing: bool = _setting(
+        False,
+        "A tuned base model computes its layers twice instead of keeping what they gave: about a "
+        "third more time, and much less memory.",
+    )
     standardise: str = _setting(
         SEARCHED,
         "Whether heads see every number of a vector with mean 0 and deviation 1.",

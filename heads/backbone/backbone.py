@@ -174,6 +174,10 @@ class Backbone:
                 batch, self.block, range(self.layers + 1), most=sum(map(len, batch))
             )
             return states
+        return self.forward(batch, side)
+
+    def forward(self, batch: Sequence[Encoded], side: Side = "right") -> States:
+        """The same by Transformers, with gradients where the model's parameters ask for them."""
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
         special = filled_up([text.special for text in batch], 1, side).to(mask.device)

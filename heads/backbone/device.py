@@ -25,6 +25,14 @@ def fastest() -> torch.device:
         return torch.device("cuda") if torch.cuda.is_available() else HERE
 
 
+@cache
+def for_training() -> torch.device:
+    """The device on which base models are tuned: also an Apple GPU, which reads no faster."""
+    if fastest() == HERE and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return fastest()
+
+
 def called(device: torch.device) -> str:
     """A device as its maker calls it."""
     if device == HERE:

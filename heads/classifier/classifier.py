@@ -23,7 +23,9 @@ class Classifier:
     """A base model with a trained head on it.
 
     Attributes:
-        backbone: The base model, which writes the recipe's prompt behind texts, if it has one.
+        backbone: The base model, with what it has learned together with the head, if anything; it
+            writes the recipe's prompt behind texts, if it has one. Given may be the one that was
+            there before.
         head: The trained head, with its recipe, its classes and what is known of its training.
     """
 
@@ -31,8 +33,11 @@ class Classifier:
     head: TrainedHead
 
     def __post_init__(self) -> None:
-        prompt = self.head.module.reader.resolved.prompt
-        object.__setattr__(self, "backbone", self.backbone.prompted(prompt))
+        prompt, backbone = self.head.module.reader.resolved.prompt, self.backbone
+        base = self.head.base
+        if base is not None and not backbone.revision.endswith(f"+{base.digest}"):
+            backbone = base.onto(backbone)
+        object.__setattr__(self, "backbone", backbone.prompted(prompt))
 
     @property
     def recipe(self) -> Recipe:

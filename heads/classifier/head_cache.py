@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.tuned import TunedBase
 from heads.caching import foreign_code, make_room, own_code, save_tensors, write
 from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus
@@ -30,6 +31,7 @@ from heads.settings import ExperimentConfig, Limits, cache_folder
 
 VERSION = 1
 KEY = "head-to-head"
+BASE = "base."  # stands before the tensors of a base model that was tuned with the head
 MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 BROKEN = "Delete the file; the head will be trained again."
 
@@ -43,7 +45,11 @@ def save(head: TrainedHead, path: Path) -> None:
     if head.scores is None or head.training is None:
         raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
     facts = {"version": VERSION, "model": head.model, **head.facts}
-    save_tensors(path, head.module.state_dict(), {KEY: json.dumps(facts)})
+    tensors = dict(head.module.state_dict())
+    if head.base is not None:
+        facts["base"] = {"tune": head.base.tune, "adapter": dict(head.base.adapter)}
+        tensors |= {f"{BASE}{name}": own for name, own in head.base.tensors.items()}
+    save_tensors(path, tensors, {KEY: json.dumps(facts)})
 
 
 def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
@@ -70,7 +76,9 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         tensors = load_file(path)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ValueError("a weight is no number")
-        module.load_state_dict(tensors)
+        base = {n.removeprefix(BASE): t for n, t in tensors.items() if n.startswith(BASE)}
+        module.load_state_dict({n: t for n, t in tensors.items() if not n.startswith(BASE)})
+        tuned = facts.get("base")
         return TrainedHead(
             recipe=module.reader.resolved.recipe,
             model=backbone.id,
@@ -87,6 +95,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
             module=module.eval().requires_grad_(False),
+            base=tuned and TunedBase(tensors=base, **tuned),
         )
     except CheckpointError:
         raise
@@ -173,7 +182,11 @@ def _remember(key: str, head: TrainedHead) -> None:
 
 
 def _bytes(head: TrainedHead) -> int:
-    return sum(tensor.nbytes for tensor in head.module.state_dict().values())
+    tensors = [
+        *head.module.state_dict().values(),
+        *(head.base.tensors.values() if head.base else ()),
+    ]
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _path(key: str) -> Path:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
+from heads.backbone.tuned import TunedBase
 from heads.catalog.families import FAMILIES
 from heads.classifier.native_head import NativeHead, native_head
 from heads.errors import HeadsError, LimitError, RecipeError
@@ -92,6 +93,8 @@ class TrainedHead:
         fingerprint: Of the data; empty where nobody here knows.
         trained_as: The recipe that was asked for, before its search chose options of the head;
             None where that is not known.
+        base: What the base model has learned with it; None where it is frozen. Whoever asks the
+            head lets the base model read with that (`backbone_for`).
     """
 
     recipe: Recipe
@@ -110,6 +113,11 @@ class TrainedHead:
     paired: bool = False
     fingerprint: str = ""
     trained_as: ResolvedRecipe | None = None
+    base: TunedBase | None = None
+
+    def backbone_for(self, backbone: Backbone) -> Backbone:
+        """The base model that it reads by: the given one, or a copy with what it has learned."""
+        return backbone if self.base is None else self.base.onto(backbone)
 
     def __post_init__(self) -> None:
         answered = self.problem.learned_by(self.module.reader.resolved.loss)

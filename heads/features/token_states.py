@@ -196,6 +196,14 @@ class TokenStates:
         raise AssertionError("a token beyond the last one")
 
 
+def different(texts: Sequence[str], pairs: Sequence[str]) -> tuple[list[str], list[str], Tensor]:
+    """Each different text, or pair, once; and for each row the number of its own, (n,)."""
+    rows = list(zip(texts, pairs or [""] * len(texts), strict=True))
+    number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    index = torch.tensor([number[row] for row in rows])
+    return [text for text, _ in number], [pair for _, pair in number if pairs], index
+
+
 def layers_for(recipes: Sequence[ResolvedRecipe], backbone: Backbone) -> tuple[int, ...]:
     """The layers that these recipes read."""
     depth = backbone.layers + 1
@@ -212,17 +220,19 @@ def keep_states(
     limits: Limits,
     precision: str = EXACT,
     scored: Collection[int] = (),
+    layers: tuple[int, ...] = (),
 ) -> Generator[Progress, None, TokenStates]:
     """Reads all different texts and keeps their states, or finds them kept.
 
     Args:
+        layers: Which ones; those that the recipes read, if none are named.
         precision: In which products are computed: a setting, or what was used before.
         scored: The numbers of texts that are read and kept in 32 bits whatever the setting.
 
     Raises:
         LimitError: They would take more room than this place allows.
     """
-    layers = layers_for(recipes, backbone)
+    layers = layers or layers_for(recipes, backbone)
     encoded = backbone.encode(texts, pairs)
     fine = sorted(set(scored))
     rough = sorted(set(range(len(texts))) - set(fine))
@@ -272,8 +282,12 @@ def check_states(
     backbone: Backbone,
     limits: Limits,
     scored: Collection[int] = (),
+    layers: tuple[int, ...] = (),
 ) -> None:
     """Refuses what would not fit, before anything is read.
+
+    Args:
+        layers: Which ones; those that the recipes read, if none are named.
 
     Raises:
         LimitError: The states of all tokens would take more room than this place allows.
@@ -281,7 +295,7 @@ def check_states(
     if recipes:
         rows = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
         fine = {rows[row] for row in scored}
-        size, each = 0, len(layers_for(recipes, backbone)) * backbone.width
+        size, each = 0, len(layers or layers_for(recipes, backbone)) * backbone.width
         for part, kind in ((set(rows) - fine, ROUGH), (fine, FINE)):
             texts, pairs = [text for text, _ in part], [pair for _, pair in part if corpus.pairs]
             for start in range(0, len(texts), CHUNK):

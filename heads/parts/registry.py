@@ -138,6 +138,24 @@ class Head(Part):
     search: Mapping[str, SearchSpace] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning(Part):
+    """A way to learn a base model together with a head.
+
+    Attributes:
+        above: Whether it is of the last layers: parameters on which a layer below depends are not
+            asked for.
+        adapter: Whether the parameters stay, and what is learned is an addition of low rank.
+        probed: Whether the head is learned on the frozen base model first.
+        rate: By how much its learning rates are higher than those of learning everything.
+    """
+
+    above: bool = False
+    adapter: bool = False
+    probed: bool = False
+    rate: float = 1.0
+
+
 P = TypeVar("P", bound=Part)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
@@ -250,3 +268,4 @@ layers = Registry("choice of layers", Pooling)
 head = Registry("head", Head)
 pairing = Registry("pairing", Part)
 loss = Registry("loss", Part)
+tuning = Registry("way of learning", Tuning)

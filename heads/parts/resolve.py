@@ -15,10 +15,23 @@ from heads.parts import layers as _layers  # noqa: F401  fills the registry
 from heads.parts import losses as _losses  # noqa: F401  fills the registry
 from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
 from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
+from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
 from heads.parts.modules import Repeat, layers_of, left_out
-from heads.parts.registry import Head, Part, Pooling, Registry, head, layers, loss, pairing, pooling
+from heads.parts.registry import (
+    Head,
+    Part,
+    Pooling,
+    Registry,
+    head,
+    layers,
+    loss,
+    pairing,
+    pooling,
+    tuning,
+)
 from heads.parts.resolved_recipe import (
     AUTO,
+    FROZEN,
     HINGE,
     JOINT,
     LATE,
@@ -29,6 +42,7 @@ from heads.parts.resolved_recipe import (
     PROMPT,
     SOFTMAX,
     STANDARDISE,
+    TUNE,
     WITHOUT,
     ResolvedRecipe,
 )
@@ -97,6 +111,18 @@ def check_scaling(
         raise RecipeError(what, f"{hint[:-1]}, or write linear.")
 
 
+def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head) -> None:
+    """Whether a head can be learned together with the base model."""
+    if tune == FROZEN:
+        return
+    if top.solve:
+        what = f"{top.name} is solved at once, so no gradient of it reaches the base model."
+        raise RecipeError(what, f"Write {recipe.pooling}+linear?{TUNE}={tune}, or leave it frozen.")
+    if given.get(STANDARDISE, AUTO) != AUTO:
+        what = f"{recipe}: what the head reads changes while the base model learns, so nothing "
+        raise RecipeError(what + "standardises it.", f"Take {STANDARDISE}= or {TUNE}= away.")
+
+
 def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
     """Whether a prompt can be written behind the texts that a recipe reads."""
     if PROMPT in reader.options and otherwise:
@@ -145,7 +171,7 @@ def with_options(recipe: Recipe | ResolvedRecipe, options: Mapping[str, Value]) 
 
 def other_heads(recipe: ResolvedRecipe) -> Iterator[ResolvedRecipe]:
     """Every other head behind the same reading, with the options that belong to no head."""
-    kept = {*recipe.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE}
+    kept = {*recipe.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE, TUNE}
     options = tuple(one for one in recipe.recipe.options if one[0] in kept)
     for name in head:
         if name == recipe.head.name:
@@ -163,12 +189,16 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     given = dict(recipe.options)
     known = {**reader.options, **top.options, **OF_THE_RECIPE}
     given = {name: _known(name, value, recipe, known) for name, value in given.items()}
+    if TUNE in given:
+        given[TUNE] = tuned(str(given[TUNE]))
     late, pair = bool(given.get(LATE)), _of_registry(PAIR, given, pairing)
     step_by_step = late or reader.learned or (part is not None and part.learned)
     check_learning(recipe, step_by_step, top)
     check_pair(recipe, pair, step_by_step)
     check_loss(given, top)
     check_scaling(recipe, given, top, step_by_step)
+    tune = str(given.get(TUNE, FROZEN))
+    check_tune(recipe, given, tune, top)
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
@@ -195,7 +225,28 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         without=str(given.get(WITHOUT, "")),
         normalise=bool(given.get(NORMALISE)),
         standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
+        tune=tune,
     )
+
+
+def tuned(name: str) -> str:
+    """A way of learning by its one name: how many layers are the last is always said.
+
+    >>> tuned("last"), tuned("last04"), tuned("lora8"), tuned("lora16"), tuned("full")
+    ('last2', 'last4', 'lora', 'lora16', 'full')
+
+    Raises:
+        RecipeError: There is no such way, or none with a number.
+    """
+    bare = name.rstrip("0123456789")
+    part, number = tuning[bare], name[len(bare) :]
+    usual = [str(value) for value in part.options.values()]
+    if number and (not usual or not 1 <= int(number) <= LARGEST_COUNT):
+        what = f"{TUNE}={name[:40]}: {bare} takes {'numbers from 1 on' if usual else 'no number'}."
+        raise RecipeError(what, f"Write {TUNE}={bare}{usual[0] if usual else ''}.")
+    known = "".join(usual)
+    number = str(int(number)) if number else known
+    return bare if number == known and not part.above else bare + number
 
 
 def _of_registry(name: str, given: Mapping[str, Value], registry: Registry[Part]) -> str:
@@ -309,6 +360,7 @@ def parts() -> dict[str, list[dict[str, object]]]:
     """All parts as plain values, in menu order: the answer of `heads parts --json`."""
     registries: dict[str, Mapping[str, Part]] = {
         "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
+        "tunings": tuning,
     }  # fmt: skip
     return {
         title: [

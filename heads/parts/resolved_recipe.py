@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from heads.parts.registry import Head, Pooling, loss, pairing
+from heads.parts.registry import Head, Pooling, Tuning, loss, pairing, tuning
 from heads.recipe import Recipe, Value
 
 if TYPE_CHECKING:  # the page is drawn before torch is there
@@ -12,10 +12,11 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
-NORMALISE, STANDARDISE = "normalise", "standardise"
+NORMALISE, STANDARDISE, TUNE = "normalise", "standardise", "tune"
 PROMPT = "prompt"  # of a pooling
 JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
 OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
+FROZEN = "frozen"  # of `tune`
 # Two ways in besides: the usual pairing, and all of them.
 SIAMESE, FEATURES = "siamese", "features"
 OF_THE_RECIPE: Mapping[str, Value] = {
@@ -25,6 +26,7 @@ OF_THE_RECIPE: Mapping[str, Value] = {
     WITHOUT: "",
     NORMALISE: False,
     STANDARDISE: AUTO,
+    TUNE: FROZEN,
 }
 
 
@@ -45,6 +47,7 @@ class ResolvedRecipe:
         normalise: Whether the pooled vector is scaled to length 1.
         standardise: Whether the head learns from standardised vectors, which its first layer
             takes up afterwards; None where that is left to the one who trains it.
+        tune: What is learned of the base model, such as "last2"; "frozen" for nothing.
     """
 
     recipe: Recipe
@@ -60,6 +63,7 @@ class ResolvedRecipe:
     without: str = ""
     normalise: bool = False
     standardise: bool | None = None
+    tune: str = FROZEN
 
     def __str__(self) -> str:
         return str(self.recipe)
@@ -119,6 +123,22 @@ class ResolvedRecipe:
         return self.joined(side, side).shape[-1] if self.pair else width
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether some of the base model is learned together with the head."""
+        return self.tune != FROZEN
+
+    @property
+    def tuning(self) -> Tuning:
+        """The way in which it is learned."""
+        return tuning[self.tune.rstrip("0123456789")]
+
+    @property
+    def tuning_options(self) -> dict[str, int]:
+        """The one option of that way that its name gives, such as the 2 of last2."""
+        number = self.tune[len(self.tuning.name) :]
+        return {name: int(number) for name in self.tuning.options if number}
+
+    @property
     def learns_to_read(self) -> bool:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
@@ -158,5 +178,6 @@ class ResolvedRecipe:
             * bool(self.standardise),
             "It learns from the vectors as they are." * (self.standardise is False),
             loss[self.loss].says * (self.loss != SOFTMAX),
+            self.tuning.told(self.tuning.first_line, self.tuning_options) * self.is_tuned,
         )
         return tuple(filter(None, told))

@@ -25,6 +25,25 @@ from heads.runs.folder import RunFolder
 from heads.training.fitters.base import Chosen, TriedSettings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningReport:
+    """What it took to learn a base model together with a head.
+
+    Attributes:
+        parameters: How many numbers of the base model were learned.
+        diverged: How many trainings ended worse than an answer that is the same for every text;
+            each was thrown away, and begun anew with other random numbers.
+        peak_bytes: The most memory that a training took, over what was in use before it.
+    """
+
+    parameters: int
+    diverged: int
+    peak_bytes: int
+
+
+SHOWN_ANEW = ("epochs", "converged")  # settings of a look, not of a trial
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cell:
     """A recipe, or a baseline, with all that was measured of it.
@@ -42,6 +61,7 @@ class Cell:
         latency_ms: What reading and head add to the base model for one text; None until known.
         to_reference: Its difference from the reference; None for the reference itself.
         to_best: Its difference from the best head; None for that one.
+        tuning: What it took to learn the base model as well; None where that is frozen.
     """
 
     name: str
@@ -55,6 +75,16 @@ class Cell:
     latency_ms: float | None = None
     to_reference: Difference | None = None
     to_best: Difference | None = None
+    tuning: TuningReport | None = None
+
+    @property
+    def trials(self) -> int:
+        """How many settings a seed has tried, at most."""
+        by_seed: dict[int, set[str]] = {}
+        for point in self.tried:
+            own = {name: v for name, v in point.settings.items() if name not in SHOWN_ANEW}
+            by_seed.setdefault(point.seed, set()).add(repr(own))
+        return max(map(len, by_seed.values()), default=0)
 
     @property
     def is_baseline(self) -> bool:
@@ -77,6 +107,8 @@ class Cell:
             "calibration": own["calibration"],
             "parameters": self.parameters,
             "train_seconds": self.seconds,
+            "trials": self.trials,
+            "tuning": asdict(self.tuning) if self.tuning else None,
             "latency_ms": self.latency_ms,
             "chosen": dict(self.chosen),
             "chosen_by_seed": [dict(one) for one in self.chosen_by_seed],
@@ -117,6 +149,7 @@ def keep(
         "measures": _plain(cell.measures),
         "parameters": cell.parameters,
         "seconds": cell.seconds,
+        "tuning": asdict(cell.tuning) if cell.tuning else None,
         "chosen": dict(cell.chosen),
         "chosen_by_seed": [dict(one) for one in cell.chosen_by_seed],
         "tried": [point.as_json() for point in cell.tried],
@@ -152,6 +185,7 @@ def kept(run: RunFolder, number: int) -> Cell | None:
             chosen_by_seed=tuple(values["chosen_by_seed"]),
             tried=tuple(TriedSettings(**point) for point in values["tried"]),
             development_score=values["development_score"],
+            tuning=TuningReport(**own) if (own := values.get("tuning")) else None,
             latency_ms=(run.read("latency.json") or {}).get(values["recipe"]),
         )
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:

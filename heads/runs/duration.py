@@ -77,7 +77,7 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
     alone = [(text, "") for text in (*corpus.texts, *corpus.pairs)]
     fixed = [cell.resolved for cell in cells if cell.reading and not cell.resolved.pair]
     sides = [cell.resolved.side for cell in cells if cell.resolved.pair]
-    states = [cell.resolved for cell in cells if not cell.reading]
+    states = [cell.resolved for cell in cells if cell.needs_states]
     seconds, both = 0.0, [*scored, *(row + len(corpus) for row in scored)]
     for recipes, rows, exact in (
         (fixed, joint, scored),

@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.precision import products
+from heads.backbone.precision import EXACT, products
 from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
-from heads.features.token_states import TokenStates, keep_states
+from heads.features.token_states import TokenStates, check_states, different, keep_states
 from heads.features.truncation import token_findings
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
@@ -21,6 +21,8 @@ from heads.training.fitters.sgd import SGDFitter
 from heads.training.scheduler import TrainingData
 from heads.training.trial import Trial
 from heads.training.whitening import WIDEST
+
+WORKSPACE = "unfinished"  # a folder of a run: trainings of tuned cells that are not done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,12 +74,11 @@ def features(
         apart: That in which each text of a pair is read by itself.
     """
     corpus = asked.corpus
-    siamese = {cell.reading: cell.resolved for cell in cells if cell.resolved.pair}
-    fixed = {
-        cell.reading: cell.resolved for cell in cells if cell.reading and not cell.resolved.pair
-    }
+    own = [cell for cell in cells if cell.reading]
+    siamese = {cell.reading: cell.resolved for cell in own if cell.resolved.pair}
+    fixed = {cell.reading: cell.resolved for cell in own if not cell.resolved.pair}
     sides = {resolved.side.reading: resolved.side for resolved in siamese.values()}
-    ways = bool(siamese) + (len(siamese) == 0 or any(not cell.resolved.pair for cell in cells))
+    ways = bool(siamese) + any(cell.reading not in siamese for cell in cells)
     joint = alone = None
     scored = scored_rows(asked)
     if ways > bool(siamese):
@@ -160,7 +161,7 @@ def token_states(
     precision: str,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The same outside a run, read in that precision."""
-    recipes = [cell.resolved for cell in cells if not cell.reading]
+    recipes = [cell.resolved for cell in cells if cell.needs_states]
     if not recipes:
         return None
     first: dict[int, int] = {}
@@ -173,8 +174,38 @@ def token_states(
     return (yield from keep_states(recipes, texts, pairs, backbone, limits, precision, scored))
 
 
+def cut_states(
+    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits
+) -> Generator[Progress, None, TokenStates | None]:
+    """The states from which the last layers are learned: of all texts, once, in 32 bits."""
+    layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))
+    if not layers:
+        return None
+    recipes = [cell.resolved for cell in cells if cell.cut_layers]
+    texts, pairs, _ = different(asked.corpus.texts, asked.corpus.pairs)
+    every = range(len(texts))
+    return (yield from keep_states(recipes, texts, pairs, backbone, limits, EXACT, every, layers))
+
+
+def check_room(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits) -> None:
+    """Refuses recipes whose token states would not fit, before anything is read.
+
+    Raises:
+        LimitError: They would take more room than this place allows.
+    """
+    learned = [cell.resolved for cell in cells if cell.needs_states]
+    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
+    layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))
+    above = [cell.resolved for cell in cells if cell.cut_layers]
+    check_states(above, asked.corpus, backbone, limits, range(len(asked.corpus)), layers)
+
+
 def training_data_of(
-    run: RunFolder, asked: RunSpec, read: FeatureStore, states: TokenStates | None
+    run: RunFolder,
+    asked: RunSpec,
+    read: FeatureStore,
+    states: TokenStates | None,
+    cut: TokenStates | None = None,
 ) -> TrainingData:
     """What the heads of a run are learned on, in the precision that was noted when it was read."""
     return TrainingData(
@@ -184,6 +215,10 @@ def training_data_of(
         config=asked.config,
         states=states,
         products=products((run.read("facts.json") or {}).get("training", "float32")),
+        texts=asked.corpus.texts,
+        pairs=asked.corpus.pairs,
+        cut_states=cut,
+        workspace=run.path / WORKSPACE,
     )
 
 

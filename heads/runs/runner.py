@@ -17,27 +17,29 @@ from heads.errors import RecipeError
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import Progress, rising, within
-from heads.features.token_states import check_states
 from heads.runs import spec
 from heads.runs.baseline_cells import Baseline, commonest, is_kept, keep_baseline, words_job
-from heads.runs.cells import Cell, keep, keep_failure, kept
+from heads.runs.cells import Cell, TuningReport, keep, keep_failure, kept
 from heads.runs.duration import Expected, expected
 from heads.runs.folder import Clock, RunFolder, new_folder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.learning_curve import learning_curve
 from heads.runs.preparation import (
+    WORKSPACE,
     CellDone,
+    check_room,
     counted,
+    cut_states,
     estimated,
     run_features,
     run_token_states,
-    scored_rows,
     training_data_of,
 )
 from heads.runs.racing import race, stopped_of
-from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, specified
+from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, for_tuned, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import ExperimentConfig, Limits
+from heads.training.finetuning.checkpoints import forget
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
 from heads.training.search import CurvePointTried, SearchFinished, TrialResult, fit_job, trial_job
 from heads.training.trial import Trial, trials
@@ -132,10 +134,24 @@ def _kept_cell(
         chosen_by_seed=result.chosen,
         tried=result.tried,
         development_score=result.development_score,
+        tuning=_tuning(result),
     )
     keep_head(run, number, result, asked, cell.measures, backbone)
     keep(run, number, cell, result.outcome, training_data.task)
+    if result.trial.is_tuned:
+        forget(run.path / WORKSPACE, name)
     return _done(run, asked, cell)
+
+
+def _tuning(result: TrialResult) -> TuningReport | None:
+    """What it took to learn the base model as well, over all seeds."""
+    if not result.trial.is_tuned:
+        return None
+    return TuningReport(
+        parameters=result.trial.base_parameters,
+        diverged=sum(one.diverged for one in result.learned),
+        peak_bytes=max(one.peak_bytes for one in result.learned),
+    )
 
 
 def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
@@ -167,11 +183,11 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     chosen, left_out = chosen_recipes(request, backbone, limits)
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
-    allowed = replace(request, config=_bounded(request.config, limits))
-    asked = specified(allowed, backbone, [cell.name for cell in cells], left_out)
+    config, told = for_tuned(_bounded(request.config, limits), chosen)
+    allowed = replace(request, config=config)
+    asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
-    learned = [cell.resolved for cell in cells if not cell.reading]
-    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
+    check_room(asked, cells, backbone, limits)
     return asked, cells, backbone
 
 
@@ -277,12 +293,13 @@ def _worked(
 ) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
     cells = cells_of(asked, backbone, limits)
     # All texts are read twice where the states of their tokens are kept.
-    once = 1.0 if all(cell.reading for cell in cells) else 0.5
+    once = 0.5 if any(cell.needs_states or cell.cut_layers for cell in cells) else 1.0
     read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4 * once)
     states = yield from within(
         run_token_states(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
     )
-    training_data = training_data_of(run, asked, read, states)
+    cut = yield from cut_states(asked, cells, backbone, limits)
+    training_data = training_data_of(run, asked, read, states, cut)
     yield from estimated(run, asked, cells, training_data)
     yield from filled(run, asked, cells, training_data, backbone)
     if asked.config.curve and run.read("curve.json") is None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -22,14 +23,16 @@ from heads.data.splits import Splits, split
 from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
-from heads.parts.resolve import head, loss, pairing, pooling, resolve, with_options
+from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
 from heads.parts.resolved_recipe import (
     FEATURES,
+    FROZEN,
     JOINT,
     LOSS,
     PAIR,
     SIAMESE,
     SOFTMAX,
+    TUNE,
     ResolvedRecipe,
 )
 from heads.problem import problem_of
@@ -57,6 +60,8 @@ class RunRequest:
             or pairings by name; each gives a cell of its own.
         losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of
             its own.
+        tunes: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
+            layernorm; each gives a cell of its own.
         model: The base model.
         config: The settings.
     """
@@ -67,6 +72,7 @@ class RunRequest:
     grid: str = "small"
     pairs: Sequence[str] = (JOINT,)
     losses: Sequence[str] = (SOFTMAX,)
+    tunes: Sequence[str] = (FROZEN,)
     model: str = BUNDLED
     config: ExperimentConfig = field(default_factory=ExperimentConfig)
 
@@ -228,6 +234,26 @@ def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
         raise DataError(what, "Leave it out.")
 
 
+TUNED_SEEDS, TUNED_TRIALS = 5, 3
+
+
+def for_tuned(
+    config: ExperimentConfig, recipes: Sequence[ResolvedRecipe]
+) -> tuple[ExperimentConfig, list[str]]:
+    """The settings of a run some of whose cells tune the base model, and what is to be said of it.
+
+    All cells try as many settings, or "tuned beats frozen" would only say who was searched for
+    longer; and there are enough seeds to see the luck of tuned cells, which have more of it.
+    """
+    if not any(recipe.is_tuned for recipe in recipes):
+        return config, []
+    trials, seeds = config.trials or TUNED_TRIALS, max(config.seeds, TUNED_SEEDS)
+    each = "setting" if trials == 1 else "settings"
+    told = f"As the base model is tuned in some, every head tries {trials} {each}"
+    more = f", and all are trained with {seeds} seeds" if seeds > config.seeds else ""
+    return replace(config, trials=trials, seeds=seeds), [f"{told}{more}."]
+
+
 def save(run: RunFolder, asked: RunSpec) -> None:
     """Writes the question into the run's folder; run.json last.
 
@@ -366,13 +392,14 @@ def chosen_recipes(
         )
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
+    tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
     recipes = list(map(resolve, request.recipes))
     if not recipes:
         recipes, notes = _grid(request, backbone, limits)
     for recipe in recipes:
-        own = list(_each(recipe, ways, losses))
-        own = own or [_with(recipe, ways[0], losses[0])]  # which says why it cannot be
+        own = list(_each(recipe, ways, losses, tunes))
+        own = own or [_with(recipe, ways[0], losses[0], tunes[0])]  # which says why it cannot be
         found |= {one.recipe: one for one in own}
     for resolved in found.values():
         check_pairs(resolved, corpus.pairs)
@@ -411,7 +438,7 @@ def entering(recipe: ResolvedRecipe, way: str) -> ResolvedRecipe:
         raise _unknown(name, [JOINT, SIAMESE, *pairing])
     if PAIR in dict(recipe.recipe.options) or recipe.needs_states:
         return recipe
-    return _with(recipe, name, recipe.loss)
+    return _with(recipe, name, recipe.loss, recipe.tune)
 
 
 def _ways(pairs: Sequence[str]) -> list[str]:
@@ -434,17 +461,15 @@ def _unknown(way: str, known: Sequence[str]) -> RecipeError:
 
 
 def _each(
-    recipe: ResolvedRecipe, ways: Sequence[str], losses: Sequence[str]
+    recipe: ResolvedRecipe, ways: Sequence[str], losses: Sequence[str], tunes: Sequence[str]
 ) -> Iterator[ResolvedRecipe]:
-    """A recipe in every way in that fits it; a head that is solved at once has no loss."""
+    """A recipe in every way that fits it; a head that is solved at once has no loss to choose."""
     given = dict(recipe.recipe.options)
-    for way in [given[PAIR]] if PAIR in given else ways:
-        for name in [given[LOSS]] if LOSS in given else losses:
-            try:
-                yield _with(recipe, str(way), str(name))
-            except RecipeError:
-                continue
+    asked = ((PAIR, ways), (LOSS, losses), (TUNE, tunes))
+    for chosen in product(*([str(given[n])] if n in given else values for n, values in asked)):
+        with suppress(RecipeError):
+            yield _with(recipe, *chosen)
 
 
-def _with(recipe: ResolvedRecipe, way: str, name: str) -> ResolvedRecipe:
-    return with_options(recipe, {PAIR: way, LOSS: name})
+def _with(recipe: ResolvedRecipe, way: str, name: str, tune: str) -> ResolvedRecipe:
+    return with_options(recipe, {PAIR: way, LOSS: name, TUNE: tune})

@@ -66,7 +66,7 @@ def trained_head(
     recipe = with_options(result.trial.resolved, options)
     with IsolatedRng().rolling():
         module = RecipeModule(recipe, backbone, len(asked.corpus.classes))
-    whole = not result.trial.reading  # its reading is learned as well
+    whole = result.trial.is_whole  # its reading is learned as well
     (module if whole else module.head).load_state_dict(result.learned[0].state)
     settings: Mapping[str, Any] = result.chosen[0]
     cuts = result.outcome.thresholds
@@ -99,6 +99,7 @@ def trained_head(
         trained_as=result.trial.resolved,
         module=module.eval().requires_grad_(False),
         chosen=dict(settings),
+        base=result.learned[0].base,
     )
 
 

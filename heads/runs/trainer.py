@@ -20,10 +20,9 @@ from heads.data.corpus import Corpus
 from heads.data.joining import met
 from heads.evaluation.details import measure
 from heads.events import Progress, within
-from heads.features.token_states import check_states
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.baseline_cells import commonest
-from heads.runs.preparation import features, scored_rows, token_states
+from heads.runs.preparation import check_room, cut_states, features, token_states
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
 from heads.runs.trained_heads import trained_head
 from heads.settings import ExperimentConfig, Limits
@@ -59,14 +58,16 @@ def train(
         check_pairs(cell.resolved, corpus.pairs)
         check_order(cell.resolved, corpus)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
-    learned = [cell.resolved for cell in cells if not cell.reading]
-    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
-    once = 0.4 if learned else 0.5  # texts are read twice where the states of tokens are kept
+    check_room(asked, cells, backbone, limits)
+    once = (
+        0.4 if any(cell.needs_states for cell in cells) else 0.5
+    )  # texts are read twice where the states of tokens are kept
     ways = config.precision, config.precision
     read = yield from within(features(asked, cells, backbone, *ways), 0.0, once)
     states = yield from within(
         token_states(asked, cells, read, backbone, limits, config.precision), once, 0.5 - once
     )
+    cut = yield from cut_states(asked, cells, backbone, limits)
     training_data = TrainingData(
         read=read,
         task=asked.task,
@@ -74,6 +75,9 @@ def train(
         config=config,
         states=states,
         products=products(config.precision),
+        texts=asked.corpus.texts,
+        pairs=asked.corpus.pairs,
+        cut_states=cut,
     )
     found = yield from _fitted(asked, cells, training_data, backbone)
     return [found[str(recipe)] for recipe in recipes]

@@ -3,6 +3,7 @@
 A piece's numbers depend on its seeds alone, not on what runs beside it or before it.
 """
 
+import contextlib
 import logging
 import queue
 import threading
@@ -10,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -46,6 +48,10 @@ class TrainingData:
         config: The settings.
         states: The states of all tokens, where a reading is learned.
         products: What matrix products are computed in, in learning.
+        texts: The text of each row, where a base model is tuned.
+        pairs: Likewise the second texts, or none.
+        cut_states: The states of all tokens from which the last layers are tuned.
+        workspace: Where trainings that take long keep what they have, if anywhere.
     """
 
     read: FeatureStore
@@ -54,6 +60,10 @@ class TrainingData:
     config: ExperimentConfig
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
+    texts: Sequence[str] = ()
+    pairs: Sequence[str] = ()
+    cut_states: TokenStates | None = None
+    workspace: Path | None = None
 
     def training_task(self, reading: str, stop: threading.Event) -> TrainingTask:
         """The rows under one reading."""
@@ -74,6 +84,10 @@ class TrainingData:
             products=self.products,
             fixed=FixedSettings.of(self.config),
             metric=self.task.metric,
+            texts=self.texts,
+            pairs=self.pairs,
+            cut_states=self.cut_states,
+            workspace=self.workspace,
         )
 
 
@@ -86,12 +100,14 @@ class Job:
         reading: Which one; none, where the states of all tokens are learned from.
         work: Is given the task and a way to tell of its progress, and returns the result.
         cost: How long it takes, by a yardstick of no unit.
+        wants_all: Whether it computes on all cores, or on the GPU, and so by itself.
     """
 
     name: str
     reading: str
     work: Callable[[TrainingTask, Tell], object]
     cost: float = 0.0
+    wants_all: bool = False
 
 
 def run_trials(
@@ -99,15 +115,29 @@ def run_trials(
 ) -> Generator[object, None, None]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
-    The longest begin first, so that no core waits long for another at the end. Closing the
-    iterator ends them at their next step. A job that fails gives `TrialFailed`; the others go on.
+    The longest begin first, so that no core waits long for another at the end; those that want
+    all cores come after the others, one by one. Closing the iterator ends them at their next step.
+    A job that fails gives `TrialFailed`; the others go on.
     """
+    alone = [job for job in jobs if job.wants_all]
+    together = [job for job in jobs if not job.wants_all]
+    for some, side_by_side in ((together, workers), (alone, 1)):
+        if some:
+            events = _run(some, training_data, side_by_side, max(1, workers // side_by_side))
+            with contextlib.closing(events):
+                yield from events
+
+
+def _run(
+    jobs: Sequence[Job], training_data: TrainingData, workers: int, threads_each: int
+) -> Generator[object, None, None]:
+    """Does some jobs, so many side by side, each on so many cores."""
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
     tasks = _Tasks(training_data, stop, workers)
 
     def one(job: Job) -> None:
-        torch.set_num_threads(1)  # of this thread alone: cores are shared out by jobs
+        torch.set_num_threads(threads_each)  # of this thread alone: jobs share the cores out
         try:
             told.put(
                 (True, job.work(tasks.of(job.reading), lambda event: told.put((False, event))))

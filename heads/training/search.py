@@ -58,7 +58,8 @@ class TrialOnTask:
         if self.span is None:
             return learned
         return [
-            FittedHead(
+            replace(
+                one,
                 logits=self.span.widened(one.logits),
                 state=self.span.put_back(one.state, self.trial.last),
             )
@@ -196,7 +197,9 @@ def _job(
     trial: Trial, training_data: TrainingData, work: Callable[[TrainingTask, Tell], object]
 ) -> Job:
     cost = trial.cost(len(training_data.splits.train[0]), len(training_data.splits))
-    return Job(name=trial.name, reading=trial.reading, work=work, cost=cost)
+    return Job(
+        name=trial.name, reading=trial.reading, work=work, cost=cost, wants_all=trial.is_tuned
+    )
 
 
 def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> SearchFinished:

@@ -1,7 +1,9 @@
 """What every trial of the grid learns from: vectors, labels and weights of the rows."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,11 +27,17 @@ class FixedSettings:
         learning_rate: Of AdamW; 0 where it is searched.
         steps: That heads learn; 0 where they learn until they have converged.
         standardise: Whether the input is standardised; None where that is searched.
+        trials: How many settings a seed tries, whatever is learned; 0: as many as each head has.
+        epochs: Passes over the rows in which a base model is tuned; 0: by how many rows there are.
+        spares_memory: Whether a tuned base model computes its layers twice instead of keeping them.
     """
 
     learning_rate: float = 0.0
     steps: int = 0
     standardise: bool | None = None
+    trials: int = 0
+    epochs: int = 0
+    spares_memory: bool = False
 
     @classmethod
     def of(cls, config: ExperimentConfig) -> "FixedSettings":
@@ -38,6 +46,9 @@ class FixedSettings:
             learning_rate=config.learning_rate,
             steps=config.steps,
             standardise={"yes": True, "no": False}.get(config.standardise),
+            trials=config.trials,
+            epochs=config.epochs,
+            spares_memory=config.gradient_checkpointing,
         )
 
 
@@ -61,6 +72,10 @@ class TrainingTask:
         kept: What several heads of the reading ask for.
         metric: What settings are chosen by; that of the kind of labels if None.
         span: Where the numbers lay before they were narrowed; None for classes.
+        texts: (n,), the text of each row, for whoever lets the base model read it anew.
+        pairs: (n,), likewise the second texts, or none.
+        cut_states: The states of all tokens at and below the lowest cut, in 32 bits.
+        workspace: Where unfinished work may be kept; None where it is not.
     """
 
     vectors: Tensor
@@ -76,6 +91,10 @@ class TrainingTask:
     kept: DerivedVectors = field(default_factory=DerivedVectors)
     metric: MetricName | None = None
     span: TargetScaler | None = None
+    texts: Sequence[str] = ()
+    pairs: Sequence[str] = ()
+    cut_states: TokenStates | None = None
+    workspace: Path | None = None
 
     @property
     def classes(self) -> int:

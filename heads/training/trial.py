@@ -10,10 +10,13 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, new_head
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear, leaves
-from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.parts.resolve import with_options
+from heads.parts.resolved_recipe import FROZEN, TUNE, ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import Limits
+from heads.training.finetuning.fitter import FineTuningFitter
+from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import Fitter, first_of
 from heads.training.fitters.batched import can_stack
 from heads.training.fitters.closed_form import ClosedFormFitter
@@ -42,8 +45,35 @@ class Trial:
 
     @property
     def reading(self) -> str:
-        """The fixed reading that it learns from; none, if it learns from token states."""
-        return "" if isinstance(self.fitter, TokenSGDFitter) else self.resolved.reading
+        """The fixed reading that it learns from; none, if it learns from tokens or texts."""
+        return self.resolved.reading if self.fitter.learns_from == "vectors" else ""
+
+    @property
+    def needs_states(self) -> bool:
+        """Whether it learns from the states of all tokens of the frozen base model."""
+        return self.fitter.learns_from == "states"
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether it learns the base model as well, and wants all cores for that."""
+        return self.resolved.is_tuned
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what it learns are the tensors of the whole recipe, not of its head alone."""
+        return self.is_tuned or self.needs_states
+
+    @property
+    def cut_layers(self) -> tuple[int, ...]:
+        """The layers whose states are kept while those above them are learned."""
+        fitter = self.fitter
+        return fitter.plan.reads if isinstance(fitter, FineTuningFitter) else ()
+
+    @property
+    def base_parameters(self) -> int:
+        """How many numbers it learns of the base model."""
+        fitter = self.fitter
+        return fitter.plan.parameters if isinstance(fitter, FineTuningFitter) else 0
 
     @property
     def name(self) -> str:
@@ -57,7 +87,7 @@ class Trial:
             rows: How many each seed learns from.
             seeds: How many there are.
         """
-        return self.parameters * rows * seeds * self.fitter.pace
+        return (self.parameters + self.base_parameters) * rows * seeds * self.fitter.pace
 
 
 def trials(
@@ -96,18 +126,36 @@ def _trial(
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
-    fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
+    fitter, last = _any_fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
         resolved=resolved,
         fitter=fitter,
         parameters=sum(tensor.numel() for tensor in module.parameters()),
-        last=f"head.{last}" if isinstance(fitter, TokenSGDFitter) else last,
+        last=f"head.{last}" if resolved.is_tuned or fitter.learns_from == "states" else last,
         biased=f"{last}.bias" in module.head.state_dict(),
     )
 
 
 def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
     return new_head(resolved, backbone, width, classes)[0]
+
+
+def _any_fitter(
+    resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
+) -> Fitter:
+    """How a recipe is learned; one that learns the base model as well begins as it says."""
+    if not resolved.is_tuned:
+        return _fitter(resolved, backbone, module, classes)
+    first = resolved.tuning.probed
+    return FineTuningFitter(
+        resolved=resolved,
+        backbone=backbone,
+        classes=classes,
+        plan=plan_of(resolved, backbone),
+        probe=_fitter(with_options(resolved, {TUNE: FROZEN}), backbone, module, classes)
+        if first
+        else None,
+    )
 
 
 def _fitter(

@@ -24,7 +24,14 @@ from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig
 from heads.training.fitters import adamw, successive_halving
-from heads.training.fitters.base import FittedHead, Fitter, SearchResult, TriedSettings, judged
+from heads.training.fitters.base import (
+    FittedHead,
+    Fitter,
+    SearchResult,
+    Source,
+    TriedSettings,
+    judged,
+)
 from heads.training.objective import balance_of
 from heads.training.scheduler import TrainingData
 from heads.training.search import (
@@ -144,6 +151,10 @@ class Spying:
     @property
     def is_random(self) -> bool:
         return self.fitter.is_random
+
+    @property
+    def learns_from(self) -> Source:
+        return self.fitter.learns_from
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]

@@ -14,7 +14,7 @@ from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command, last_of
-from heads.parts.resolved_recipe import JOINT, SOFTMAX
+from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 Header = Literal["guess", "yes", "no"]
@@ -73,6 +73,7 @@ def train(
     grid: str = "",
     pairs: Sequence[str] = (),
     losses: Sequence[str] = (),
+    tune: Sequence[str] = (),
     test: str = "",
     columns: ColumnHints,
     header: Header = "guess",
@@ -93,7 +94,7 @@ def train(
 
     told: list[str] = []
     if resume:
-        if any((data, test, recipes, grid, out, pairs, losses, config)):
+        if any((data, test, recipes, grid, out, pairs, losses, tune, config)):
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
         run = find(resume)
@@ -113,6 +114,7 @@ def train(
             grid=grid or "small",
             pairs=pairs or (JOINT,),
             losses=losses or (SOFTMAX,),
+            tunes=tune or (FROZEN,),
             model=model,
             config=config or ExperimentConfig(),
         )

@@ -8,10 +8,11 @@ Legend: n rows, w width, c classes.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
+from heads.backbone.tuned import TunedBase
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.parts.modules import Repeat
@@ -54,10 +55,20 @@ class TriedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedHead:
-    """A head that has been learned: its logits on the rows asked for, and its tensors."""
+    """A head that has been learned: its logits on the rows asked for, and its tensors.
+
+    Attributes:
+        base: What the base model has learned with it; None where it is frozen, and of all seeds but
+            the first, whose head alone is kept.
+        diverged: How often its training was thrown away and begun with other random numbers.
+        peak_bytes: The most memory that its training took; 0 where nothing of its own was measured.
+    """
 
     logits: Tensor
     state: dict[str, Tensor]
+    base: TunedBase | None = None
+    diverged: int = 0
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,16 +89,26 @@ class SearchResult:
     state: Mapping[str, Tensor] | None = None
 
 
+Source = Literal["vectors", "states", "texts"]  # what is kept of the rows, and learned from
+
+
 class Fitter(Protocol):
     """A way to learn one kind of head.
 
     Attributes:
-        pace: ClassVar[float]
-    is_random: Whether it draws anything: new weights, dropout, an order of rows.
+        pace: How long it takes a number and row, by a yardstick of no unit.
+        is_random: Whether it draws anything: new weights, dropout, an order of rows.
+        learns_from: What it is given of the rows: one pooled vector each, the states of their
+            tokens, or their texts.
     """
 
     pace: ClassVar[float]
     is_random: ClassVar[bool]
+
+    @property
+    def learns_from(self) -> Source:
+        """What it is given of the rows."""
+        ...
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]

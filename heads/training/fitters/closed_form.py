@@ -17,6 +17,7 @@ from heads.training.fitters.base import (
     Chosen,
     FittedHead,
     SearchResult,
+    Source,
     TriedSettings,
     best,
     judged,
@@ -39,6 +40,7 @@ class ClosedFormFitter:
     resolved: ResolvedRecipe
     width: int
     is_random: ClassVar[bool] = False
+    learns_from: Source = "vectors"
     pace: ClassVar[float] = 1.0
 
     def search(
@@ -59,6 +61,7 @@ class ClosedFormFitter:
         left = [{}]
         if name:
             left = _first(name, searched[name], len(splits.search[seed]))
+        left = _evenly(left, task.fixed.trials or len(left))
         tried = list[TriedSettings]()
         while left:
             task.check()
@@ -66,7 +69,7 @@ class ClosedFormFitter:
             logits = self._solved(task, option, rows, asked).logits
             tried.append(replace(judged(option, 0, logits, task, asked), seed=seed))
             yield tried[-1]
-            if name and not left:
+            if name and not left and not task.fixed.trials:
                 left = _further(name, searched[name], tried, best(tried, task), len(rows))
         return best(tried, task)
 
@@ -120,6 +123,20 @@ def _first(name: str, space: SearchSpace, rows: int) -> list[dict[str, Value]]:
     """The settings that are tried of an option at first."""
     values = (_rounded(space, value, rows) for value in (*space.besides, *space.first))
     return [{name: value} for value in dict.fromkeys(values)]
+
+
+def _evenly(settings: list[dict[str, Value]], most: int) -> list[dict[str, Value]]:
+    """At most so many of some settings, the outermost among them.
+
+    >>> _evenly([{"k": k} for k in range(5)], 3), _evenly([{"k": 1}, {"k": 2}], 1)
+    ([{'k': 0}, {'k': 2}, {'k': 4}], [{'k': 2}])
+    """
+    if len(settings) <= most:
+        return settings
+    if most == 1:
+        return [settings[len(settings) // 2]]
+    step = (len(settings) - 1) / (most - 1)
+    return [settings[round(place * step)] for place in range(most)]
 
 
 def _further(

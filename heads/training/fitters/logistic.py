@@ -15,6 +15,7 @@ from heads.training.fitters.base import (
     FirstLinear,
     FittedHead,
     SearchResult,
+    Source,
     TriedSettings,
     judged,
     refitted,
@@ -184,6 +185,7 @@ class LinearFitter:
     first: FirstLinear
     resolved: ResolvedRecipe
     is_random: ClassVar[bool] = False
+    learns_from: Source = "vectors"
     pace: ClassVar[float] = 30.0
 
     def search(
@@ -210,9 +212,12 @@ class LinearFitter:
         standardise = task.fixed.standardise if standardise is None else standardise
         first = standardise is not False
         known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
-        strengths = [float(fixed)] if fixed else list(known)
+        limited = task.fixed.trials
+        strengths = [float(fixed)] if fixed else [*known][: limited or None]
         tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
         yield from self._try(task, tries, [_with(C, first) for C in strengths])
+        if limited:
+            return tries.found(task)
         # As scikit-learn's users widen a grid by hand: on while the best is at its edge.
         while not fixed and (C := tries.edge(task, strengths)):
             strengths.append(C)

@@ -13,7 +13,14 @@ from heads.data.splits import Splits
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import CopySettings
-from heads.training.fitters.base import FirstLinear, FittedHead, Maker, SearchResult, TriedSettings
+from heads.training.fitters.base import (
+    FirstLinear,
+    FittedHead,
+    Maker,
+    SearchResult,
+    Source,
+    TriedSettings,
+)
 from heads.training.fitters.batched import BatchedHeads
 from heads.training.fitters.successive_halving import (
     Candidate,
@@ -59,6 +66,7 @@ class SGDFitter:
     pretrained: bool
     standardise: bool | None = None
     is_random: ClassVar[bool] = True
+    learns_from: Source = "vectors"
     pace: ClassVar[float] = 10.0
 
     def search(

@@ -231,7 +231,7 @@ def given(table: Sequence[CopySettings], fixed: FixedSettings) -> list[CopySetti
             one = replace(one, standardise=fixed.standardise)
         if one not in found:
             found.append(one)
-    return found
+    return found[: fixed.trials or None]
 
 
 def steps_after(found: SearchResult, pass_steps: float, fixed: FixedSettings) -> int:

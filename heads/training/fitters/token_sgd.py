@@ -21,7 +21,12 @@ from heads.data.splits import Splits
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import PARTS, WARM, CopySettings, WeightAverage
-from heads.training.fitters.base import FittedHead, SearchResult, TriedSettings
+from heads.training.fitters.base import (
+    FittedHead,
+    SearchResult,
+    Source,
+    TriedSettings,
+)
 from heads.training.fitters.successive_halving import (
     Candidate,
     choice_of,
@@ -51,6 +56,7 @@ class TokenSGDFitter:
 
     make: Callable[[], nn.Module]
     is_random: ClassVar[bool] = True
+    learns_from: Source = "states"
     pace: ClassVar[float] = 500.0
 
     def search(

@@ -1,0 +1,328 @@
+"""The fitter of recipes that learn their base model as well: settings searched, then all rows.
+
+Every seed trains once with each of a few learning rates on the rows that are not development rows,
+and looks at those after every pass; with the best it trains once more, on all its rows. A training
+that ends worse than an answer which is the same for every text has diverged: it is counted, and
+begun anew with other random numbers.
+
+Legend: n rows, m development rows, c outputs.
+"""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import for_training
+from heads.backbone.tuned import TunedBase
+from heads.data.splits import Splits
+from heads.errors import RecipeError
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.rng import IsolatedRng
+from heads.training.finetuning.checkpoints import Checkpoints, named
+from heads.training.finetuning.learning import BATCH, TuningRun, TuningSettings, held_before
+from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.finetuning.plan import TuningPlan
+from heads.training.fitters import adamw
+from heads.training.fitters.base import (
+    Chosen,
+    FittedHead,
+    Fitter,
+    SearchResult,
+    Source,
+    TriedSettings,
+    judged,
+    surest,
+)
+from heads.training.fitters.successive_halving import factor_of
+from heads.training.task import TrainingTask
+
+RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
+STEPS = 300  # that a training should take, within the numbers of passes
+FEWEST, MOST = 3, 10  # passes over the rows
+PATIENCE = 3  # passes without a lower development loss, after which a training ends
+ATTEMPTS = 3  # at a training that diverges
+ANOTHER = 7_919  # is added to the seed of each further attempt
+CLEARLY = 0.95  # of the loss of a constant answer: below it something was learned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Tried:
+    """What one training of a search came to: its looks, and the logits (m, c) of the best."""
+
+    points: tuple[TriedSettings, ...]
+    best: TriedSettings
+    held: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FineTuningFitter:
+    """A recipe together with (some of) its base model, under AdamW.
+
+    Attributes:
+        resolved: The recipe.
+        backbone: The base model, of which every training has a copy.
+        classes: c.
+        plan: What of the base model is learned.
+        probe: Learns the head on the frozen base model first; None where it begins anew.
+    """
+
+    resolved: ResolvedRecipe
+    backbone: Backbone
+    classes: int
+    plan: TuningPlan
+    probe: Fitter | None = None
+    is_random: ClassVar[bool] = True
+    pace: ClassVar[float] = 1e6
+
+    @property
+    def learns_from(self) -> Source:
+        """Texts; and what the frozen head learns from, where one is learned first."""
+        return "texts" if self.probe is None else self.probe.learns_from
+
+    def search(
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
+        heads = self._probed(task, splits, seeds)
+        for number, seed in enumerate(seeds):
+            rows, asked = splits.fitted(number), splits.development[number]
+            tried = list[_Tried]()
+            for settings in table(self.resolved, task, len(rows)):
+                work = _Work(self, task, texts, rows, settings, seed, heads[number])
+                tried.append((yield from work.searched(asked, number)))
+            best = surest([one.best for one in tried], task)
+            held = next(one.held for one in tried if one.best is best)
+            result = SearchResult(chosen=best.settings, point=best, held=held, state=heads[number])
+            found.append(result)
+        return found
+
+    def learn(
+        self,
+        task: TrainingTask,
+        found: Sequence[SearchResult],
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[FittedHead]:
+        texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
+        for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
+            settings = settings_of(one.chosen)
+            work = _Work(self, task, texts, own, settings, seeds[number], one.state)
+            epochs = int(one.chosen["epochs"])
+            learned.append(work.fitted(epochs, others, one.point, is_kept=number == 0))
+        return learned
+
+    def _probed(
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> list[Mapping[str, Tensor] | None]:
+        """For each seed the head that begins: learned on the frozen base model, or none."""
+        if self.probe is None:
+            return [None] * len(seeds)
+        search = self.probe.search(task, splits, seeds)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found: list[SearchResult] = end.value
+                break
+        rows = [splits.fitted(number) for number in range(len(seeds))]
+        learned = self.probe.learn(task, found, rows, splits.development, seeds)
+        before = "" if self.probe.learns_from == "states" else "head."
+        return [{f"{before}{name}": t for name, t in one.state.items()} for one in learned]
+
+
+def table(resolved: ResolvedRecipe, task: TrainingTask, rows: int) -> list[TuningSettings]:
+    """The settings that are tried: as many as of any other way of learning."""
+    steps = math.ceil(rows / BATCH)
+    epochs = task.fixed.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
+    rates = [task.fixed.learning_rate] if task.fixed.learning_rate else None
+    if rates is None:
+        most = task.fixed.trials or len(RATES)
+        rates = [rate * resolved.tuning.rate for rate in RATES[-most:]]
+    return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
+
+
+def plain(settings: TuningSettings, epochs: int) -> Chosen:
+    """Settings as plain values, with the number of passes after which they were looked at."""
+    return {
+        "learning_rate": settings.learning_rate,
+        "head_rate": settings.head_rate,
+        "decay": settings.decay,
+        "weight_decay": settings.weight_decay,
+        "planned": settings.epochs,
+        "epochs": epochs,
+    }
+
+
+def settings_of(chosen: Chosen) -> TuningSettings:
+    """Settings from plain values."""
+    values: Any = chosen
+    names = ("learning_rate", "head_rate", "decay", "weight_decay")
+    return TuningSettings(epochs=values["planned"], **{name: values[name] for name in names})
+
+
+class _Work:
+    """One training on some rows with one seed and one set of settings."""
+
+    def __init__(
+        self,
+        fitter: FineTuningFitter,
+        task: TrainingTask,
+        texts: Texts,
+        rows: Tensor,
+        settings: TuningSettings,
+        seed: int,
+        begin: Mapping[str, Tensor] | None,
+    ) -> None:
+        self._fitter, self._task, self._texts, self._rows = fitter, task, texts, rows
+        self._settings, self._seed, self._begin = settings, seed, begin
+        self._kept = Checkpoints(task.workspace, str(fitter.resolved))
+        self._device = for_training()
+        objective = task.objective
+        told = (rows.tolist(), task.targets[rows].tolist(), str(objective), str(task.products))
+        self._key = named(*told, settings, fitter.backbone.revision, torch.get_num_threads())
+
+    def searched(self, asked: Tensor, number: int) -> Generator[TriedSettings, None, _Tried]:
+        """Trains while the development loss falls, with a look after every pass."""
+        key = (self._key, self._seed, "search")
+        done = self._kept.finished(*key)
+        if done is not None:
+            points = tuple(TriedSettings(**{"parts": None} | one) for one in done["points"])
+            yield from points
+            best = points[done["best"]]
+            return _Tried(points=points, best=replace(best, parts=done["parts"]), held=done["held"])
+        run, points, best = self._begun(self._seed), list[TriedSettings](), 0
+        kept = self._kept.begun(*key)
+        factor, top = 1.0, (Tensor(), Tensor())
+        if kept is not None:
+            run.go_on(kept["run"])
+            points = [TriedSettings(**one) for one in kept["points"]]
+            best, factor, top = kept["best"], kept["factor"], tuple(kept["top"])
+            yield from points
+        while run.epoch < self._settings.epochs:
+            for _ in run.learn():
+                if self._kept.is_due():
+                    told = [one.as_json() for one in points]
+                    state = {"points": told, "best": best, "factor": factor, "top": list(top)}
+                    self._kept.keep({**state, "run": run.checkpoint()}, *key)
+            point, logits, factor = self._looked(run, asked, factor)
+            points.append(replace(point, seed=number, parts=None))
+            if len(points) == 1 or _loss(point) < _loss(points[best]):
+                best, top = len(points) - 1, (point.parts, logits)
+            yield points[-1]
+            if len(points) - 1 - best >= PATIENCE or not math.isfinite(_loss(point)):
+                break
+        told = [one.as_json() for one in points]
+        self._kept.finish({"points": told, "best": best, "parts": top[0], "held": top[1]}, *key)
+        ended = replace(points[best], parts=top[0])
+        return _Tried(points=tuple(points), best=ended, held=top[1])
+
+    def fitted(
+        self, epochs: int, asked: Tensor, point: TriedSettings, *, is_kept: bool
+    ) -> FittedHead:
+        """Trains as the search did, on all rows of the seed, and answers others.
+
+        Raises:
+            RecipeError: It diverged in every attempt.
+        """
+        constant = constant_loss(self._task, self._rows)
+        for attempt in range(ATTEMPTS):
+            done = self._fit(self._seed + ANOTHER * attempt, epochs, asked, is_kept)
+            if not _has_diverged(done["losses"], point, constant):
+                tuned = done["base"] and TunedBase(tune=self._fitter.resolved.tune, **done["base"])
+                return FittedHead(
+                    logits=done["logits"],
+                    state=done["state"],
+                    base=tuned,
+                    diverged=attempt,
+                    peak_bytes=done["peak"],
+                )
+        what = f"Its training diverged {ATTEMPTS} times, each with other random numbers"
+        raise RecipeError(f"{what}.", "Give a smaller --learning-rate.")
+
+    def _fit(self, seed: int, epochs: int, asked: Tensor, is_kept: bool) -> dict[str, Any]:
+        """Trains so many passes, and answers; or finds what that came to."""
+        key = (self._key, seed, "fit", epochs, asked.tolist(), is_kept)
+        if (done := self._kept.finished(*key)) is not None:
+            return done
+        run, kept = self._begun(seed), self._kept.begun(*key)
+        if kept is not None:
+            run.go_on(kept)
+        while run.epoch < epochs:
+            for _ in run.learn():
+                if self._kept.is_due():
+                    self._kept.keep(run.checkpoint(), *key)
+        base = run.module.tuned_base() if is_kept else None
+        done = {
+            "losses": run.losses,
+            "logits": run.module.answers(self._texts, asked, self._task.check),
+            "state": run.module.state_of_recipe(),
+            "base": base and {"tensors": base.tensors, "adapter": base.adapter},
+            "peak": run.peak,
+        }
+        self._kept.finish(done, *key)
+        return done
+
+    def _begun(self, seed: int) -> TuningRun:
+        """A copy of the base model and a new head, or the one learned before."""
+        fitter, task, rng = self._fitter, self._task, IsolatedRng(seed, self._device)
+        before = held_before(self._device)
+        with rng.rolling():
+            module = TunedRecipe(
+                fitter.resolved,
+                fitter.backbone,
+                fitter.classes,
+                fitter.plan,
+                device=self._device,
+                spares_memory=task.fixed.spares_memory,
+                begins_at_cut=self._texts.kept is not None,
+            )
+        if self._begin is None:
+            adamw.at_base_rates(module.recipe, task, self._rows)
+        else:
+            module.recipe.load_state_dict(dict(self._begin), strict=False)
+        return TuningRun(module, self._texts, task, self._rows, self._settings, rng, seed, before)
+
+    def _looked(
+        self, run: TuningRun, asked: Tensor, factor: float
+    ) -> tuple[TriedSettings, Tensor, float]:
+        """What it comes to on development rows, its logits divided by the best temperature."""
+        task, logits = self._task, run.module.answers(self._texts, asked, self._task.check)
+        targets, counts = task.targets[asked], task.counts[asked]
+        factor = factor_of(logits, targets, task.objective, factor, counts)
+        epochs = plain(self._settings, run.epoch)
+        point = judged(epochs, run.steps, logits * factor, task, asked)
+        return point, logits, factor
+
+
+def _loss(point: TriedSettings) -> float:
+    return math.inf if math.isnan(point.loss) else point.loss
+
+
+def _has_diverged(losses: Sequence[float], point: TriedSettings, constant: float) -> bool:
+    """Whether a training ends worse than a constant answer, though its search did not."""
+    last = sum(losses) / len(losses)
+    return not math.isfinite(last) or last > constant > _loss(point) / CLEARLY
+
+
+def constant_loss(task: TrainingTask, rows: Tensor) -> float:
+    """The mean loss of the best answers that do not depend on the text."""
+    objective, targets, weights = task.objective, task.targets[rows], task.weights[rows]
+    target_matrix = objective.target_matrix(targets)
+    mean = (target_matrix * weights[:, None]).sum(dim=0) / weights.sum()
+    if not objective.problem.has_classes:
+        logits = mean
+    elif objective.by_class:
+        logits = mean.clamp(1e-4, 1 - 1e-4).logit()
+    else:
+        logits = mean.clamp_min(1e-6).log()
+    found = [
+        float((objective.rows(one.expand(len(rows), -1), targets) * weights).mean())
+        for one in (logits, torch.zeros_like(logits))
+    ]
+    return min(found)

@@ -1,0 +1,195 @@
+"""One training of a base model with a head: its steps, its schedule, and where it goes on.
+
+Legend: n rows, b rows of a batch.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+
+from heads.backbone.device import HERE
+from heads.rng import IsolatedRng
+from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.task import TrainingTask
+
+BATCH = 32  # rows in a step
+TOGETHER = 16  # batches whose rows are sorted by length, so that little of them is padding
+HEAD_RATE = 1e-3
+DECAY = 0.9  # of the learning rate, from each layer to the one below
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.1  # of all steps
+LARGEST = 1.0  # that the norm of all gradients may be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSettings:
+    """The settings of one training.
+
+    Attributes:
+        learning_rate: Of the last layer of the base model, at its highest.
+        epochs: Passes over the rows, by the end of which the learning rate has fallen to 0.
+        head_rate: The learning rate of the head.
+        decay: By what the learning rate is multiplied from each layer to the one below it.
+        weight_decay: Of AdamW; biases and norms have none.
+        warm_up: The share of all steps in which the learning rate rises.
+        clip: The largest norm of all gradients together.
+        batch: b.
+    """
+
+    learning_rate: float
+    epochs: int
+    head_rate: float = HEAD_RATE
+    decay: float = DECAY
+    weight_decay: float = WEIGHT_DECAY
+    warm_up: float = WARM_UP
+    clip: float = LARGEST
+    batch: int = BATCH
+
+
+class TuningRun:
+    """A recipe and its copy of the base model while they learn.
+
+    Attributes:
+        module: Both.
+        steps: How many steps they have taken.
+        losses: The loss of every step of this pass over the rows.
+        peak: The most bytes that it has held, over what the process held before.
+    """
+
+    def __init__(
+        self,
+        module: TunedRecipe,
+        texts: Texts,
+        task: TrainingTask,
+        rows: Tensor,
+        settings: TuningSettings,
+        rng: IsolatedRng,
+        seed: int,
+        before: int = 0,
+    ) -> None:
+        from transformers import get_linear_schedule_with_warmup
+
+        self.module, self.steps, self.losses, self.peak = module, 0, list[float](), 0
+        self._texts, self._task, self._rows, self._settings = texts, task, rows, settings
+        self._rng, self._seed, self._before = rng, seed, before
+        self.epoch_steps = math.ceil(len(rows) / settings.batch)
+        whole = settings.epochs * self.epoch_steps
+        groups = list(_groups(module, settings))
+        self._optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+        self._schedule = get_linear_schedule_with_warmup(
+            self._optimizer, math.ceil(settings.warm_up * whole), whole
+        )
+        self._learned = [own for _, _, own in module.groups()]
+        self._order = list[Tensor]()
+
+    @property
+    def epoch(self) -> int:
+        """How many passes are over."""
+        return self.steps // self.epoch_steps
+
+    def learn(self) -> Iterator[float]:
+        """Takes the steps to the end of this pass over the rows; the loss of each.
+
+        Raises:
+            Interrupted: Somebody asked for it.
+        """
+        epoch, device = self.epoch, next(self.module.parameters()).device
+        order = batches(self._rows, self._texts, self._settings.batch, self._seed, epoch)
+        if self.steps == epoch * self.epoch_steps:
+            self.losses = []
+        for rows in order[self.steps - epoch * self.epoch_steps :]:
+            self._task.check()
+            yield self.step(rows, device)
+
+    def step(self, rows: Tensor, device: torch.device = HERE) -> float:
+        """One step by the weighted mean loss of some rows; that loss."""
+        task, dtype = self._task, self._task.products
+        self.module.train()
+        with self._rng.rolling(), torch.autocast(device.type, dtype, dtype != torch.float32):
+            logits = self.module(self._texts, rows).float()
+        objective, targets = task.objective, task.targets[rows].to(device)
+        losses = objective.rows(objective.learned(logits, targets), targets)
+        loss = (losses * task.weights[rows].to(device)).mean()
+        self._optimizer.zero_grad()
+        with self._rng.rolling():  # what is computed again draws the same dropout again
+            loss.backward()
+        self.peak = max(self.peak, _held(device) - self._before)
+        torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
+        self._optimizer.step()
+        self._schedule.step()
+        self.steps += 1
+        self.losses.append(float(loss.detach()))
+        return self.losses[-1]
+
+    def checkpoint(self) -> dict[str, Any]:
+        """All that it takes to go on from here to the same numbers."""
+        return {
+            "steps": self.steps,
+            "losses": list(self.losses),
+            "tensors": self.module.learned(),
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "random": list(self._rng.states),
+        }
+
+    @torch.no_grad()
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """Goes on from a checkpoint."""
+        for name, own in self.module.learned().items():
+            own.copy_(kept["tensors"][name])
+        self.steps, self.losses = kept["steps"], list(kept["losses"])
+        self._optimizer.load_state_dict(kept["optimizer"])
+        self._schedule.load_state_dict(kept["schedule"])
+        self._rng.states = list(kept["random"])
+
+
+def batches(rows: Tensor, texts: Texts, batch: int, seed: int, epoch: int) -> list[Tensor]:
+    """The batches of one pass, in random order; the rows of a batch are of like length.
+
+    Source: `group_by_length` of Transformers' Trainer.
+    """
+    rng = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    lengths, found = texts.lengths(rows), list[Tensor]()
+    for some in torch.randperm(len(rows), generator=rng).split(TOGETHER * batch):
+        found += some[lengths[some].argsort(descending=True, stable=True)].split(batch)
+    order = torch.randperm(len(found), generator=rng).tolist()
+    return [rows[found[place]] for place in order]
+
+
+def _groups(module: TunedRecipe, settings: TuningSettings) -> Iterator[dict[str, Any]]:
+    """What is learned by the layer it belongs to, with and without weight decay.
+
+    Source: learning rates by layer: ULMFiT (Howard and Ruder 2018), ELECTRA (Clark et al. 2020);
+    what has no weight decay: BERT.
+    """
+    known: dict[tuple[int, bool], list[Tensor]] = {}
+    for depth, _, own in module.groups():
+        known.setdefault((depth, own.dim() > 1), []).append(own)
+    head = max(depth for depth, _ in known)
+    for (depth, decays), own in sorted(known.items()):
+        rate = settings.learning_rate * settings.decay ** (head - 1 - depth)
+        yield {
+            "params": own,
+            "lr": settings.head_rate if depth == head else rate,
+            "weight_decay": settings.weight_decay * decays,
+        }
+
+
+def _held(device: torch.device) -> int:
+    """How many bytes are in use: of the process, or on the GPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return psutil.Process().memory_info().rss
+
+
+def held_before(device: torch.device) -> int:
+    """How many bytes are in use before a training begins."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    return _held(device)

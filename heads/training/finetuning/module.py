@@ -1,0 +1,233 @@
+"""A recipe on a copy of its base model, as one module that learns.
+
+Legend: n texts, c classes.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import HERE
+from heads.backbone.states import Encoded, States
+from heads.backbone.tuned import SAMPLES, TunedBase, with_adapter
+from heads.classifier.module import RecipeModule
+from heads.features.token_states import TokenStates, different
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.training.finetuning.plan import FromCut, TuningPlan, cut_into
+from heads.training.task import TrainingTask
+
+AT_ONCE = 64  # texts that are answered together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The texts of all rows as the base model takes them, and what is kept of their states.
+
+    Attributes:
+        first: (u,), the texts, or pairs as one sequence, each different one once.
+        second: (u,), of siamese pairs the second texts; else none.
+        index: (n,), the number of each row's text.
+        kept: The states at the cut and below, where there is one.
+    """
+
+    first: Sequence[Encoded]
+    second: Sequence[Encoded]
+    index: Tensor
+    kept: TokenStates | None = None
+
+    @classmethod
+    def of(cls, task: TrainingTask, resolved: ResolvedRecipe, backbone: Backbone) -> "Texts":
+        """The texts of a task, cut into tokens."""
+        texts, pairs, index = different(task.texts, task.pairs)
+        own = backbone.prompted(resolved.prompt)
+        apart = bool(resolved.pair)
+        return cls(
+            first=own.encode(texts, () if apart else pairs),
+            second=own.encode(pairs) if apart else (),
+            index=index,
+            kept=task.cut_states,
+        )
+
+    def lengths(self, rows: Tensor) -> Tensor:
+        """(n,), how many tokens some rows have."""
+        sides = [self.first, self.second] if self.second else [self.first]
+        return torch.tensor([sum(len(s[n]) for s in sides) for n in self.index[rows].tolist()])
+
+
+class TunedRecipe(nn.Module):
+    """Texts to logits (n, c): a copy of the base model with a new recipe on it.
+
+    The base model that the process shares is never touched.
+
+    Attributes:
+        base: The copy; under PEFT's adapter, where one is learned.
+        recipe: What is read of it, and the head.
+    """
+
+    def __init__(
+        self,
+        resolved: ResolvedRecipe,
+        backbone: Backbone,
+        classes: int,
+        plan: TuningPlan,
+        *,
+        device: torch.device = HERE,
+        spares_memory: bool = False,
+        begins_at_cut: bool = False,
+    ) -> None:
+        super().__init__()
+        self.recipe = RecipeModule(resolved, backbone, classes)
+        self.base = copy.deepcopy(backbone.model).requires_grad_(False)
+        self._plan, self._adapter = plan, _Adapter.of(resolved, self.base, plan)
+        if self._adapter is None:
+            for name in plan.depths:
+                self.base.get_parameter(name).requires_grad_(True)
+        if spares_memory and self.base.supports_gradient_checkpointing:
+            self.base.gradient_checkpointing_enable({"use_reentrant": False})
+        self.to(device)
+        self._backbone = replace(backbone.prompted(resolved.prompt), model=self.base, block=None)
+        self._cut: FromCut | None = None
+        if begins_at_cut and plan.cut is not None:
+            texts = self._backbone.encode(SAMPLES[:1])
+            self._cut = cut_into(self.base, plan.stack, plan.cut, texts, self._backbone)
+
+    def train(self, mode: bool = True) -> "TunedRecipe":
+        """Dropout is on in whatever learns; what lies below the last layers answers as it is."""
+        super().train(mode)
+        if mode and self.recipe.reader.resolved.tuning.above:
+            self.base.eval()
+            for module in _learning(self.base):
+                module.train()
+        return self
+
+    def forward(self, texts: Texts, rows: Tensor) -> Tensor:
+        numbers = texts.index[rows]
+        first = self._states([texts.first[n] for n in numbers.tolist()], texts, numbers)
+        if not texts.second:
+            return self.recipe(first)
+        second = [texts.second[n] for n in numbers.tolist()]
+        return self.recipe(first, self._backbone.forward(second))
+
+    def _states(self, batch: Sequence[Encoded], texts: Texts, numbers: Tensor) -> States:
+        if self._cut is None:
+            return self._backbone.forward(batch)
+        assert texts.kept is not None
+        kept = texts.kept.states(numbers)
+        return self._cut.states(self._backbone, batch, _on(kept, self._backbone.device))
+
+    @torch.no_grad()
+    def answers(self, texts: Texts, rows: Tensor, check: Any = None) -> Tensor:
+        """The logits of some rows in 32 bits, (n, c), on the processor.
+
+        Args:
+            check: Is called before every batch, and may end it all.
+        """
+        self.eval()
+        lengths = texts.lengths(rows)
+        order, strictly = lengths.argsort(stable=True), self._backbone.reads_padding
+        found = list[Tensor]()
+        for places in _batches(lengths[order], strictly):
+            if check:
+                check()
+            found.append(self(texts, rows[order[places]]).float().to(HERE))
+        return torch.cat(found)[order.argsort()]
+
+    def groups(self) -> Iterator[tuple[int, str, nn.Parameter]]:
+        """What is learned: the layer it belongs to (the head's lies above all), name, parameter."""
+        top = max(self._plan.depths.values()) + 1
+        for name, own in self.base.named_parameters():
+            if own.requires_grad:
+                yield self._depth(name), f"base.{name}", own
+        for name, own in self.recipe.named_parameters():
+            yield top, f"recipe.{name}", own
+
+    def _depth(self, name: str) -> int:
+        """The layer of a parameter; of an adapter's, that of the weight that it is added to."""
+        if self._adapter is None:
+            return self._plan.depths[name]
+        return self._plan.depths[f"{name.partition('.lora_')[0]}.weight"]
+
+    def learned(self) -> dict[str, Tensor]:
+        """All tensors that are learned, by the names of `groups`; those of here, not copies."""
+        return {name: own.data for _, name, own in self.groups()}
+
+    def tuned_base(self) -> TunedBase:
+        """What the base model has learned, copied to the processor."""
+        resolved = self.recipe.reader.resolved
+        if self._adapter is not None:
+            return TunedBase(
+                tune=resolved.tune, tensors=self._adapter.tensors(), adapter=self._adapter.facts
+            )
+        tensors = {name: _copied(self.base.get_parameter(name)) for name in self._plan.depths}
+        return TunedBase(tune=resolved.tune, tensors=tensors)
+
+    def state_of_recipe(self) -> dict[str, Tensor]:
+        """The tensors of the recipe, copied to the processor."""
+        return {name: _copied(own) for name, own in self.recipe.state_dict().items()}
+
+
+class _Adapter:
+    """PEFT's adapter within a base model."""
+
+    def __init__(self, model: Any, facts: Mapping[str, Any]) -> None:
+        self.facts, self._model = facts, with_adapter(model, facts)
+
+    @classmethod
+    def of(cls, resolved: ResolvedRecipe, model: Any, plan: TuningPlan) -> "_Adapter | None":
+        """Puts an adapter into a base model, where the recipe learns one."""
+        if not resolved.tuning.adapter:
+            return None
+        places = [name.rpartition(".")[0] for name in plan.depths]
+        turned = type(model.get_submodule(places[0])).__name__ == "Conv1D"
+        rank = resolved.tuning_options.get("rank") or resolved.tuning.options["rank"]
+        facts = {
+            "r": rank,
+            "lora_alpha": 2 * int(rank),
+            "target_modules": places,
+            "fan_in_fan_out": turned,
+        }
+        return cls(model, facts)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The adapter's tensors by their names in a file of PEFT, copied to the processor."""
+        from peft import get_peft_model_state_dict
+
+        found = get_peft_model_state_dict(self._model)
+        return {name: _copied(own) for name, own in found.items()}
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to(HERE, copy=True)
+
+
+def _on(states: States, device: torch.device) -> States:
+    """States on a device."""
+    if device == HERE:
+        return states
+    names = ("mask", "unpadded", "content", "eos")
+    moved = {name: getattr(states, name).to(device) for name in names}
+    return replace(states, **moved, hidden=tuple(one.to(device) for one in states.hidden))
+
+
+def _learning(model: nn.Module) -> Iterator[nn.Module]:
+    """The largest parts of a model all of whose parameters are learned."""
+    own = list(model.parameters())
+    if own and all(one.requires_grad for one in own):
+        yield model
+        return
+    for child in model.children():
+        yield from _learning(child)
+
+
+def _batches(lengths: Tensor, strictly: bool) -> Iterator[Tensor]:
+    """Places of rows that are answered together; strictly: only such of one length."""
+    if not strictly:
+        yield from torch.arange(len(lengths)).split(AT_ONCE)
+        return
+    for length in lengths.unique().tolist():
+        yield from (lengths == length).nonzero().flatten().split(AT_ONCE)

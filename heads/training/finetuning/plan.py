@@ -1,0 +1,189 @@
+"""Which parameters of a base model a recipe learns, told from the graph of one forward pass.
+
+No family has to be known for that: a parameter is learned if the pooled vector depends on it and
+the recipe's way of learning asks for it; it belongs to the first layer whose states depend on it.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.states import States
+from heads.backbone.tuned import SAMPLES
+from heads.errors import HeadsError, RecipeError
+from heads.features.featurizer import Featurizer
+from heads.parts.resolved_recipe import TUNE, ResolvedRecipe
+
+CLOSE = 1e-5  # of the largest number: what rounding in another order may change in 32 bits
+FAULTS = (HeadsError, AttributeError, RuntimeError, IndexError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningPlan:
+    """What of a base model is learned.
+
+    Attributes:
+        depths: For each parameter that is learned, by its name, the first layer whose states depend
+            on it: 0 for embeddings. Of an adapter those that it is added to.
+        parameters: How many numbers are learned of the base model.
+        cut: The layer whose states are kept while the layers above it are learned; None where
+            everything is computed in every step.
+        stack: The name of the base model's list of layers, where there is a cut.
+        reads: The layers below the cut that the recipe reads as well, and the cut.
+    """
+
+    depths: Mapping[str, int]
+    parameters: int
+    cut: int | None = None
+    stack: str = ""
+    reads: tuple[int, ...] = ()
+
+
+def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
+    """Finds out what of a base model a recipe learns.
+
+    Raises:
+        RecipeError: There is nothing of it to learn in this way.
+    """
+    top, options = resolved.tuning, resolved.tuning_options
+    count = options.get("layers", 0)
+    if top.above and count > backbone.layers:
+        layers = f"{backbone.layers} layers" if backbone.layers else "no layers that can be told"
+        what = f"{backbone.id} has {layers}, so {TUNE}={resolved.tune} has no meaning."
+        raise RecipeError(what, f"Write {TUNE}=full.")
+    model = copy.deepcopy(backbone.model).eval().requires_grad_(True)
+    own = replace(backbone, model=model, block=None).prompted(resolved.prompt)
+    with torch.enable_grad():
+        states = own.forward(own.encode(SAMPLES[:1]))
+        vectors = Featurizer(resolved, backbone)(states).vectors
+        reached, depths = _leaves(vectors), dict[int, int]()
+        for layer, hidden in enumerate(states.hidden):
+            depths |= {one: layer for one in _leaves(hidden) if one not in depths}
+    below = backbone.layers - count if top.above else -1
+    fixed = {one for one, depth in depths.items() if depth <= below}
+    found = {
+        name: (depths.get(id(own), backbone.layers), own.numel())
+        for place, module in model.named_modules()
+        for leaf, own in module.named_parameters(recurse=False)
+        if id(own) in reached - fixed
+        and top.make(name := f"{place}.{leaf}".lstrip("."), module, **options)
+    }
+    if not found:
+        what = f"{resolved.recipe}: what it reads of {backbone.id} depends on nothing that "
+        what += f"{TUNE}={resolved.tune} learns."
+        raise RecipeError(what, f"Read the last layer, or write {TUNE}=full.")
+    plan = TuningPlan(
+        depths={name: depth for name, (depth, _) in found.items()},
+        parameters=_adapted(model, found, options) if top.adapter else _sum(found),
+    )
+    if 1 <= below < backbone.layers and not (resolved.pair or resolved.prompt):
+        return _with_cut(plan, resolved, backbone, below)
+    return plan
+
+
+def _sum(found: Mapping[str, tuple[int, int]]) -> int:
+    return sum(size for _, size in found.values())
+
+
+def _adapted(model: Any, found: Mapping[str, Any], options: Mapping[str, int]) -> int:
+    """How many numbers an adapter of some weights has."""
+    shapes = [model.get_parameter(name).shape for name in found]
+    return sum(options.get("rank", 8) * sum(shape) for shape in shapes)
+
+
+def _leaves(tensor: Tensor) -> set[int]:
+    """The parameters that a tensor depends on, by their identity; nothing is computed for that."""
+    seen, found, stack = set[Any](), set[int](), [tensor.grad_fn]
+    while stack:
+        node: Any = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        stack += [before for before, _ in node.next_functions]
+    return found
+
+
+# --- The cut: layers below are left out where the states that they give are kept.
+
+
+class FromCut:
+    """A base model that begins at a layer: those below answer with states that are given.
+
+    Everything else (masks, positions, what stands above the layers) is the model's own forward.
+    """
+
+    def __init__(self, model: nn.Module, stack: str, cut: int) -> None:
+        self._cut, self._kept = cut, torch.empty(0)
+        layers: Any = model.get_submodule(stack)
+        for layer in layers[:cut]:
+            layer.forward = self._answer
+        self._packed = False
+
+    def _answer(self, *_: Any, **__: Any) -> Any:
+        return (self._kept,) if self._packed else self._kept
+
+    def packing(self, is_tuple: bool) -> "FromCut":
+        """Lets layers answer as the model's own do: with a tuple, or with the states alone."""
+        self._packed = is_tuple
+        return self
+
+    def states(self, backbone: Backbone, texts: Any, kept: States) -> States:
+        """The states of some texts, those up to the cut as given."""
+        self._kept = kept.layer(self._cut)
+        found = backbone.forward(texts)
+        hidden = (*kept.hidden[: self._cut + 1], *found.hidden[self._cut + 1 :])
+        return replace(found, hidden=hidden)
+
+
+def stack_of(model: nn.Module, layers: int) -> str:
+    """The name of a model's list of layers; "" where none can be told."""
+    found = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == layers > 0
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def cut_into(model: nn.Module, stack: str, cut: int, texts: Any, backbone: Backbone) -> FromCut:
+    """Lets a model begin at a cut, after one look at how its layers answer."""
+    answers, layers = list[bool](), model.get_submodule(stack)
+    layer: Any = layers[cut - 1]  # type: ignore[index]
+    hook = layer.register_forward_hook(lambda _m, _i, o: answers.append(isinstance(o, tuple)))
+    backbone.states(texts)
+    hook.remove()
+    return FromCut(model, stack, cut).packing(answers[0])
+
+
+def _with_cut(
+    plan: TuningPlan, resolved: ResolvedRecipe, backbone: Backbone, cut: int
+) -> TuningPlan:
+    """The plan with the cut, where a pass that begins there gives what the whole one gives."""
+    stack = stack_of(backbone.model, backbone.layers)
+    if not stack or backbone.decoder_width:
+        return plan
+    model = copy.deepcopy(backbone.model)
+    own = replace(backbone, model=model, block=None)
+    texts = own.encode(SAMPLES)
+    try:
+        with torch.no_grad():
+            whole = own.states(texts)
+            found = cut_into(model, stack, cut, texts, own).states(own, texts, whole)
+            largest = [one.abs().max().clamp_min(1) for one in whole.hidden]
+            gaps = [
+                float((one - other).abs().max() / most)
+                for one, other, most in zip(found.hidden, whole.hidden, largest, strict=True)
+            ]
+    except FAULTS:
+        return plan
+    if not max(gaps) <= CLOSE:  # a family whose layers hand on more than their states
+        return plan
+    below = {layer for layer in Featurizer(resolved, backbone).depths if layer < cut}
+    return replace(plan, cut=cut, stack=stack, reads=tuple(sorted(below | {cut})))
