@@ -39,8 +39,8 @@ def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     """Every linear layer of the base model gets an addition of rank {rank}, learned with the head.
 
     Formula: W + (α / r) B A, α = 2 r
-    Source: Hu et al. 2021 (arXiv 2106.09685), by PEFT; on all linear layers, and with a learning
-        rate some ten times as high as for everything, as Schulman et al. 2025 (LoRA Without Regret).
+    Source: Hu et al. 2021 (arXiv 2106.09685), by PEFT; on all linear layers, and at some
+        ten times the learning rate of everything, as Schulman et al. 2025 (LoRA Without Regret).
     """
     return type(module).__name__ in ("Linear", "Conv1D") and name.endswith("weight")
 
