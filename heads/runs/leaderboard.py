@@ -235,10 +235,13 @@ def _agreements(
     recipes: Mapping[str, ResolvedRecipe],
     comparisons: Comparisons | None,
 ) -> tuple[RankAgreement, ...]:
-    """Whether the estimates of readings agree with the best head that each reading got."""
+    """Whether the estimates of readings agree with the best head that each reading got.
+
+    They are of the frozen base model, so heads that it learned with are left out.
+    """
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
-        if not cell.is_baseline:
+        if not (cell.is_baseline or recipes[name].is_tuned):
             resolved = recipes[name]
             heads.setdefault(resolved.reading, {})[resolved.behind] = cell
     # Readings are compared under the same heads only.
