@@ -139,6 +139,24 @@ class ResolvedRecipe:
         return {name: int(number) for name in self.tuning.options if number}
 
     @property
+    def tuning_says(self) -> str:
+        """What is learned of the base model, in a sentence."""
+        return self.tuning.told(self.tuning.first_line, self.tuning_options)
+
+    def learned_of_base(self, parameters: int, whole: int) -> str:
+        """How much is learned of the base model, as a part of a sentence.
+
+        Args:
+            parameters: How many numbers are learned.
+            whole: How many the base model has.
+        """
+        if not self.tuning.adapter:
+            return f"{parameters:,} of its {whole:,} numbers"
+        options = self.tuning_options or self.tuning.options
+        told = "".join(f", {name} {value}" for name, value in options.items())
+        return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuning.title}{told})"
+
+    @property
     def learns_to_read(self) -> bool:
         """Whether the pooling or the choice of layers is learned together with the head."""
         return self.pooling.learned or (self.layers is not None and self.layers.learned)
@@ -178,6 +196,6 @@ class ResolvedRecipe:
             * bool(self.standardise),
             "It learns from the vectors as they are." * (self.standardise is False),
             loss[self.loss].says * (self.loss != SOFTMAX),
-            self.tuning.told(self.tuning.first_line, self.tuning_options) * self.is_tuned,
+            self.tuning_says * self.is_tuned,
         )
         return tuple(filter(None, told))
