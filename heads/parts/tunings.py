@@ -21,7 +21,7 @@ def frozen(name: str, module: Any) -> bool:
     return False
 
 
-@tuning(title="Last layers", above=True)
+@tuning(title="Last {layers} layers", noun="the last {layers} layers", above=True)
 def last(name: str, module: Any, *, layers: int = 2) -> bool:
     """The last layers of the base model ({layers}) are learned together with the head.
 
@@ -32,7 +32,7 @@ def last(name: str, module: Any, *, layers: int = 2) -> bool:
     return True
 
 
-@tuning(title="LoRA", adapter=True, rate=10.0)
+@tuning(title="LoRA, rank {rank}", noun="LoRA of rank {rank}", adapter=True, rate=10.0)
 def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     """Every linear layer of the base model gets an addition of rank {rank}, learned with the head.
 
@@ -43,7 +43,7 @@ def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     return type(module).__name__ in ("Linear", "Conv1D") and name.endswith("weight")
 
 
-@tuning(title="Everything")
+@tuning(title="Everything", noun="everything")
 def full(name: str, module: Any) -> bool:
     """The whole base model is learned together with the head.
 
@@ -52,7 +52,7 @@ def full(name: str, module: Any) -> bool:
     return True
 
 
-@tuning(title="Head first, then everything", probed=True)
+@tuning(title="Head first, then all", noun="the head first, then everything", probed=True)
 def lpft(name: str, module: Any) -> bool:
     """The head is learned on the frozen base model first, and then everything from there.
 
@@ -63,7 +63,7 @@ def lpft(name: str, module: Any) -> bool:
     return True
 
 
-@tuning(title="Biases", rate=10.0)
+@tuning(title="Biases", noun="the biases", rate=10.0)
 def bitfit(name: str, module: Any) -> bool:
     """Only the biases of the base model are learned together with the head.
 
@@ -72,7 +72,7 @@ def bitfit(name: str, module: Any) -> bool:
     return name.endswith("bias")
 
 
-@tuning(title="Layer norms", rate=10.0)
+@tuning(title="Layer norms", noun="the layer norms", rate=10.0)
 def layernorm(name: str, module: Any) -> bool:
     """Only the scales and shifts of the base model's normalisations are learned with the head.
 
