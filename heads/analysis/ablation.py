@@ -151,6 +151,8 @@ def retraining(
 ) -> Generator[Progress, None, list[Retrained]]:
     """Trains recipes anew, each without a layer: progress, then the heads.
 
+    Those that learn their base model as well are not: that takes as long as a run.
+
     Args:
         wanted: The numbers of heads, and the layers that they are to do without.
     """
@@ -162,7 +164,8 @@ def retraining(
         except HeadsError as error:
             found[place] = Retrained(why_not=error.what)
             continue
-        if why := _unknown(heads, heads.classifiers[number]):
+        why = _unknown(heads, heads.classifiers[number]) or _too_long(recipes[place])
+        if why:
             found[place] = Retrained(why_not=why)
             del recipes[place]
     whole = {place: wanted[place][0] for place in recipes}
@@ -188,6 +191,20 @@ def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
     return ""
 
 
+def _too_long(bare: ResolvedRecipe) -> str:
+    """Why a recipe is not trained meanwhile; nothing where it is.
+
+    Args:
+        bare: The recipe without the layer.
+    """
+    if not bare.is_tuned:
+        return ""
+    return (
+        f"The base model is learned anew with every head, which takes long: train {bare} yourself, "
+        "beside the one that has the layer."
+    )
+
+
 def _of_sample(
     heads: SelectedHeads, recipes: Mapping[int, ResolvedRecipe], whole: Mapping[int, int]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
@@ -198,11 +215,12 @@ def _of_sample(
     groups: dict[object, list[int]] = {}  # those that are trained alike share one reading
     for place, number in whole.items():
         one = heads.classifiers[number]
-        groups.setdefault((id(one.backbone), one.head.config), []).append(place)
+        groups.setdefault((id(one.backbone.untuned), one.head.config), []).append(place)
     for places in groups.values():
         first = heads.classifiers[whole[places[0]]]
         asked = [recipes[place] for place in places]
-        events = trained(asked, corpus, first.backbone, limits_here(), first.head.config)
+        backbone = first.backbone.untuned
+        events = trained(asked, corpus, backbone, limits_here(), first.head.config)
         for place, head in zip(places, (yield from events), strict=True):
             bare = replace(first, head=head)
             said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
@@ -244,7 +262,7 @@ def _of_run(
     missing = {place: recipe for place, recipe in recipes.items() if place not in found}
     if not missing:
         return found
-    corpus, backbone = asked.corpus, one.backbone
+    corpus, backbone = asked.corpus, one.backbone.untuned
     cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.problem)
     read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4)
     states = yield from run_token_states(run, asked, cells, read, backbone, limits)

@@ -64,7 +64,7 @@ def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
 
 
 def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
-    """Of heads that are random, give numbers, hardly learn, or are the same as another."""
+    """Of heads that are random, give numbers, have a base model of their own, or are alike."""
     notes = [
         f"{backbone.id} came without a trained head, so what 'own' shows is random: "
         "its probabilities mean nothing."
@@ -77,9 +77,15 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         if head.problem.gives_number and head.is_own
     ]
     if backbone.pooler == "new" and any(
-        head.module.reader.resolved.pooling.is_pooler for head in heads
+        head.module.reader.resolved.pooling.is_pooler and not head.base_parameters for head in heads
     ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
+    notes += [
+        f"{head.name} reads by a base model of its own, learned with the head: "
+        f"{head.asked.learned_of_base(head.base_parameters, backbone.parameters)}."
+        for head in heads
+        if head.base_parameters
+    ]
     lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
         is_or_are = "is" if len(lucky) == 1 else "are"
@@ -242,6 +248,7 @@ class Comparison:
                     "rows": prediction.rows,
                     "held_out": asdict(prediction.scores) if prediction.scores else None,
                     "parameters": prediction.parameters,
+                    "base_parameters": prediction.base_parameters,
                     "answer": list(prediction.answer),
                     "output_activation": prediction.problem.output_activation,
                     "logits": list(prediction.logits),
@@ -304,7 +311,7 @@ def comparing(
             run=run,
             classes=first.classes,
             problem=first.problem,
-            predictions=tuple(predict(given, heads, backbone)),
+            predictions=tuple(predict(given, heads)),
             notes=tuple(notes),
         )
     )
@@ -342,7 +349,7 @@ def _read(
 ) -> HeadInputs:
     for head in heads:
         check_second(head, second)
-    return head_inputs(backbone, [text], second, [head.module for head in heads])
+    return head_inputs(backbone, [text], second, heads)
 
 
 def _check_texts(*named: tuple[str, object]) -> None:

@@ -51,7 +51,7 @@ def difference(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone
 
 
 def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
-    """What two recipes read, a sentence each, where it is not the same."""
+    """What two recipes read, and what is learned of it, a sentence each, where it differs."""
     if (first.pooling, first.recipe.layers) != (second.pooling, second.recipe.layers):
         for resolved in (first, second):
             choice = resolved.recipe.layers
@@ -67,7 +67,7 @@ def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterato
         yield from (
             f"{resolved.recipe}: {loss[resolved.loss].says}" for resolved in (first, second)
         )
-    yield from (*_scaling(first, second), *_scaling(second, first))
+    yield from (*_scaling(first, second), *_scaling(second, first), *_tuning(first, second))
     if first.late != second.late:
         resolved = first if first.late else second
         yield f"{resolved.recipe} applies its head to every token and pools the logits."
@@ -82,12 +82,18 @@ def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
         yield f"{resolved.recipe} learns from {seen}."
 
 
+def _tuning(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
+    """What each learns of the base model, where that is not the same."""
+    if first.tune != second.tune:
+        yield from (f"{resolved.recipe}: {resolved.tuned_says}" for resolved in (first, second))
+
+
 def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether two recipes differ in nothing but the names of their layers."""
     return (
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
-        and (first.pair, first.loss) == (second.pair, second.loss)
+        and (first.pair, first.loss, first.tune) == (second.pair, second.loss, second.tune)
         and (first.normalise, first.standardise) == (second.normalise, second.standardise)
         and first.margin == second.margin
         and first.head.solve is second.head.solve
@@ -108,6 +114,7 @@ _told: WeakKeyDictionary[Any, dict[Any, list[LayerDescription]]] = WeakKeyDictio
 
 def _layers(resolved: ResolvedRecipe, backbone: Backbone) -> list[LayerDescription]:
     """The layers of a recipe's head on a base model, found once: every comparison asks."""
+    backbone = backbone.untuned  # training begins there
     told = _told.setdefault(backbone.model, {})
     key = (repr(resolved.recipe), resolved.pooling.make, resolved.head.make)
     if key not in told:
@@ -167,10 +174,8 @@ def head_difference(
     if ways[0] != ways[1]:
         changes.append(f"is {ways[1]} where {a} is {ways[0]}")
     if not changes:
-        return (
-            f"The heads {a} and {b} are the same layers under other names: "
-            "any difference in their numbers is chance."
-        )
+        chance = ": any difference in their numbers is chance" * (first.tune == second.tune)
+        return f"The heads {a} and {b} are the same layers under other names{chance}."
     sentence = f"Against {a}, the head {b} {_joined(changes)}."
     if [x.says for x in one if x.in_use] == [x.says for x in other if x.in_use]:
         sentence += " Once trained, both are the same function with other numbers in it."

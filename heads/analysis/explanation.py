@@ -1,6 +1,7 @@
 """What a recipe is made of: its layers, shapes, counts, formula, origin and what it reads.
 
-Nothing is trained for it: a head is sketched on the meta device, without memory.
+Nothing is trained for it: a head is sketched on the meta device, without memory. What is learned
+of the base model is told from one forward pass.
 Legend: t tokens, d width of a state, w width of the pooled vector, c classes.
 """
 
@@ -34,12 +35,14 @@ from heads.rng import IsolatedRng
 from heads.runs.trainer import trained
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+from heads.training.finetuning.plan import TuningPlan, plan_of
 
 # --- Where each tensor of a recipe comes from: the checkpoint, and which tensor of it, or nowhere.
 
-Origin = Literal["pretrained", "untrained", "random", "new", "mismatched", "stored"]
+Origin = Literal["pretrained", "tuned", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {
     "pretrained": "pretrained, from the checkpoint",
+    "tuned": "pretrained, from the checkpoint, and learned further with the head",
     "untrained": "in the base model's checkpoint, but never trained",
     "random": "random: the base model's checkpoint lacks it",
     "new": "new, learned from the data",
@@ -74,6 +77,7 @@ class Provenance:
         native: The head of the checkpoint's own class, where this is it.
         stored: The shapes that the checkpoint has of this head's tensors, under our names.
         is_own: Whether the head is the checkpoint's own one, not one trained here.
+        plan: What is learned of the base model; None where it is frozen.
     """
 
     resolved: ResolvedRecipe
@@ -82,6 +86,26 @@ class Provenance:
     native: NativeHead | None
     stored: Mapping[str, tuple[int, ...]]
     is_own: bool
+    plan: TuningPlan | None = None
+
+    def of_base(self) -> Iterator[TensorFact]:
+        """The tensors of the base model that are learned with the head; all others are frozen.
+
+        Of an adapter those that it is added to.
+        """
+        if self.plan is None:
+            return
+        # A pooler that is random has nothing to go on from.
+        blank = () if self.backbone.pooler == "pretrained" else ("pooler.",)
+        own = {name: self.backbone.model.get_parameter(name).detach() for name in self.plan.depths}
+        found = _sources(self.backbone, own)
+        for name, tensor in own.items():
+            yield TensorFact(
+                name=name,
+                shape=tuple(tensor.shape),
+                origin="tuned" if name in found and not name.startswith(blank) else "new",
+                source=found.get(name, ""),
+            )
 
     def of_layer(self, name: str, layer: nn.Module) -> Iterator[TensorFact]:
         """The facts of one layer of the head."""
@@ -97,8 +121,16 @@ class Provenance:
             )
 
     def of_pooler(self) -> Iterator[TensorFact]:
-        """The base model's own pooler: frozen like the rest, and random where it came without."""
-        own = {n: t for n, t in self.backbone.model.named_parameters() if n.startswith("pooler.")}
+        """The base model's own pooler: frozen, unless the base model is learned as well.
+
+        It is random where the base model came without. What is learned of it stands there.
+        """
+        learned = self.plan.depths if self.plan else ()
+        own = {
+            name: tensor
+            for name, tensor in self.backbone.model.named_parameters()
+            if name.startswith("pooler.") and name not in learned
+        }
         new = self.backbone.pooler == "new"
         found = {} if new else _sources(self.backbone, own)
         for name, tensor in own.items():
@@ -149,6 +181,7 @@ def provenance(
         native=native_head(backbone) if is_own else native_of(resolved, backbone),
         stored=_stored(resolved, backbone, chain) if not is_own else {},
         is_own=is_own,
+        plan=plan_of(resolved, backbone) if resolved.is_tuned else None,
     )
 
 
@@ -199,6 +232,8 @@ class Explanation:
         sources: Where each part comes from.
         steps: From tokens to logits.
         parameters: How many numbers are learned, the base model's not among them.
+        base_parameters: How many are learned of the base model, or added to it; 0 where it is
+            frozen.
         reads: Each token of the text with the share of the pooled vector that it gave.
         equals: The class of Transformers that the recipe equals, and its file and line.
         twins: Heads that are the same layers under other names.
@@ -213,6 +248,7 @@ class Explanation:
     sources: tuple[str, ...]
     steps: tuple[ExplanationStep, ...]
     parameters: int
+    base_parameters: int
     reads: tuple[tuple[str, float], ...]
     equals: str
     twins: tuple[str, ...]
@@ -282,16 +318,20 @@ def explain(
         pair: Its second text.
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
+    reads_by, backbone = head.backbone_for(backbone) if head else backbone, backbone.untuned
     with IsolatedRng().rolling():
         reader = head.module.reader if head else Featurizer(resolved, backbone)
     chain = resolved.sketch(resolved.widened(reader.width), classes)
     joins = pairing[resolved.pair] if resolved.pair else None
     learned = loss[resolved.loss] if resolved.loss != SOFTMAX else None
+    tunes = resolved.tuning if resolved.is_tuned else None
     parts = [
-        part for part in (resolved.pooling, resolved.layers, joins, resolved.head, learned) if part
+        part
+        for part in (resolved.pooling, resolved.layers, joins, resolved.head, learned, tunes)
+        if part
     ]
     facts = provenance(resolved, backbone, chain, head)
-    steps = (*_base_steps(backbone), *_steps(facts, reader, chain))
+    steps = (*_base_steps(facts), *_steps(facts, reader, chain))
     return Explanation(
         recipe=resolved.recipe,
         model=backbone.id,
@@ -301,7 +341,8 @@ def explain(
         sources=tuple(f"{part.name}: {part.source}" for part in parts),
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
-        reads=_reads(backbone, reader, text, pair) if text else (),
+        base_parameters=facts.plan.parameters if facts.plan else 0,
+        reads=_reads(reads_by, reader, text, pair) if text else (),
         equals=equals(resolved.recipe, backbone.model_type),
         twins=tuple(equivalent_heads(resolved, backbone)),
         notes=tuple(_notes(facts, head)),
@@ -319,17 +360,35 @@ def _formulas(resolved: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
     yield f"logits = {formula(chain)}"
     if resolved.loss != SOFTMAX:
         yield f"loss = {loss[resolved.loss].formula}"
+    if resolved.is_tuned and resolved.tuning.formula:
+        yield resolved.tuning.told(resolved.tuning.formula, resolved.tuning_options)
 
 
-def _base_steps(backbone: Backbone) -> Iterator[ExplanationStep]:
+def _base_steps(facts: Provenance) -> Iterator[ExplanationStep]:
+    backbone = facts.backbone
     yield ExplanationStep(kind="text", name="tokens", does="the text in pieces", shape=("t",))
     yield ExplanationStep(
         kind="base",
         name=backbone.id,
-        does=f"{backbone.model_type}, {backbone.layers} layers, frozen",
+        does=f"{backbone.model_type}, {backbone.layers} layers, {_learned(facts)}",
         shape=("t", backbone.width),
         parameters=backbone.parameters,
+        tensors=tuple(facts.of_base()),
     )
+
+
+def _learned(facts: Provenance) -> str:
+    """What is learned of the base model, and in which layers, in a few words."""
+    if facts.plan is None:
+        return "frozen"
+    depths = sorted(set(facts.plan.depths.values()))
+    layers = [depth for depth in depths if depth]
+    places = ["the embeddings"] * (0 in depths)
+    if layers:
+        first, last = layers[0], layers[-1]
+        places.append(f"layer {last}" if first == last else f"layers {first} to {last}")
+    how_much = facts.resolved.learned_of_base(facts.plan.parameters, facts.backbone.parameters)
+    return f"{how_much} are learned with the head, in {' and '.join(places)}"
 
 
 def _steps(
@@ -421,8 +480,15 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield why
     if resolved.pair:
         yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
-    if resolved.learns_to_read and head is None:
+    if head is None:
+        yield from _before_training(resolved)
+
+
+def _before_training(resolved: ResolvedRecipe) -> Iterator[str]:
+    if resolved.learns_to_read:
         yield "This is the reading before training, when all count nearly the same."
+    if resolved.is_tuned:
+        yield "What is read is shown with the base model as it is before it learns."
 
 
 def _pooler_notes(facts: Provenance) -> Iterator[str]:

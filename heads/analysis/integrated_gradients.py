@@ -124,9 +124,11 @@ def _looked_up(backbone: Backbone, numbers: Tensor, embeddings: Tensor) -> Itera
     """
     used: list[int] = []
     mine = threading.get_ident()  # the model is shared: others may read with it now
+    tables = _tables(backbone)
+    own = {id(table) for table in tables}  # and who copies it now, copies the hook
 
-    def replaced(_: nn.Module, given: Any, found: Tensor) -> Tensor:
-        if threading.get_ident() != mine:
+    def replaced(table: nn.Module, given: Any, found: Tensor) -> Tensor:
+        if threading.get_ident() != mine or id(table) not in own:
             return found
         other = _replaced(given[0], found, numbers, embeddings)
         if other is None:
@@ -134,7 +136,7 @@ def _looked_up(backbone: Backbone, numbers: Tensor, embeddings: Tensor) -> Itera
         used.append(1)
         return other
 
-    hooks = [table.register_forward_hook(replaced) for table in _tables(backbone)]
+    hooks = [table.register_forward_hook(replaced) for table in tables]
     try:
         yield used
     finally:

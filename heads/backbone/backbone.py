@@ -57,6 +57,7 @@ class Backbone:
         block: What a pass without padding computes from; None where the family has another
             block, or where such a pass did not give what Transformers gives.
         prompt: The tokens that are written behind every text, [MASK] among them.
+        before: The same base model before it learned with a head; None where it never did.
     """
 
     id: str
@@ -81,6 +82,12 @@ class Backbone:
     tokenizer: Any
     block: BertEncoder | None = None
     prompt: tuple[int, ...] = ()
+    before: "Backbone | None" = None
+
+    @property
+    def untuned(self) -> "Backbone":
+        """The base model that the process shares: what it learned with a head is not in it."""
+        return self.before or self
 
     @property
     def device(self) -> torch.device:

@@ -2,10 +2,12 @@
 
 import copy
 import hashlib
+import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,10 +18,12 @@ from heads.backbone.engine import with_block
 from heads.errors import CheckpointError
 
 SAMPLES = ("one two three", "one two three four five six seven eight")
-KEPT = 4  # base models with what they have learned that stay in memory
+# Base models with what they have learned stay in memory: so many, while they hold no more bytes of
+# their own than that; the one asked for last in any case.
+KEPT, KEPT_BYTES = 8, 1_500_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its digest is remembered
 class TunedBase:
     """What a base model has learned: some of its tensors, or an adapter.
 
@@ -28,14 +32,13 @@ class TunedBase:
         tensors: The tensors that are other ones now, by their names in the base model; those of an
             adapter by their names in a file of PEFT.
         adapter: The configuration of PEFT that they belong to; empty where there is no adapter.
-        digest: 12 hexadecimal digits that name these tensors.
     """
 
     tune: str
     tensors: Mapping[str, Tensor]
     adapter: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """12 hexadecimal digits that are those of these tensors alone."""
         found = hashlib.sha256(repr((self.tune, sorted(self.tensors))).encode())
@@ -48,13 +51,38 @@ class TunedBase:
         """How many numbers were learned."""
         return sum(tensor.numel() for tensor in self.tensors.values())
 
+    def changes(self, name: str) -> bool:
+        """Whether a tensor of the base model is another one with it."""
+        if not self.adapter:
+            return name in self.tensors
+        # PEFT goes by the ends of names.
+        places = tuple(f".{place}.weight" for place in self.adapter["target_modules"])
+        return f".{name}".endswith(places)
+
     def onto(self, backbone: Backbone) -> Backbone:
         """A copy of the base model with what was learned; its revision is a name of its own.
+
+        Tensors that were not learned are those of the base model itself, not copies.
+
+        Args:
+            backbone: The base model; with what it has learned with another head it is that before.
 
         Raises:
             CheckpointError: The tensors are not of this base model.
         """
-        return _put(self, backbone)
+        prompt, backbone = backbone.prompt, backbone.untuned
+        key = (backbone.id, backbone.revision, backbone.tokens, id(backbone.model), self.digest)
+        with _lock:
+            if key in _kept:
+                _kept.move_to_end(key)
+                return replace(_kept[key], prompt=prompt) if prompt else _kept[key]
+        found = _put(self, backbone.prompted(""))
+        with _lock:
+            found = _kept.setdefault(key, found)  # another thread may have been faster
+            _kept.move_to_end(key)
+            while len(_kept) > KEPT or (len(_kept) > 1 and _bytes() > KEPT_BYTES):
+                _kept.popitem(last=False)
+        return replace(found, prompt=prompt) if prompt else found
 
     def adapted(self, model: Any) -> Any:
         """The base model under PEFT's adapter, which it then holds beside its own weights.
@@ -78,9 +106,25 @@ def with_adapter(model: Any, facts: Mapping[str, Any]) -> Any:
     return get_peft_model(model, LoraConfig(**facts))
 
 
-@lru_cache(maxsize=KEPT)
+_kept: OrderedDict[tuple[object, ...], Backbone] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _bytes() -> int:
+    """How many bytes the kept base models hold that those before them do not."""
+    return sum(map(_own, _kept.values()))
+
+
+def _own(backbone: Backbone) -> int:
+    shared = {id(own) for own in backbone.untuned.model.parameters()}
+    parts = [own for own in backbone.model.parameters() if id(own) not in shared]
+    if backbone.block is not None:  # it has packed copies of nearly all
+        parts += backbone.model.parameters()
+    return sum(own.nbytes for own in parts)
+
+
 def _put(tuned: TunedBase, backbone: Backbone) -> Backbone:
-    model = copy.deepcopy(backbone.model)
+    model = _copied(backbone.model, tuned)
     try:
         if tuned.adapter:
             model = tuned.adapted(model).merge_and_unload()
@@ -95,6 +139,17 @@ def _put(tuned: TunedBase, backbone: Backbone) -> Backbone:
     revision = f"{backbone.revision}+{tuned.digest}"
     # Weights that were packed for a pass without padding are those of before: they are packed anew.
     own = replace(
-        backbone, model=model.eval().requires_grad_(False), revision=revision, block=None, prompt=()
+        backbone,
+        model=model.eval().requires_grad_(False),
+        revision=revision,
+        block=None,
+        before=backbone,
     )
-    return replace(with_block(own, own.encode(SAMPLES)), prompt=backbone.prompt)
+    return with_block(own, own.encode(SAMPLES))
+
+
+def _copied(model: Any, tuned: TunedBase) -> Any:
+    """A copy of a model with the very tensors of that one, but for those that will change."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    apart = {id(own) for name, own in every if tuned.changes(name)}  # tied ones have several names
+    return copy.deepcopy(model, {id(own): own for _, own in every if id(own) not in apart})

@@ -25,7 +25,7 @@ class Classifier:
     Attributes:
         backbone: The base model, with what it has learned together with the head, if anything; it
             writes the recipe's prompt behind texts, if it has one. Given may be the one that was
-            there before.
+            there before, or that of another head.
         head: The trained head, with its recipe, its classes and what is known of its training.
     """
 
@@ -34,10 +34,7 @@ class Classifier:
 
     def __post_init__(self) -> None:
         prompt, backbone = self.head.module.reader.resolved.prompt, self.backbone
-        base = self.head.base
-        if base is not None and not backbone.revision.endswith(f"+{base.digest}"):
-            backbone = base.onto(backbone)
-        object.__setattr__(self, "backbone", backbone.prompted(prompt))
+        object.__setattr__(self, "backbone", self.head.backbone_for(backbone).prompted(prompt))
 
     @property
     def recipe(self) -> Recipe:

@@ -121,7 +121,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
 
 
 IN_MEMORY_BYTES = 300_000_000
-ON_DISK_BYTES = 1_000_000_000
+ON_DISK_BYTES = 4_000_000_000  # a head that has learned its base model as well is as large as that
 _recent: OrderedDict[str, TrainedHead] = OrderedDict()
 _recent_lock = threading.Lock()
 
@@ -144,7 +144,29 @@ def _source(resolved: ResolvedRecipe) -> str:
     """The code that makes a head: what has been rewritten is another head."""
     parts = [resolved.pooling.make, resolved.head.make, resolved.head.solve]
     parts += [resolved.layers.make] if resolved.layers else []
+    parts += [resolved.tuning.make] if resolved.is_tuned else []
     return own_code() + "".join(foreign_code(part) for part in parts if part)
+
+
+def load_again(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
+    """Reads a trained head as `load` does; one that is as large as a base model stays in memory.
+
+    Raises:
+        CheckpointError: As of `load`.
+    """
+    try:
+        written = path.stat().st_mtime_ns
+    except OSError:
+        written = 0
+    key = repr((str(path.absolute()), written, backbone.id, backbone.revision))
+    with _recent_lock:
+        if key in _recent:
+            _recent.move_to_end(key)
+            return _recent[key]
+    head = load(path, backbone, limits)
+    if head.base is not None:
+        _remember(key, head)
+    return head
 
 
 def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:

@@ -1,4 +1,8 @@
-"""What the base model makes of texts for heads of either kind: pairs as one sequence, or apart."""
+"""What base models make of texts for heads of either kind: pairs as one sequence, or apart.
+
+Heads that read by the same base model share its pass; one that has learned its base model as well
+has a pass of its own.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +17,11 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadInputs:
-    """What the base model makes of some texts, for heads of either kind.
+class BaseInputs:
+    """What one base model makes of some texts, for heads of either kind.
 
     Attributes:
+        backbone: The base model.
         joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
         sides: Of first and second texts, each by itself; empty where nobody asked for it.
         prompted: Of the texts with a prompt behind them, by the prompt.
@@ -25,6 +30,7 @@ class HeadInputs:
         read_prompted: Those with a prompt behind them, by the prompt.
     """
 
+    backbone: Backbone
     joint: States | None
     sides: tuple[States, ...] = ()
     prompted: Mapping[str, States] = field(default_factory=dict)
@@ -36,7 +42,7 @@ class HeadInputs:
         """What a head says, (n, c)."""
         return module(*self._of(module))
 
-    def reads(self, module: RecipeModule, backbone: Backbone) -> tuple[tuple[str, float], ...]:
+    def reads(self, module: RecipeModule) -> tuple[tuple[str, float], ...]:
         """Each token of the first text with the share of the pooled vector that it gives.
 
         A siamese head gives both texts, one after the other, each summing to 1.
@@ -48,7 +54,7 @@ class HeadInputs:
             self._of(module), self.read_sides if module.is_siamese else encoded, strict=True
         ):
             shares = module.reader.shares(states)[0].tolist()
-            found += zip(backbone.words(texts[0]), shares, strict=False)
+            found += zip(self.backbone.words(texts[0]), shares, strict=False)
         return tuple(found)
 
     def _of(self, module: RecipeModule) -> tuple[States, ...]:
@@ -60,10 +66,61 @@ class HeadInputs:
         return (joint,)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadInputs:
+    """What some texts are to trained heads, each of which reads by its own base model.
+
+    Attributes:
+        by_base: For each base model what it makes of them, by what it has learned with a head:
+            the digest of that, "" for nothing.
+    """
+
+    by_base: Mapping[str, BaseInputs]
+
+    @property
+    def read(self) -> tuple[Encoded, ...]:
+        """The tokens of what was read jointly; none where nobody asked for it."""
+        return next((own.read for own in self.by_base.values() if own.read), ())
+
+    def logits(self, head: TrainedHead) -> Tensor:
+        """What a head says, (n, c)."""
+        return self.by_base[_base_of(head)].logits(head.module)
+
+    def reads(self, head: TrainedHead) -> tuple[tuple[str, float], ...]:
+        """Each token of the first text with the share of the pooled vector that it gives."""
+        return self.by_base[_base_of(head)].reads(head.module)
+
+
+def _base_of(head: TrainedHead) -> str:
+    return head.base.digest if head.base else ""
+
+
 def head_inputs(
-    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
+    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[TrainedHead]
 ) -> HeadInputs:
-    """Lets the base model read gated texts in the ways that these heads ask for, in one batch.
+    """Lets every base model that these heads read by read gated texts once.
+
+    Raises:
+        DataError: A siamese head has no second texts.
+        CheckpointError: What a head's base model has learned does not fit this one.
+    """
+    groups: dict[str, list[TrainedHead]] = {}
+    for head in heads:
+        groups.setdefault(_base_of(head), []).append(head)
+    return HeadInputs(
+        by_base={
+            base: base_inputs(
+                own[0].backbone_for(backbone), texts, pairs, [head.module for head in own]
+            )
+            for base, own in groups.items()
+        }
+    )
+
+
+def base_inputs(
+    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
+) -> BaseInputs:
+    """Lets one base model read gated texts in the ways that these heads ask for, in one batch.
 
     Raises:
         DataError: A siamese head has no second texts.
@@ -77,7 +134,8 @@ def head_inputs(
     sides = [tuple(backbone.encode(side)) for side in (texts, pairs) if siamese]
     others = {prompt: backbone.prompted(prompt) for prompt in sorted(prompts - {""})}
     prompted = {prompt: tuple(one.encode(texts, pairs)) for prompt, one in others.items()}
-    return HeadInputs(
+    return BaseInputs(
+        backbone=backbone,
         joint=joint,
         sides=tuple(backbone.states(side) for side in sides),
         prompted={prompt: one.states(prompted[prompt]) for prompt, one in others.items()},

@@ -95,6 +95,8 @@ class TrainedHead:
             None where that is not known.
         base: What the base model has learned with it; None where it is frozen. Whoever asks the
             head lets the base model read with that (`backbone_for`).
+        base_parameters: How many numbers of the base model were learned with it, also where they
+            lie in the base model itself, as in an exported folder; 0 where it is frozen.
     """
 
     recipe: Recipe
@@ -114,14 +116,21 @@ class TrainedHead:
     fingerprint: str = ""
     trained_as: ResolvedRecipe | None = None
     base: TunedBase | None = None
+    base_parameters: int = 0
 
     def backbone_for(self, backbone: Backbone) -> Backbone:
-        """The base model that it reads by: the given one, or a copy with what it has learned."""
-        return backbone if self.base is None else self.base.onto(backbone)
+        """The base model that it reads by: the frozen one, or a copy with what it has learned.
+
+        Args:
+            backbone: The base model, as it is or with what it has learned with another head.
+        """
+        return backbone.untuned if self.base is None else self.base.onto(backbone)
 
     def __post_init__(self) -> None:
         answered = self.problem.learned_by(self.module.reader.resolved.loss)
         object.__setattr__(self, "problem", answered)
+        if self.base is not None:
+            object.__setattr__(self, "base_parameters", self.base.parameters)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -140,6 +149,7 @@ class TrainedHead:
             "temperature": self.temperature,
             "thresholds": self.thresholds,
             "paired": self.paired,
+            "base_parameters": self.base_parameters,
         }
 
     @property
@@ -174,7 +184,7 @@ class TrainedHead:
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned or solved for, the pooling's included."""
+        """How many numbers of its own were learned or solved for, the pooling's included."""
         return sum(tensor.numel() for tensor in self.module.parameters())
 
 

@@ -1,4 +1,4 @@
-"""One text and trained heads to what each of them says: one pass of the base model for all.
+"""One text and trained heads to what each of them says.
 
 Legend: c classes, t tokens.
 """
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from heads.backbone.backbone import Backbone
 from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.evaluation.statistics import Scores
@@ -34,6 +33,7 @@ class Prediction:
         margin: How far the answer's probability lies above the next (0 to 1); where several
             classes may apply, how far the least certain one lies from its threshold (0 to 1).
         parameters: How many numbers the head has learned.
+        base_parameters: How many of the base model it has learned besides.
         trained_on: The name of the data, and on how many of its rows.
         rows: On how many rows.
         scores: Its scores on the rows held out, or None where nobody here knows.
@@ -57,18 +57,17 @@ class Prediction:
     rows: int
     scores: Scores | None
     new: tuple[str, ...]
+    base_parameters: int = 0
     reads: tuple[tuple[str, float], ...] = ()
     layers: tuple[str, ...] = ()
 
 
 @torch.no_grad()
-def predict(
-    given: HeadInputs, heads: Sequence[TrainedHead], backbone: Backbone
-) -> list[Prediction]:
-    """Applies heads to what their base model made of one text, or of one pair."""
+def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]:
+    """Applies heads to what their base models made of one text, or of one pair."""
     found = []
     for head in heads:
-        logits = given.logits(head.module)  # (1, c)
+        logits = given.logits(head)  # (1, c)
         shares = head.problem.probabilities(logits)[0].tolist()
         chosen = head.problem.chosen(logits, head.thresholds)[0]
         cuts = cuts_of(head)
@@ -84,11 +83,12 @@ def predict(
                 thresholds=cuts,
                 margin=_margin(cuts, shares),
                 parameters=head.parameters,
+                base_parameters=head.base_parameters,
                 trained_on=head.trained_on,
                 rows=head.rows,
                 scores=head.scores,
                 new=head.new,
-                reads=given.reads(head.module, backbone),
+                reads=given.reads(head),
                 layers=_layers(head),
             )
         )

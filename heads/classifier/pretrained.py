@@ -117,6 +117,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
+            base_parameters=int(facts.get("base_parameters", 0)),  # they lie in the base model
         )
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."

@@ -5,9 +5,10 @@ Names and labels come from others' tables and folders: they are shown as text, n
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast
 
 from heads import __version__
 from heads.backbone.backbone import Backbone
@@ -19,6 +20,7 @@ from heads.classifier.module import TrainedHead
 from heads.evaluation.metrics import score_called
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
+from heads.parts.resolved_recipe import TUNE
 from heads.problem import ONE_VERSUS_REST
 
 MOST_CLASSES = 50
@@ -29,7 +31,12 @@ MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~$&@:])")
 
 
 def model_card(
-    classifier: Classifier, usage: str, notes: Sequence[str], *, library: str = "transformers"
+    classifier: Classifier,
+    usage: str,
+    notes: Sequence[str],
+    *,
+    library: str = "transformers",
+    is_adapter: bool = False,
 ) -> str:
     """A README.md in the Hugging Face Hub's form.
 
@@ -37,8 +44,10 @@ def model_card(
         usage: Lines of Python that load it.
         notes: What one should know besides, a sentence each.
         library: What the Hub is told to load it with.
+        is_adapter: Whether what was learned of the base model lies beside it, not in it.
     """
     head, backbone = classifier.head, classifier.backbone
+    known = [f"- {note}" for note in (*_limits(classifier, is_adapter), *notes)]
     title = f"`{head.recipe}` on {plain(base_name(backbone))}"
     sections: dict[str, list[str]] = {
         "How to load it": [f"```python\n{usage.strip()}\n```"],
@@ -46,7 +55,7 @@ def model_card(
         "What it was trained on": _trained_on(head),
         "How well it does": _scored(head),
         "Which labels it gives": _given(head),
-        "What to know": ["\n".join(f"- {note}" for note in (*_limits(classifier), *notes))],
+        "What to know": ["\n".join(known)],
         "Made with": [", ".join(f"{name} {number}" for name, number in versions().items()) + "."],
     }
     text = [_front_matter(backbone, library), f"# {title}"]
@@ -66,7 +75,7 @@ def hub_id(backbone: Backbone) -> str:
     """The base model's id on the Hub, or nothing."""
     if backbone.id == BUNDLED:
         return f"sentence-transformers/{BUNDLED}"
-    is_commit = re.fullmatch(r"[0-9a-f]{40}", backbone.revision)
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", backbone.untuned.revision)
     return backbone.id if is_commit and HUB_ID.fullmatch(backbone.id) else ""
 
 
@@ -186,10 +195,25 @@ def _given(head: TrainedHead) -> list[str]:
     return [text, "\n".join(["| label | given above |", "|---|---|", *rows])]
 
 
-def _limits(classifier: Classifier) -> Iterator[str]:
+def _learned_of_base(head: TrainedHead, backbone: Backbone, is_adapter: bool) -> str:
+    """What was learned of the base model, how much of it, and by which settings."""
+    resolved, settings = head.asked, cast("Mapping[str, Any]", head.chosen)
+    if not resolved.is_tuned:
+        return "The base model was not changed (frozen); only the head was trained."
+    how_much = resolved.learned_of_base(head.base_parameters, backbone.parameters)
+    told = [f"The base model was learned with the head (`{TUNE}={resolved.tune}`): {how_much}"]
+    if "epochs" in settings:
+        epochs, rates = settings["epochs"], (settings["learning_rate"], settings["head_rate"])
+        told.append(f"in {epochs:g} pass{'' if epochs == 1 else 'es'} over the rows, with a")
+        told.append("learning rate of {:.2g} ({:.2g} for the head)".format(*rates))
+    merged = " They are merged into its weights." * (resolved.tuning.adapter and not is_adapter)
+    return f"{' '.join(told)}.{merged}"
+
+
+def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
     head, backbone = classifier.head, classifier.backbone
     if not head.is_own:
-        yield "The base model was not changed (frozen); only the head was trained."
+        yield _learned_of_base(head, backbone, is_adapter)
     yield f"The first {backbone.tokens:,} tokens of a text are read, and none after them."
     if head.module.is_siamese:
         yield "It compares two texts, each of which is read by itself: it needs both."

@@ -102,6 +102,7 @@ def _own_files(resolved: ResolvedRecipe) -> list[str]:
     """
     parts = [resolved.pooling, resolved.layers, resolved.head, loss[resolved.loss]]
     parts += [pairing[resolved.pair]] if resolved.pair else []
+    parts += [resolved.tuning] if resolved.is_tuned else []
     found: dict[str, str] = {}
     for make in (part.make for part in parts if part and not is_ours(part.make)):
         if "<locals>" in make.__qualname__:
@@ -139,6 +140,7 @@ def _check_imports(text: str, package: str) -> None:
 
 FORMAT = "head-to-head portable"
 VERSION = 1
+NOT_AS_IT_IS = ("folder", "model", "tokenizer", "pooler_weights", "block", "before")  # of Backbone
 MOST_DIFFERENCE = 5e-5  # what rounding comes to where a logit of 1 is the sum of terms of 50 in all
 LOAD = Template('''\
 """Texts in, $out out.
@@ -263,7 +265,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "backbone": {
             one.name: getattr(backbone, one.name)
             for one in fields(backbone)
-            if one.name not in ("folder", "model", "tokenizer", "pooler_weights", "block")
+            if one.name not in NOT_AS_IT_IS
         }
         | {"id": base_name(backbone)},  # which names no folder of this machine
     }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.module import TrainedHead
@@ -48,16 +49,12 @@ def write_native(
     Raises:
         CheckpointError: It does not load whole, or answers otherwise.
     """
-    from transformers import AutoModelForSequenceClassification
-
     tokenizer = tokenizer_of(classifier)
-    config = _config(classifier, native, tokenizer)
-    with torch.device("meta"):
-        model = AutoModelForSequenceClassification.from_config(config)
-    model.load_state_dict(_state(classifier, native, model), strict=False, assign=True)
+    config = config_of(classifier, native, tokenizer)
+    model = filled_with(classifier.backbone, native, config)
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    notes = _notes(classifier, native)
+    notes = notes_of(classifier, native)
     text = ONE_OR_TWO[classifier.head.paired]
     use = NATIVE_USE.format(folder=json.dumps(name), text=text)
     (path / "README.md").write_text(model_card(classifier, use, notes), "utf-8")
@@ -77,7 +74,8 @@ def tokenizer_of(classifier: Classifier) -> Any:
     return tokenizer
 
 
-def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
+def config_of(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
+    """The config of the class, with what is known of the head's classes and answers."""
     config = copy.deepcopy(native.config)
     config.id2label = dict(enumerate(classifier.classes))
     config.label2id = {name: number for number, name in enumerate(classifier.classes)}
@@ -97,18 +95,30 @@ def _config(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
     return config
 
 
-def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[str, Tensor]:
-    """Every tensor of the class, from our base model and our head.
+def filled_with(backbone: Backbone, native: Equivalent, config: Any) -> Any:
+    """The model of the class, with the tensors of a base model and those of our head.
 
     Raises:
         CheckpointError: One of them has no source here.
     """
-    base = model.base_model_prefix
-    prefix = f"{base}."
-    state = {prefix + n: t for n, t in classifier.backbone.model.state_dict().items()}
-    head_prefix = native.recipe.head.prefix
-    for ours, tensor in native.tensors.items():
-        state[native.form.name_of(ours, head_prefix, base)] = tensor
+    from transformers import AutoModelForSequenceClassification
+
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(config)
+    model.load_state_dict(_state(backbone, native, model), strict=False, assign=True)
+    return model
+
+
+def of_head(native: Equivalent, model: Any) -> dict[str, Tensor]:
+    """The tensors of our head under their names in the class."""
+    prefix, base = native.recipe.head.prefix, model.base_model_prefix
+    return {native.form.name_of(n, prefix, base): own for n, own in native.tensors.items()}
+
+
+def _state(backbone: Backbone, native: Equivalent, model: Any) -> Mapping[str, Tensor]:
+    prefix = f"{model.base_model_prefix}."
+    state = {prefix + n: t for n, t in backbone.model.state_dict().items()}
+    state |= of_head(native, model)
     wanted = model.state_dict()
     lacking = [name for name in wanted if name not in state]
     if lacking:
@@ -117,7 +127,8 @@ def _state(classifier: Classifier, native: Equivalent, model: Any) -> Mapping[st
     return {name: tensor.contiguous() for name, tensor in state.items() if name in wanted}
 
 
-def _notes(classifier: Classifier, native: Equivalent) -> list[str]:
+def notes_of(classifier: Classifier, native: Equivalent) -> list[str]:
+    """What one should know of the class, a sentence each."""
     notes = [native.differs] if native.differs else []
     if native.recipe.head.name != classifier.recipe.head:
         notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
@@ -160,7 +171,7 @@ def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:
     Raises:
         CheckpointError: They differ, or tensors are missing or left over.
     """
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
 
     backbone = classifier.backbone
     model, report = AutoModelForSequenceClassification.from_pretrained(
@@ -172,7 +183,21 @@ def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:
     if odd:
         what = f"What was written does not load whole: {odd[0]}."
         raise CheckpointError(what, "Export another recipe, and tell us of this one.")
-    tokenizer = AutoTokenizer.from_pretrained(path)
+    return compared(classifier, native, model, path)
+
+
+def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path) -> float:
+    """The largest difference of two logits between a loaded model and us.
+
+    Args:
+        path: The folder of the tokenizer.
+
+    Raises:
+        CheckpointError: They differ.
+    """
+    from transformers import AutoTokenizer
+
+    backbone, tokenizer = classifier.backbone, AutoTokenizer.from_pretrained(path)
     side = "left" if native.form.sides == ("left",) else "right"
 
     def tokens(texts: Sequence[str], pairs: Sequence[str]) -> Mapping[str, Tensor]:

@@ -161,6 +161,17 @@ class ResolvedRecipe:
         """A line of the way of learning, with the number of its name."""
         return self.tuning.told(line, self.tuning_options).replace("ast 1 layers", "ast layer")
 
+    def learned_of_base(self, parameters: int, whole: int) -> str:
+        """How much is learned of the base model, as a part of a sentence.
+
+        Args:
+            parameters: How many numbers are learned.
+            whole: How many the base model has.
+        """
+        if not self.tuning.adapter:
+            return f"{parameters:,} of its {whole:,} numbers"
+        return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuned_title})"
+
     @property
     def learns_to_read(self) -> bool:
         """Whether the pooling or the choice of layers is learned together with the head."""

@@ -13,7 +13,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import head_inputs
+from heads.classifier.inputs import base_inputs
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, DataError
 from heads.evaluation.calibration import temperature
@@ -159,7 +159,7 @@ def head_of(
         what = f"The run {run.id} has no trained head {name[:80]}."
         raise DataError(what, "See its leaderboard for those that it has.")
     try:
-        return head_cache.load(path, backbone, limits)
+        return head_cache.load_again(path, backbone, limits)
     except CheckpointError as error:
         raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
 
@@ -204,14 +204,18 @@ def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
 def latencies(
     run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
 ) -> dict[str, float]:
-    """For each head what reading and head add to the base model for one text, in ms."""
+    """For each head what reading and head add to the base model for one text, in ms.
+
+    How long that takes does not depend on what a base model has learned: all are timed on the
+    states that the frozen one gives.
+    """
     row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
     pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
     modules = {}
     for name in asked.recipes:
         with contextlib.suppress(DataError):
             modules[name] = head_of(run, asked, name, backbone, limits).module
-    given = head_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
+    given = base_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
     found = {}
     for name, module in modules.items():
         times = []

@@ -30,6 +30,7 @@ from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
+from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -44,7 +45,6 @@ from heads.interfaces.views.format import (
     titled,
 )
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
-from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.leaderboard import behind
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
@@ -107,14 +107,15 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
     for item in found:
         table = table_of("layer", "does", "shape", "parameters", "weights")
         for step in item.steps:
+            is_base = step.kind == "base"  # of which there are too many to name them
             origins = {
-                ORIGINS[fact.origin] + f" ({fact.source})" * bool(fact.source)
+                ORIGINS[fact.origin] + f" ({fact.source})" * bool(fact.source and not is_base)
                 for fact in step.tensors
             }
-            where = "; ".join(sorted(origins)) or "pretrained" * (step.kind == "base")
+            where = "; ".join(sorted(origins)) or "pretrained" * is_base
             shape = " × ".join(map(str, step.shape))
             number = f"{step.parameters:,}" if step.parameters else ""
-            name = step.name.rpartition("/")[2] if step.kind == "base" else step.name
+            name = step.name.rpartition("/")[2] if is_base else step.name
             table.add_row(*map(Text, (name, step.does, shape, number, where)))
         reads = "  ".join(f"{word} {percent(share, 0)}" for word, share in item.reads)
         notes = [f"Note: {note}" for note in item.notes]
@@ -125,7 +126,8 @@ def explanations(found: Sequence[Explanation], difference: str) -> None:
         head = f"{item.recipe} on {item.model}, {counted(item.classes, 'class')}"
         tail = [*item.formula, f"Reads: {reads}", *notes, *item.sources]
         to_learn = " to learn" * item.is_to_be_trained
-        show(f"{head}: {item.parameters:,} parameters{to_learn}.", table, *tail)
+        of_base = f", and {item.base_parameters:,} of the base model" * bool(item.base_parameters)
+        show(f"{head}: {item.parameters:,} parameters{to_learn}{of_base}.", table, *tail)
     if difference:
         show(difference)
 

@@ -36,9 +36,10 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
                 "does": step.does,
                 "shape": _shape(step.shape),
                 "size": f"{count(step.parameters)} parameters" if step.parameters else "",
-                "origins": ["pretrained"]
-                if step.kind == "base"
-                else sorted({fact.origin for fact in step.tensors}),
+                "origins": sorted(
+                    {fact.origin for fact in step.tensors}
+                    | ({"pretrained"} if step.kind == "base" else set())
+                ),
             }
             for step in one.steps
         ],
@@ -71,8 +72,15 @@ def headline(one: Explanation, trained_on: str) -> str:
     return (
         f"{one.recipe} on {one.model} with {counted(one.classes, 'class')}{on}: "
         f"{one.parameters:,} parameters{' to learn' if trains else ' of its own'}{first} on top of "
-        "the frozen base model."
+        f"the {'frozen ' * (not one.base_parameters)}base model{_with_base(one)}."
     )
+
+
+def _with_base(one: Explanation) -> str:
+    """How much is learned of the base model, to follow what is learned on top of it."""
+    if not one.base_parameters:
+        return ""
+    return f", which is learned with them: {one.base_parameters:,} of its own"
 
 
 def _shape(shape: Iterable[str | int]) -> str:

@@ -10,7 +10,7 @@ from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolved_recipe import FROZEN
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.ways_of_learning import WaysOfLearning, WayOfLearning, nearest_of, times
+from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, nearest_of, times
 
 NONE = "–"
 STAR = "* told apart, all ways of this recipe taken together (95 %)."

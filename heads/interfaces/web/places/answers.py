@@ -16,6 +16,7 @@ from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
+from heads.parts.resolved_recipe import FROZEN, TUNE
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -229,7 +230,19 @@ def facts(asked: Location, comparison: "Comparison | None" = None) -> Any:
     if comparison and comparison.predictions and (rows := comparison.predictions[0].rows):
         data = f"{data} ({rows:,} rows)"
     model = comparison.model if comparison else asked.model
-    return render("facts.html", model=model.rpartition("/")[2], data=data)
+    how = _learned(comparison) if comparison else ""
+    if not comparison and not any(f"{TUNE}=" in recipe for recipe in asked.recipes):
+        how = FROZEN
+    return render("facts.html", model=model.rpartition("/")[2], how=how, data=data)
+
+
+def _learned(comparison: "Comparison") -> str:
+    """Whether the base model is as it was for all heads, in a few words."""
+    every = len(comparison.predictions)
+    tuned = sum(bool(one.base_parameters) for one in comparison.predictions)
+    if not tuned:
+        return FROZEN
+    return f"learned with {'every head' if tuned == every else f'{tuned} of {every} heads'}"
 
 
 def under(asked: Location, trained_on: str = "") -> Any:
