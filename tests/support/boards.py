@@ -7,7 +7,7 @@ import torch
 
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures, measure
-from heads.evaluation.predictions import BASELINES, CellPredictions, EvaluationTask
+from heads.evaluation.predictions import BASELINES, CellPredictions, EvaluationTask, answers_of
 from heads.evaluation.significance import compare
 from heads.evaluation.verdict import judge, recommend
 from heads.parts.resolve import resolve
@@ -106,7 +106,7 @@ def in_ways(board: Leaderboard) -> tuple[WaysOfLearning, ...]:
     rows, told = board.rows, {}
     for cell in board.cells:
         wrong = range(round(rows * (1 - cell.measures.score)))
-        told[cell.name] = _predicted(cell.name, rows, wrong).answers(_task(rows))
+        told[cell.name] = answers_of(_predicted(cell.name, rows, wrong), _task(rows))
     return ways_of_learning(board.cells, board.recipes, told, _task(rows))
 
 
