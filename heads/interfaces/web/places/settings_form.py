@@ -14,7 +14,16 @@ from heads.evaluation.metrics import metrics_of
 from heads.interfaces.web.guards import unchecked
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.startup import Opening
-from heads.parts.resolved_recipe import FEATURES, FROZEN, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
+from heads.parts.resolved_recipe import (
+    FEATURES,
+    FROZEN,
+    HINGE,
+    JOINT,
+    ORDINAL,
+    OVR,
+    SIAMESE,
+    SOFTMAX,
+)
 from heads.problem import SINGLE_LABEL
 from heads.settings import ExperimentConfig, Limits, limits
 
