@@ -183,7 +183,8 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     chosen, left_out = chosen_recipes(request, backbone, limits)
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
-    config, told = for_tuned(_bounded(request.config, limits), chosen)
+    by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
+    config, told = for_tuned(_bounded(request.config, limits), chosen, by_seed=by_seed)
     allowed = replace(request, config=config)
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows

@@ -239,16 +239,20 @@ TUNED_SEEDS, TUNED_TRIALS = 5, 3
 
 
 def for_tuned(
-    config: ExperimentConfig, recipes: Sequence[ResolvedRecipe]
+    config: ExperimentConfig, recipes: Sequence[ResolvedRecipe], *, by_seed: bool = True
 ) -> tuple[ExperimentConfig, list[str]]:
     """The settings of a run some of whose cells tune the base model, and what is to be said of it.
 
     All cells try as many settings, or "tuned beats frozen" would only say who was searched for
     longer; and there are enough seeds to see the luck of tuned cells, which have more of it.
+
+    Args:
+        by_seed: Whether heads are trained once a seed; else it is once a fold.
     """
     if not any(recipe.is_tuned for recipe in recipes):
         return config, []
-    trials, seeds = config.trials or TUNED_TRIALS, max(config.seeds, TUNED_SEEDS)
+    trials = config.trials or TUNED_TRIALS
+    seeds = max(config.seeds, TUNED_SEEDS) if by_seed else config.seeds
     each = "setting" if trials == 1 else "settings"
     told = f"As the base model is tuned in some, every head tries {trials} {each}"
     more = f", and all are trained with {seeds} seeds" if seeds > config.seeds else ""

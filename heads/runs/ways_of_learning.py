@@ -110,9 +110,8 @@ def ways_of_learning(
     """
     found = []
     for shared, own in grouped(cells, recipes):
-        compared = compare(
-            [answers[cell.name] for cell in own], task, reference=own[0].name, seed=seed
-        )
+        given, tuned = [answers[one.name] for one in own], [one.name for one in own if one.tuning]
+        compared = compare(given, task, reference=own[0].name, tuned=tuned, seed=seed)
         by = {one.name: one for one in compared.to_reference}
         ways = tuple(
             WayOfLearning(resolved=recipes[cell.name], cell=cell, to_first=by.get(cell.name))
@@ -184,18 +183,18 @@ def _not_better(ways: Sequence[WayOfLearning], compared: Comparisons) -> str:
         every = "every other way of learning, the nearest, " * bool(ways[2:])
         return f"{home} beats {every}{other.doing}{',' * bool(ways[2:])} {by}"
     ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    gap = f"{name.signed(found.difference)}{' points' * name.is_share} ({ends})"
-    nearest = f"{gap}, and {other.doing} takes {times(other, ways[0])}"
-    told = f"{other.doing} is not shown to beat {home}: {nearest}"
+    by = f"makes {name.signed(found.difference)}{' points' * name.is_share} ({ends})"
+    first, who = f"{other.doing} is not shown to beat {home}", "it"
     if ways[2:]:
-        told = f"no other way of learning is shown to beat {home}: the nearest makes {nearest}"
+        first, who = f"no other way of learning is shown to beat {home}", other.doing
+    told = f"{first}: {who} {by} and takes {times(other, ways[0])}"
     if worse:
         told += f"; {_listed([one.doing for one in worse])} {'do' if worse[1:] else 'does'} worse"
     return told + "; each was trained once, which shows nothing of luck" * compared.once
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as one says them, where one of them may have a comma."""
+    """Several things as one says them."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
 
 

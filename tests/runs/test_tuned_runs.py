@@ -96,6 +96,9 @@ def test_settings_of_tuned_runs_are_said_where_they_change(seeds: int, trials: i
     assert own.seeds == max(seeds, 5)
     assert str(own.trials) in told
     assert ("5 seeds" in told) == (seeds < 5)
+    folds, (told,) = for_tuned(config, [resolve("mean+linear?tune=full")], by_seed=False)
+    assert (folds.trials, folds.seeds) == (trials or 3, seeds)
+    assert "seeds" not in told
 
 
 def test_grids_are_crossed_with_what_is_learned(start) -> None:

@@ -362,6 +362,7 @@ def readings(found: Sequence[Reading]) -> None:
 
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed
+PRICED = 6  # columns up to the price of a way of learning: its name, score and time
 A_SECOND = 4  # times that the live table is drawn anew
 
 
@@ -506,10 +507,13 @@ def _layers(found: Leaderboard) -> None:
 def _ways(found: Leaderboard) -> None:
     """One recipe in several ways of learning the base model: a way a row, and what it is worth."""
     for one in found.ways_of_learning:
-        table = table_of("what is learned", *map(str.lower, ways.headers(one, found.metric)))
+        table = table_of("", *map(str.lower, ways.headers(one, found.metric)))
         for way, row in zip(one.ways, ways.rows(one), strict=True):
             table.add_row(way.resolved.tune, *row)
-        show(f"{one.recipe}, by what is learned of the base model:", table, one.says)
+        parts, end = [table], len(table.columns)
+        if Console().width < WIDE:  # what it gives and takes stays together
+            parts = [_part(table, range(PRICED)), _part(table, (0, *range(PRICED, end)))]
+        show(f"{one.recipe}, by what is learned of the base model:", one.says, *parts)
     if found.ways_of_learning:
         show(ways.notes(found))
 

@@ -42,8 +42,8 @@ def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:
     first = found.ways[0].resolved
     against = "frozen" if first.tune == FROZEN else first.tune
     return (
-        of_metric(metric).heading, "95 % interval", f"Against {against}", "Time", "Memory",
-        "Learned, base model + head", "Settings tried", "Diverged",
+        of_metric(metric).heading, "95 %", f"Against {against}", "Time", "Memory",
+        "Base model", "Head", "Settings", "Diverged",
     )  # fmt: skip
 
 
@@ -57,11 +57,12 @@ def _row(one: WayOfLearning) -> tuple[str, ...]:
     own = cell.measures
     return (
         of_metric(own.metric).shown(own.score),
-        between(own, "to"),
+        between(own).replace(" ", ""),
         _against(one),
         duration(cell.seconds) if cell.seconds >= 0.05 else "< 0.1 s",
         f"{tuned.peak_bytes / 1e6:,.0f} MB" if tuned and tuned.peak_bytes else NONE,
-        f"{count(tuned.parameters) if tuned else 0} + {count(cell.parameters)}",
+        count(tuned.parameters) if tuned else NONE,
+        count(cell.parameters),
         str(cell.trials) if cell.trials else NONE,
         str(tuned.diverged) if tuned else NONE,
     )
@@ -73,7 +74,7 @@ def _against(one: WayOfLearning) -> str:
         return ""
     name = SCORES[one.cell.measures.metric]
     ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    return f"{name.signed(found.difference)} ({ends}){' *' * found.differs}"
+    return f"{name.signed(found.difference)} ({ends}){'*' * found.differs}"
 
 
 def notes(board: Leaderboard) -> str:
@@ -84,8 +85,9 @@ def notes(board: Leaderboard) -> str:
             f"; a frozen base model has read all texts before, {duration(board.forward_seconds)}"
         )
     return (
-        f"{STAR} Time: search and training of all seeds{reading}. Memory: the most that a training "
-        "took. Settings: tried by each seed. Diverged: trainings that were thrown away."
+        f"{STAR} Time: search and training, all seeds{reading}. Memory: the most that a training "
+        "took. Base model and head: how many numbers were learned of each. Settings: tried by each "
+        "seed. Diverged: trainings that were thrown away and begun anew."
     )
 
 

@@ -164,7 +164,7 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
         "recipe": draft["recipe"],
         "layers": [step.does for step in steps],
         "says": [*found.says, *([twins] if twins else [])],
-        "size": f"{found.parameters:,} parameters to learn" if not own else "",
+        "size": "" if own else _size(found.parameters, is_tuned=resolved.is_tuned),
         "options": []
         if asked.run or own
         else [
@@ -172,6 +172,12 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
             for name, value in known.items()
         ],
     }
+
+
+def _size(parameters: int, *, is_tuned: bool) -> str:
+    """How much there is to learn; where it is the base model too, that takes long."""
+    first = f"{parameters:,} parameters to learn"
+    return f"{first}, and the base model, which takes minutes" if is_tuned else first
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,8 @@ from heads.evaluation.metrics import metrics_of
 from heads.interfaces.web.guards import unchecked
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.startup import Opening
+from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
+from heads.parts.registry import tuning
 from heads.parts.resolved_recipe import (
     FEATURES,
     FROZEN,
@@ -44,6 +46,9 @@ TITLES = {
     "development": "Rows that settings are chosen on",
     "learning_rate": "Learning rate",
     "steps": "Steps",
+    "trials": "Settings tried",
+    "epochs": "Passes over the rows, of a tuned base model",
+    "gradient_checkpointing": "Spare memory, of a tuned base model",
     "standardise": "Standardise",
     "per_class": "Few rows a class",
     "class_weights": "Weigh classes alike",
@@ -168,14 +173,10 @@ LOSSES = [
     ("hinge (linear SVM)", HINGE),
 ]
 
+# Each way of learning by its usual number: LoRA without one, but of layers it is always said.
 LEARNED = [
-    ("the head alone (frozen)", FROZEN),
-    ("the last 2 layers too", "last2"),
-    ("LoRA", "lora"),
-    ("everything", "full"),
-    ("the head first, then everything", "lpft"),
-    ("the biases too (BitFit)", "bitfit"),
-    ("the layer norms too", "layernorm"),
+    (part.told(part.title, part.options), f"{name}{part.options['layers']}" if part.above else name)
+    for name, part in tuning.items()
 ]
 
 
@@ -309,8 +310,8 @@ def _tunes() -> gr.CheckboxGroup:
         LEARNED,
         value=[FROZEN],
         label="What is learned",
-        info="Each is a cell of its own, compared with the head alone. All but that one learn the "
-        "base model too, in minutes to hours a head: the button says how long.",
+        info="Each is a cell of its own. All but the first also learn the base model, which takes "
+        "minutes to hours a head where there is no GPU; the button says how long.",
         min_width=280,
         elem_id="tunes",
     )
@@ -328,7 +329,7 @@ def _form(drawn: Mapping[str, Any]) -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
+    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS, TUNES, USUAL_TUNES
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
@@ -340,6 +341,7 @@ def _grids() -> list[tuple[str, str]]:
         ("Every head, on the mean", HEADS),
         ("Every pooling, a linear layer on each", POOLINGS),
         ("Layer by layer, a linear layer on each", LAYERS),
+        (f"Frozen or fine-tuned? mean+linear in {len(USUAL_TUNES)} ways", TUNES),
         ("My own choice", OWN),
     ]
 
