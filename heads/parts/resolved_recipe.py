@@ -75,7 +75,12 @@ class ResolvedRecipe:
         Options of its parts are in the recipe itself.
         """
         learned = f", {self.tuned_noun.removeprefix('the ')} learned" * self.is_tuned
-        return f"{self.reading_title} → {self.head.title}{learned}"
+        return f"{self.frozen_title}{learned}"
+
+    @property
+    def frozen_title(self) -> str:
+        """The same without what is learned of the base model."""
+        return f"{self.reading_title} → {self.head.title}"
 
     @property
     def reading_title(self) -> str:

@@ -601,6 +601,26 @@ def test_every_pooling_that_suits_the_base_model_is_a_cell(small: Backbone, samp
     assert {"mean+linear", "mean+linear?pair=diff"} <= set(pairs)
 
 
+def test_one_recipe_in_every_usual_way_that_its_base_model_can_be_learned(
+    small: Backbone, samples
+) -> None:
+    data = samples("sentiment")
+    found = chosen(small, data, grid="tunes")
+    assert found == [
+        "mean+linear",
+        *(f"mean+linear?tune={tune}" for tune in ("last2", "lora", "full", "lpft")),
+    ]
+    found = chosen(small, data, grid="tunes:cls+roberta", tunes=("bitfit",))
+    assert {"cls+roberta", "cls+roberta?tune=bitfit", "cls+roberta?tune=full"} <= set(found)
+    assert len(found) == 6
+    question = RunRequest(data=data, grid="tunes:mean@0+linear")
+    found, (says,) = chosen_recipes(question, small, LIMITS)  # which depends on no layer
+    assert "mean@0+linear?tune=full" in map(str, found)
+    assert "Left out of the grid tunes:mean@0+linear: mean@0+linear?tune=last2" in says
+    with pytest.raises(RecipeError, match="ridge is solved at once"):
+        recipes_of("tunes:mean+ridge", small)
+
+
 def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
     question = RunRequest(data=samples("sentiment"), grid="heads:cls")
     _, (says,) = chosen_recipes(question, small, LIMITS)

@@ -35,7 +35,6 @@ from heads.interfaces.views.format import (
     shares,
 )
 from heads.interfaces.views.head_details import abstained_says, useful
-from heads.interfaces.views.lanes import title_of
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -53,6 +52,8 @@ AMBER = COLOURS[1]
 FADED = "rgba(79,107,237,.4)"
 # Of one hue, so that it lies on a light and on a dark ground alike.
 SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
+# Of an axis that has room on a phone; every score stands beside its row with the unit.
+FEW: Figure = {"nticks": 4, "tickangle": 0, "showticksuffix": "none"}
 MOST_ROWS, MOST_BARS = 30, 20
 ROW, NAME = 25, 22  # pixels of a row, and letters of its name
 
@@ -223,7 +224,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
     # A baseline that is far away would squeeze the heads: it is named at the edge.
     near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
-    axis = _scores([*lows, *highs, *near.values()], name, nticks=4, tickangle=0)
+    axis = _scores([*lows, *highs, *near.values()], name, **FEW)
     low, high = axis["range"]
     texts = _told([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
@@ -257,7 +258,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
             shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
     names = _names(recipes)
     names["ticktext"] = [
-        _both_names(recipe, told, is_bold=recipe in (use.name, chosen))
+        _both_names(board.recipes[recipe], told, is_bold=recipe in (use.name, chosen))
         for recipe, told in zip(recipes, names["ticktext"], strict=True)
     ]
     left = len(heads) - len(kept)
@@ -277,9 +278,12 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     )
 
 
-def _both_names(recipe: str, shown: str, *, is_bold: bool) -> str:
-    """The everyday name of a head, which a phone leaves out (see theme.py), and its recipe."""
-    everyday = f'<span style="letter-spacing:0px">{escape(title_of(recipe))}  </span>'
+def _both_names(recipe: ResolvedRecipe, shown: str, *, is_bold: bool) -> str:
+    """The everyday name of a head, which a phone leaves out (see theme.py), and its recipe.
+
+    What is learned of the base model the recipe says in fewer letters.
+    """
+    everyday = f'<span style="letter-spacing:0px">{escape(recipe.frozen_title)}  </span>'
     everyday = f"<b>{everyday}</b>" if is_bold else everyday
     return everyday + (
         f"<b>{shown}</b>" if is_bold else f'<span style="opacity:.75">{shown}</span>'
@@ -540,12 +544,14 @@ def _heat(
         "zmax": 1,
     }
     faint = {"z": empty, "colorscale": [[0, GRID], [1, GRID]]}
+    # Options go below the head's name; of many columns Plotly turns the names, which takes room.
+    room = 60 + 45 * (len(tops) > 5 and any("?" in top for top in tops))
     return _figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
-        36 * len(readings) + 60,
+        36 * len(readings) + room,
         xaxis=_axis(
             tickvals=list(range(len(tops))),
-            ticktext=[escape(cut(top, 20)) for top in tops],
+            ticktext=[escape(cut(top, 20)).replace("?", "<br>?", 1) for top in tops],
             side="top",
             showgrid=False,
         ),
@@ -778,12 +784,12 @@ def ways(found: WaysOfLearning) -> Chart:
             points,
             ROW * len(cells) + 60,
             margin={"l": 8, "r": 80, "t": 8, "b": 8},
-            xaxis=_scores(ends, name, nticks=4, tickangle=0),
+            xaxis=_scores(ends, name, **FEW),
             yaxis=names,
             shapes=[line],
             annotations=[_beside(text, at) for at, text in enumerate(told)],
         ),
-        says=found.says,
+        says=f"{found.recipe}: {found.says}",
         key=f"{name.title} with its 95 % interval, and the time that search and training took. "
         f"Dashed: {titles[0].lower()}.",
         headers=("What is learned", name.title, "95 % interval", "Time"),

@@ -5,7 +5,7 @@ The page folds them below the result, the report prints them behind its first pa
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -18,6 +18,7 @@ from heads.runs.drill_down import closeup, disagreements, layered
 from heads.runs.leaderboard import Leaderboard
 
 SHOWN = 10  # texts on which heads disagree
+DRAWN = 2  # recipes that were learned in several ways
 AGAINST = "Against the recommended"
 
 
@@ -60,8 +61,9 @@ def head_of(board: Leaderboard, asked: str = "") -> str:
 
 
 def _ways(board: Leaderboard, head: str) -> Answer:
-    found = tuple(charts.ways(one) for one in board.ways_of_learning)
-    return Answer(charts=found[:2], html=ways_of_learning.tables(board))
+    *others, last = [charts.ways(one) for one in board.ways_of_learning[:DRAWN]]
+    drawn = (*(replace(one, key="") for one in others), last)  # what the signs mean is said once
+    return Answer(charts=drawn, html=ways_of_learning.tables(board, said=DRAWN))
 
 
 def _growth(board: Leaderboard, head: str) -> Answer:

@@ -17,14 +17,16 @@ STAR = "* told apart, all ways of this recipe taken together (95 %)."
 
 
 def worth_learning(found: Sequence[WaysOfLearning]) -> str:
-    """Is fine-tuning worth it? For the recipe that scores highest, and for how many."""
-    best = [one for one in found if one.best]
-    if len(found) > 1:
-        told = (
-            f"yes for {len(best)} of {len(found)} recipes" if best else "not shown for any recipe"
-        )
-        return f"{told}; {(best or found)[0].recipe}: {_phrase((best or found)[0])}"
-    return f"{'yes' if best else 'not shown'}: {_phrase(found[0])}"
+    """Is fine-tuning worth it? For the recipe that scores highest, and for how many others."""
+    first, others = found[0], found[1:]
+    told = "yes" if first.best else "not shown"
+    if not others:
+        return f"{told}: {_phrase(first)}"
+    gains = sum(one.best is not None for one in others)
+    rest = f"yes for {gains} of {len(others)} other recipes"
+    if not others[1:]:
+        rest = f"{'yes' if gains else 'not shown'} for {others[0].recipe}"
+    return f"{told} for {first.recipe}: {_phrase(first)}; {rest}"
 
 
 def _phrase(found: WaysOfLearning) -> str:
@@ -91,17 +93,21 @@ def notes(board: Leaderboard) -> str:
     )
 
 
-def tables(board: Leaderboard) -> Markup:
-    """A table for every recipe, the one that scores highest first."""
+def tables(board: Leaderboard, *, said: int = 0) -> Markup:
+    """A table for every recipe, the one that scores highest first.
+
+    Args:
+        said: Of how many of them the sentence stands elsewhere.
+    """
     found = board.ways_of_learning
     drawn = [
         (
             one.recipe if found[1:] else "",
-            one.says if found[1:] else "",
+            one.says if at >= said else "",
             render("table.html", headers=("What is learned", *headers(one, board.metric)),
                    rows=[(_name(way), *row) for way, row in zip(one.ways, rows(one), strict=True)]),
         )
-        for one in found
+        for at, one in enumerate(found)
     ]  # fmt: skip
     return render("ways.html", tables=drawn, says=notes(board))
 

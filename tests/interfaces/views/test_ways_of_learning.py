@@ -50,7 +50,10 @@ def test_the_answer_is_a_phrase():
         told,
     )
     told = ways_of_learning.worth_learning(TWO.ways_of_learning)
-    assert told.startswith("yes for 2 of 2 recipes; mean+linear: learning ")
+    assert told.startswith("yes for mean+linear: learning ")
+    assert told.endswith(" times as long; yes for cls+linear")
+    many = TWO.ways_of_learning * 2
+    assert ways_of_learning.worth_learning(many).endswith("; yes for 3 of 3 other recipes")
     close = tuned_board(**{"mean+linear": (0, 300), "mean+linear?tune=lora": (0, 299)})
     told = ways_of_learning.worth_learning(close.ways_of_learning)
     assert told.startswith("not shown: learning LoRA of rank 8 makes +0.1 points (−")
@@ -80,12 +83,17 @@ def test_the_page_says_each_way_in_words():
     both = str(ways_of_learning.tables(TWO))
     assert both.count("<h4>") == both.count("<table") == 2
     assert all(one.says in both for one in TWO.ways_of_learning)
+    assert not any(
+        one.says in str(ways_of_learning.tables(TWO, said=2)) for one in TWO.ways_of_learning
+    )
+    drawn = QUESTIONS[0].draw(TWO, "")
+    assert [chart.key == "" for chart in drawn.charts] == [True, False]
 
 
 def test_the_chart_marks_the_best_way_and_the_frozen_score():
     (found,) = ONE.ways_of_learning
     chart = charts.ways(found)
-    assert chart.says == found.says
+    assert chart.says == f"mean+linear: {found.says}"
     layout = chart.figure["layout"]
     names = layout["yaxis"]["ticktext"]
     assert len(names) == len(chart.rows) == 4
@@ -109,6 +117,18 @@ def test_a_shell_of_any_width_shows_every_number(width, monkeypatch):
     words = set(out.getvalue().split())
     assert {"frozen", "last2", "lora", "full", "22.6M", "11.0k", "320"} <= words
     assert " ".join(ONE.ways_of_learning[0].says.split()) in " ".join(out.getvalue().split())
+
+
+def test_names_of_tuned_heads_leave_room_for_the_chart_and_no_two_cells_are_one_tile():
+    names = charts.forest(TWO).figure["layout"]["yaxis"]["ticktext"]
+    assert not any("learned" in name for name in names)  # the recipe beside it says it
+    assert TWO.recipes["mean+linear?tune=full"].title == "Average → One layer, everything learned"
+    figure = charts.heat_map(TWO).figure
+    tops = figure["layout"]["xaxis"]["ticktext"]
+    assert tops.count("linear") == 1
+    assert "linear<br>?tune=last2" in tops
+    tiles = [name for row in figure["data"][0]["customdata"] for name in row if name]
+    assert len(tiles) == len(set(tiles)) == 6
 
 
 def test_what_was_learned_is_counted_whole():

@@ -145,6 +145,39 @@ def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
 
 
 @pytest.mark.slow
+def test_a_run_says_whether_fine_tuning_was_worth_it(tab, look, file):
+    page = tab("?place=data")
+    page.locator("#runs .rail").wait_for()
+    page.locator("#file input[type=file]").set_input_files(file)
+    page.locator("#account", has_text="150 rows").wait_for()
+    page.locator("#columns > button").click()
+    choose(page, "Label", "mood")
+    page.locator("#account", has_text="3 classes").wait_for()
+    own_choice(page, ["mean+linear"])
+    page.locator("#tunes").get_by_label("Last 2 layers").check()
+    page.get_by_role("button", name="How they are compared").click()
+    for name in ("Settings tried", "Passes over the rows, of a tuned base model"):
+        page.get_by_label(name, exact=True).fill("1")
+    page.locator("#start", has_text="about").wait_for(timeout=60_000)
+    page.locator("#start").click()
+    page.locator("#sentences dl").wait_for(timeout=180_000)
+    fold = page.locator("#result .fold", has_text="Is fine-tuning worth it?")
+    assert "learning the last 2 layers makes" in fold.locator("> button").inner_text()
+    fold.locator("> button").click()
+    fold.locator("table tbody tr").nth(1).wait_for()
+    told = fold.inner_text()
+    assert "the frozen base model" in told
+    assert "Last 2 layers last2" in told
+    assert re.search(r"3\.5M\s+1\.2k\s+1\s+\d", told)
+    fold.locator(".js-plotly-plot .point").first.wait_for()
+    fits(page)
+    look(page, "data-tuned")
+    page.set_viewport_size({"width": 390, "height": 800})
+    fits(page)
+    look(page, "data-tuned-phone")
+
+
+@pytest.mark.slow
 def test_a_training_outlives_its_page_and_another_tab_finds_it(tab):
     page = tab("?place=data")
     sample(page, "Sentiment")

@@ -132,6 +132,25 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     assert board["reference"] == "mean+linear"
 
 
+def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
+    rows = [f"The soup number {n} is warm and good,food" for n in range(20)]
+    rows += [f"The train number {n} is late again,travel" for n in range(20)]
+    (tmp_path / "mine.csv").write_text("\n".join(["text,label", *rows]), "utf-8")
+    file = handle_file(str(tmp_path / "mine.csv"))
+    asked = {"recipes": "mean+linear", "model": str(tiny("bert")), "folds": 2}
+    job = client.submit(file, **asked, tune="frozen, last1", api_name="/train_grid")
+    job.result()
+    board = job.outputs()[-1]
+    (found,) = board["ways_of_learning"]
+    assert [way["tune"] for way in found["ways"]] == ["frozen", "last1"]
+    assert found["says"].startswith("On these 40 rows, ")
+    reports = {cell["recipe"]: cell["tuning"] for cell in board["cells"]}
+    assert reports["mean+linear"] is None
+    assert reports["mean+linear?tune=last1"]["parameters"] > 0
+    with pytest.raises(AppError, match="no way of learning called 'ful'"):
+        client.predict(file, **asked, tune="ful", api_name="/train_grid")
+
+
 def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\na,x\nb,y\n", "utf-8")
     for seeds in (0, 2.5, 1000):
