@@ -330,7 +330,7 @@ def test_how_texts_enter_is_a_row_and_a_loss_is_a_column():
     names = ["mean+linear", "mean+linear?pair=uv", "mean+linear?loss=ovr"]
     drawn = heat({name: Tile(value=0.5, shown=name) for name in names}, recipes=names)
     assert drawn["layout"]["yaxis"]["ticktext"] == ["mean", "mean?pair=uv"]
-    assert drawn["layout"]["xaxis"]["ticktext"] == ["linear", "linear?loss=ovr"]
+    assert drawn["layout"]["xaxis"]["ticktext"] == ["linear", "linear<br>?loss=ovr"]
 
 
 # The others

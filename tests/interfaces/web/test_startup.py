@@ -64,7 +64,7 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
     assert any('class="says"' in str(value) for value in values)
     assert any("GPT2ForSequenceClassification" in str(value) for value in values)
     assert len(choices_of(page, "Family or model")) > 50
-    assert len(choices_of(page, "Heads")) == 6
+    assert len(choices_of(page, "Heads")) == 7
     assert page.config["components"] == page.get_config_file()["components"]
 
 
