@@ -1,6 +1,6 @@
 """The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -23,16 +23,21 @@ def judge(
     """The verdict in a few sentences, the first of which stands alone.
 
     It says that a head is better only where the comparison tells the two apart; that none is,
-    is a common answer.
+    is a common answer. Where some heads learn their base model as well, what is said of the others
+    is what would be said without them.
 
     Args:
         measures: Of every cell, by its name.
         comparisons: Of the same cells.
         commonest: The class that the majority baseline answers, where a row has one.
     """
-    first, wide = _first(measures, comparisons)
-    sentences = [first, *_baselines(measures, comparisons, commonest)]
-    own = measures[comparisons.reference]
+    among = comparisons.frozen or comparisons
+    first, wide = _first(measures, among)
+    own = measures[among.reference]
+    sentences = [
+        *_beside_frozen(measures, comparisons, first),
+        *_baselines(measures, comparisons, commonest),
+    ]
     if 0 < comparisons.groups < FEW_GROUPS and own.rows >= 2 * comparisons.groups:
         sentences.append(
             f"The {own.rows:,} tested rows stand in {comparisons.groups} groups, each of them one "
@@ -45,28 +50,50 @@ def judge(
             "Each head was trained once, which shows nothing of luck: train with 3 seeds to tell "
             "them apart."
         )
-    sentences += _beside_frozen(measures, comparisons)
     return (*sentences, *_chosen(measures, comparisons))
 
 
-def _beside_frozen(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
-    """What learning the base model as well is worth, beside the best head that does not.
+def _beside_frozen(
+    measures: Mapping[str, Measures], comparisons: Comparisons, first: str
+) -> list[str]:
+    """The verdict on heads on the frozen base model, and what it is worth to learn that as well.
 
-    Nothing where the first sentence has said it: where that head is the reference.
+    Who is better stands first.
     """
-    frozen, best = comparisons.frozen, comparisons.best
-    if frozen is None or best == frozen.best or frozen.best == comparisons.reference:
+    frozen = comparisons.frozen
+    if frozen is None:
+        return [first]
+    usual, best = frozen.best, comparisons.best
+    tuned = best if best != usual else _tuned(measures, comparisons)[0]
+    name, first = SCORES[measures[usual].metric], f"On the frozen base model: {first}"
+    found = next(d for d in comparisons.to_best if d.name == (usual if best == tuned else tuned))
+    by = f"by {name.gap(abs(found.difference))}"
+    if found.differs and best == tuned:
+        between = f"{name.between(-found.high, -found.low)}, 95 %"
+        ahead = f"is better than `{usual}`, the best head on the frozen one, {by} ({between})"
+        return [f"`{tuned}` learns the base model as well and {ahead}.", first]
+    if found.differs:
+        between = f"{name.between(-found.high, -found.low)}, 95 %"
+        told = f"`{tuned}`, the best head that learns the base model as well"
+        return [first, f"{told}, is worse than `{usual}` {by} ({between})."]
+    told = f"`{usual}`, on the frozen base model, is not told apart from it"
+    return [first, f"`{tuned}` learns the base model as well; {told}."]
+
+
+def _tuned(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
+    """The heads that learn their base model as well beside others, the highest score first."""
+    if comparisons.frozen is None:
         return []
-    name = SCORES[measures[best].metric]
-    gap = next(d for d in comparisons.to_best if d.name == frozen.best)
-    if not gap.differs:
-        return [
-            f"`{best}`, which learns the base model as well, is not told apart from "
-            f"`{frozen.best}`, which does not."
-        ]
-    between = f"{name.between(-gap.high, -gap.low)}, 95 %"
-    by = f"by {name.gap(-gap.difference)} ({between})"
-    return [f"`{frozen.best}` is the best head on the frozen base model; `{best}` is better {by}."]
+    return _ranked(measures, _cells(comparisons) - _cells(comparisons.frozen))
+
+
+def _cells(comparisons: Comparisons) -> set[str]:
+    return {comparisons.reference, *(d.name for d in comparisons.to_reference)}
+
+
+def _ranked(measures: Mapping[str, Measures], cells: set[str]) -> list[str]:
+    """The heads among some cells, the highest score first."""
+    return sorted(cells - set(BASELINES), key=lambda one: (-measures[one].score, one))
 
 
 def _chosen(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
@@ -150,6 +177,8 @@ def _baselines(
     """Says it where neither the best head nor the reference beats a baseline; the stronger one."""
     to_best = {d.name: d for d in comparisons.to_best}
     compared = (*comparisons.to_best, *comparisons.to_reference)
+    if comparisons.frozen is not None:
+        compared += comparisons.frozen.to_best
     # That heads as they were trained beat a baseline needs no second training.
     beaten = {d.name for d in compared if d.high < 0}
     unbeaten = [to_best[name] for name in BASELINES if name in to_best and name not in beaten]
@@ -243,12 +272,12 @@ def recommend(
     commonest: str = "",
     stopped: int = 0,
     left: int = 0,
-    tuned: Collection[str] = (),
 ) -> Recommendation:
     """The head that is shown to be better than the reference, else the reference.
 
-    One that learns its base model as well costs a base model of its own, so a head on the frozen
-    one that is not told apart from it goes before it.
+    One that learns its base model as well costs a base model of its own, so it is recommended only
+    where it is shown to be better than the head that would be recommended without it and than
+    every head on the frozen base model that scores higher than that one.
 
     A head that is not shown to beat guessing, which is always giving the commonest answer, is
     never recommended; nor is any on fewer than 50 tested rows.
@@ -259,18 +288,8 @@ def recommend(
         commonest: The class that the majority baseline answers, where a row has one.
         stopped: How many heads a race has stopped.
         left: How many heads are still to be trained.
-        tuned: The names of heads that learn their base model as well.
     """
-    better = [d for d in _heads(comparisons.to_reference) if d.differs and d.difference > 0]
-    winner = [max(better, key=lambda d: d.difference).name] if better else []
-    dearer = winner[0] if winner and winner[0] in tuned else ""
-    if dearer and (frozen := _frozen_alike(comparisons, dearer, tuned)):
-        winner = [max(frozen, key=lambda one: measures[one].score)]
-    else:
-        dearer = ""
-    # Where the reference is not shown to beat guessing, the head that scores highest may be.
-    asked = (*winner, comparisons.reference, comparisons.best)
-    name = next((one for one in asked if _is_above(comparisons, one, MAJORITY)), "")
+    name = _choice(measures, comparisons)
     own = measures[name or comparisons.best]
     scored = _scored(measures, own.name)
     best = f"`{own.name}` scores highest: {scored}"
@@ -293,20 +312,61 @@ def recommend(
             because=best,
             how_sure="; ".join([_unbeaten(comparisons, own), *_aside(stopped, left)]),
         )
-    if name == comparisons.reference != comparisons.best:
+    tuned, among = _tuned(measures, comparisons), comparisons
+    if comparisons.frozen is not None and name not in tuned:
+        among = comparisons.frozen
+    where = "on the frozen base model " * (among is not comparisons)
+    if name == among.reference != among.best:
         scored += "; no other is shown to be better than this simple head"
-    if dearer and name != dearer:
-        scored += f"; `{dearer}`, which learns the base model as well, is not told apart from it"
-    alike = tuple(_alike(comparisons, name))
+    alike = tuple(_alike(among, name))
     sure = [
-        *_lead(measures, comparisons, name),
-        *_others(measures, comparisons, name, alike),
+        *_lead(measures, among, name),
+        *_others(measures, among, name, alike, where),
         *_words(comparisons, name),
         *_aside(stopped, left),
     ]
+    if among is not comparisons:
+        near = tuple(one for one in tuned if not _differ(comparisons, name, one))
+        alike, (one, *_) = (*alike, *near), (*near, *tuned)
+        worse = "is not told apart from it" if near else "is worse"
+        scored += f"; `{one}`, which learns the base model as well, {worse}"
+    elif name in tuned:
+        scored += "; it learns the base model as well, and needs one of its own"
     return Recommendation(
         name=name, use=f"`{name}`", because=scored, how_sure="; ".join(sure), alike=alike
     )
+
+
+def _choice(measures: Mapping[str, Measures], comparisons: Comparisons) -> str:
+    """The head to recommend; "" where none is shown to beat guessing."""
+    frozen = comparisons.frozen
+    if frozen is None:
+        return _wanted(comparisons)
+    usual, known = _wanted(frozen), _ranked(measures, _cells(frozen))
+    tuned = [t for t in _tuned(measures, comparisons) if _is_above(comparisons, t, MAJORITY)]
+    ahead = known[: known.index(usual)] if usual else []
+    rivals = [one for one in (usual, *ahead) if one and _is_above(frozen, one, MAJORITY)]
+    unbeaten = [one for one in rivals if not any(_is_better(comparisons, t, one) for t in tuned)]
+    sure = [t for t in tuned if all(_is_better(comparisons, t, one) for one in rivals)]
+    return next(iter([*unbeaten, *sure, *tuned]), "")
+
+
+def _wanted(comparisons: Comparisons) -> str:
+    """The same where all heads cost alike."""
+    better = [d for d in _heads(comparisons.to_reference) if d.differs and d.difference > 0]
+    winner = [max(better, key=lambda d: d.difference).name] if better else []
+    # Where the reference is not shown to beat guessing, the head that scores highest may be.
+    asked = (*winner, comparisons.reference, comparisons.best)
+    return next((one for one in asked if _is_above(comparisons, one, MAJORITY)), "")
+
+
+def _is_better(comparisons: Comparisons, one: str, other: str) -> bool:
+    """Whether one head is shown to be better than another, with the luck of training in it."""
+    return not comparisons.once and _is_above(comparisons, one, other)
+
+
+def _differ(comparisons: Comparisons, one: str, other: str) -> bool:
+    return any(_is_better(comparisons, *pair) for pair in ((one, other), (other, one)))
 
 
 def brief(name: Metric, score: float, *others: float) -> list[str]:
@@ -373,10 +433,12 @@ def _is_above(comparisons: Comparisons, one: str, other: str) -> bool:
     All intervals of a family hold at once: so does what follows from two of them. Those of heads
     that were trained once are of these heads only, which is enough against a baseline.
     """
-    families = (
+    families = [
         (comparisons.reference, comparisons.to_reference),
         (comparisons.best, comparisons.to_best),
-    )
+    ]
+    if (frozen := comparisons.frozen) is not None:
+        families += [(frozen.reference, frozen.to_reference), (frozen.best, frozen.to_best)]
     for home, family in families:
         ends = {home: (0.0, 0.0)} | {d.name: (d.low, d.high) for d in family}
         if one in ends and other in ends and ends[one][0] > ends[other][1]:
@@ -399,16 +461,6 @@ def _alike(comparisons: Comparisons, name: str) -> Iterator[str]:
             yield other
 
 
-def _frozen_alike(comparisons: Comparisons, name: str, tuned: Collection[str]) -> list[str]:
-    """The heads on the frozen base model that are not told apart from one that learns it.
-
-    Only where that one scores highest every other head has been compared with it.
-    """
-    if name != comparisons.best:
-        return []
-    return [one for one in _alike(comparisons, name) if one not in tuned]
-
-
 def _family(comparisons: Comparisons, name: str) -> tuple[Difference, ...]:
     """Every other cell less this one; nothing where that has not been compared."""
     if name == comparisons.reference:
@@ -427,6 +479,13 @@ def _lead(measures: Mapping[str, Measures], comparisons: Comparisons, name: str)
         yield f"better than `{found.other}` by {score.gap(found.difference)} ({between})"
     else:
         yield f"the simpler `{found.other}` is not shown to beat guessing"
+    frozen = comparisons.frozen
+    if frozen is not None and name == comparisons.best and frozen.best != found.other:
+        apart = next(d for d in comparisons.to_best if d.name == frozen.best)
+        between = f"{score.between(-apart.high, -apart.low)}, 95 %"
+        by = f"by {score.gap(-apart.difference)} ({between})"
+        if apart.differs:
+            yield f"better than `{frozen.best}`, the best on the frozen base model, {by}"
     chosen = comparisons.chosen if name == comparisons.best else None
     if chosen is not None and own.score - chosen > enough(own.score, score) / 4:
         (told,) = brief(score, chosen)
@@ -438,20 +497,26 @@ def _others(
     comparisons: Comparisons,
     name: str,
     alike: tuple[str, ...],
+    where: str = "",
 ) -> Iterator[str]:
-    """Whether the other heads can be told apart from it, and what would settle that."""
+    """Whether the other heads can be told apart from it, and what would settle that.
+
+    Args:
+        where: Which others these are, where they are not all.
+    """
     own = measures[name]
     others = len(_heads(comparisons.to_reference))
     if not others:
-        yield "no other head was trained"
+        yield f"{where}no other head was trained"
     elif not alike:
         if others > 1 or name == comparisons.reference:
-            yield "the other head is worse" if others == 1 else f"the {others} others are worse"
+            told = "the other head is worse" if others == 1 else f"the {others} others are worse"
+            yield where + told
     else:
         who = f"{len(alike)} of the {others} others"
         if len(alike) == others:
             who = "the other head" if others == 1 else f"the {others} others"
-        yield f"{who} cannot be told apart from it on {_rows(own)}"
+        yield f"{where}{who} cannot be told apart from it on {_rows(own)}"
     if comparisons.once:
         yield "trained once: luck is not known, 3 seeds would show it"
     elif open_ := [d for d in _family(comparisons, name) if d.name in alike]:

@@ -188,7 +188,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         verdict=verdict,
         recommendation=recommendation,
         curve=tuple(curve),
-        curve_says=_curve_says(curve, asked.metric),
+        curve_says=_curve_says(curve, asked.metric, is_of_some=bool(_tuned(cells))),
         ways_of_learning=_ways(run, asked, cells, recipes),
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
@@ -206,12 +206,13 @@ def leaderboard(run: RunFolder) -> Leaderboard:
 
 def _comparisons(run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]) -> Comparisons | None:
     """Every cell against the reference and the best; None where no head is done."""
-    reference = wording.reference_of(list(cells))
+    tuned = _tuned(cells)
+    reference = wording.reference_of(list(cells), tuned)
     if not reference:
         return None
     answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in cells]
     seed = asked.config.seed
-    return compare(answers, asked.task, reference=reference, tuned=_tuned(cells), seed=seed)
+    return compare(answers, asked.task, reference=reference, tuned=tuned, seed=seed)
 
 
 def _tuned(cells: Mapping[str, Cell]) -> list[str]:
@@ -227,14 +228,7 @@ def _verdict(
     judged = judge(measures, comparisons, commonest=usual)
     judged = (*judged, *wording.of_these_rows(asked.splits))
     left = len(asked.recipes) - stopped - sum(not cell.is_baseline for cell in cells.values())
-    recommended = recommend(
-        measures,
-        comparisons,
-        commonest=usual,
-        stopped=stopped,
-        left=left,
-        tuned=_tuned(cells),
-    )
+    recommended = recommend(measures, comparisons, commonest=usual, stopped=stopped, left=left)
     return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 
@@ -288,18 +282,19 @@ def _agreements(
     told = [one for one in estimates if one.name in leaders]
     if comparisons is None or len(told) < 2:
         return ()
-    worse = [
-        reading
-        for reading, cell in leaders.items()
-        if cell.to_best is not None and cell.to_best.differs
-    ]
+    apart = {d.name for d in (comparisons.frozen or comparisons).to_best if d.differs}
+    worse = [reading for reading, cell in leaders.items() if cell.name in apart]
     scores = {reading: cell.measures.score for reading, cell in leaders.items()}
     metric = next(iter(leaders.values())).measures.metric
     return agreement(told, scores, worse, metric)
 
 
-def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName) -> str:
-    return curve_says([_stage(stage) for stage in curve], metric) if len(curve) > 1 else ""
+def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName, *, is_of_some: bool) -> str:
+    """What the curve says; of heads on the frozen base model alone, where there are others."""
+    if len(curve) < 2:
+        return ""
+    told = curve_says([_stage(stage) for stage in curve], metric)
+    return f"On the frozen base model: {told}" if is_of_some else told
 
 
 def _stage(values: Mapping[str, Any]) -> LearningCurvePoint:

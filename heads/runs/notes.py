@@ -19,9 +19,14 @@ REFERENCE = "mean+linear"
 LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
 
 
-def reference_of(names: Sequence[str]) -> str:
-    """The head that all are compared with: mean+linear, or the first linear one, or the first."""
-    heads = [name for name in names if name not in BASELINES]
+def reference_of(names: Sequence[str], tuned: Collection[str] = ()) -> str:
+    """The head that all are compared with: mean+linear, or the first linear one, or the first.
+
+    Args:
+        tuned: Heads that learn their base model as well: none of them, where there are others.
+    """
+    every = [name for name in names if name not in BASELINES]
+    heads = [name for name in every if name not in tuned] or every
     linear = [name for name in heads if name.endswith("+linear")]
     return REFERENCE if REFERENCE in heads else next(iter(linear or heads), "")
 

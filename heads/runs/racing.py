@@ -5,7 +5,7 @@ alike, and no number depends on the clock.
 """
 
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -91,14 +91,36 @@ def _decide(
 ) -> None:
     """Writes who is stopped; cells that could not be searched take no part."""
     ordered = {name: found[name] for name in asked.recipes if name in found}
-    out = behind(ordered, training_data)
+    each = zip(asked.recipes, asked.resolved, strict=True)
+    out = behind(ordered, training_data, [name for name, resolved in each if resolved.is_tuned])
     run.write(DECISION, {"cells": len(ordered), "stopped": [asdict(one) for one in out]})
 
 
 def behind(
-    found: Mapping[str, SearchFinished], training_data: TrainingData
+    found: Mapping[str, SearchFinished],
+    training_data: TrainingData,
+    tuned: Collection[str] = (),
 ) -> tuple[Eliminated, ...]:
-    """The cells that a race stops, of those that have been searched."""
+    """The cells that a race stops, of those that have been searched, the nearest first.
+
+    Heads on the frozen base model race among themselves: the best of them is what one that learns
+    it as well has to beat, and what is wanted where no task may have a base model of its own.
+
+    Args:
+        tuned: The names of heads that learn their base model as well; they race against all.
+    """
+    frozen = {name: one for name, one in found.items() if name not in tuned}
+    out = _behind(frozen, training_data, ())
+    if len(frozen) < len(found):
+        every = _behind(found, training_data, tuned)
+        out = (*out, *(one for one in every if one.recipe in tuned))
+    return tuple(sorted(out, key=lambda one: one.behind))
+
+
+def _behind(
+    found: Mapping[str, SearchFinished], training_data: TrainingData, tuned: Collection[str]
+) -> tuple[Eliminated, ...]:
+    """The cells that are surely behind the leader of these."""
     if not found:
         return ()
     names, texts = (
@@ -107,7 +129,7 @@ def behind(
     )
     parts = torch.stack([one.parts for one in found.values()], dim=1)
     sure = torch.stack([_evidence(one, training_data) for one in found.values()], dim=1)
-    return eliminated(names, parts, texts, always=[reference_of(names)], evidence=sure)
+    return eliminated(names, parts, texts, always=[reference_of(names, tuned)], evidence=sure)
 
 
 def _evidence(one: SearchFinished, training_data: TrainingData) -> Tensor:

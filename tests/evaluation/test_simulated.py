@@ -304,3 +304,15 @@ def test_lucky_tuned_heads_are_seldom_told_apart():
         wild += any(d.name in tuned for d in told)
     assert quiet <= 6
     assert wild <= 6
+
+
+def test_one_tuned_head_by_itself_has_luck_too():
+    """About its own mean it would have none: its luck is told beside the frozen heads."""
+    told = 0
+    for number in range(30):
+        rng = torch.Generator().manual_seed(number)
+        luck, noises = [0.003] * 4 + [0.05], [0.1] * 4 + [0.5]
+        heads, task = simulate(Design(rows=1000, seeds=5), [0.0] * 5, luck, rng, noises=noises)
+        found = compare(heads, task, reference="head 0", tuned=["head 4"], seed=number)
+        told += any(d.name == "head 4" and d.differs for d in found.to_reference)
+    assert told <= 4

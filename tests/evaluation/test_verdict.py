@@ -482,27 +482,109 @@ def test_the_curve_says_whether_the_choice_hangs_on_the_rows():
 # --- A head that learns its base model as well costs one of its own.
 
 
-def advised(tuned: Sequence[str], **wrong: Sequence[int]) -> tuple[Recommendation, tuple[str, ...]]:
-    """The recommendation and the verdict where some heads are tuned."""
-    measures, whole = compared(2000, 5, **wrong)
-    frozen = {name: own for name, own in wrong.items() if name not in tuned}
-    beside = replace(whole, frozen=compared(2000, 5, **frozen)[1])
-    return recommend(measures, beside, tuned=tuned), judge(measures, beside)
+def advised(
+    tuned: Sequence[str], rows: int = 2000, **wrong: Sequence[int] | Sequence[Sequence[int]]
+) -> tuple[Recommendation, tuple[str, ...], Comparisons]:
+    """The recommendation, the verdict and what they rest on; a stretch of wrong rows, or five."""
+    task = EvaluationTask(
+        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
+    )
+    outcomes = []
+    for name, stretches in wrong.items():
+        each = [stretches] * 5 if isinstance(stretches[0], int) else stretches
+        logits = []
+        for start, end in each:
+            is_wrong = torch.zeros(rows)
+            is_wrong[start:end] = 1
+            logits.append(torch.stack([1 - is_wrong, is_wrong], dim=1))
+        tested = (torch.arange(rows),) * 5
+        outcomes.append(CellPredictions(name=name, rows=tested, logits=tuple(logits)))
+    measures = {one.name: measure(one, task) for one in outcomes}
+    found = compare(outcomes, task, reference=outcomes[0].name, tuned=tuned)
+    return recommend(measures, found), judge(measures, found), found
+
+
+ERRATIC = [(300, 520), (300, 480), (300, 440), (300, 580), (300, 550)]
 
 
 def test_a_frozen_head_that_is_not_told_apart_goes_before_a_tuned_one():
     wrong = {"linear": (0, 300), "mlp": (100, 301), "full": (101, 301), "majority": (0, 900)}
-    found, told = advised(["full"], **wrong)
-    assert found.name == "mlp"
-    assert "`full`, which learns the base model as well, is not told apart" in found.because
-    assert any("is not told apart from `mlp`" in one for one in told)
+    found, told, _ = advised(["full"], **wrong)
+    assert (found.name, found.alike) == ("mlp", ("full",))
+    assert found.because.endswith(
+        "; `full`, which learns the base model as well, is not told apart from it"
+    )
+    assert told[1] == (
+        "`full` learns the base model as well; `mlp`, on the frozen base model, is not told apart "
+        "from it."
+    )
 
 
 def test_a_tuned_head_that_is_clearly_better_is_recommended_and_says_by_how_much():
     wrong = {"linear": (0, 400), "mlp": (100, 400), "full": (300, 400), "majority": (0, 900)}
-    found, told = advised(["full"], **wrong)
-    assert found.name == "full"
-    assert any(
-        re.search(r"`mlp` is the best head on the frozen.*`full` is better by 10\.0 points", one)
-        for one in told
+    found, told, _ = advised(["full"], **wrong)
+    assert (found.name, found.alike) == ("full", ())
+    assert found.because.endswith("; it learns the base model as well, and needs one of its own")
+    by = r"by 10\.0 points \(\d+\.\d to \d+\.\d, 95 %\)"
+    assert re.search(
+        f"; better than `mlp`, the best on the frozen base model, {by}; the 2 others are worse$",
+        found.how_sure,
     )
+    assert re.fullmatch(
+        "`full` learns the base model as well and is better than `mlp`, the best head on the "
+        rf"frozen one, {by}\.",
+        told[0],
+    )
+    assert told[1].startswith("On the frozen base model: `mlp` is better than `linear` by 5.0 poi")
+
+
+def test_a_tuned_head_that_is_worse_is_said_to_be():
+    wrong = {"linear": (0, 300), "full": (0, 500), "majority": (0, 900)}
+    found, told, _ = advised(["full"], **wrong)
+    assert (found.name, found.alike) == ("linear", ())
+    assert found.because.endswith("; `full`, which learns the base model as well, is worse")
+    assert found.how_sure == "on the frozen base model no other head was trained"
+    assert told[1].startswith(
+        "`full`, the best head that learns the base model as well, is worse than `linear` by 10.0 "
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"linear": (0, 500), "mlp": (100, 330), "deep": (100, 350), "majority": (0, 900)},
+        {"linear": (0, 300), "mlp": (5, 305), "majority": (0, 900)},
+    ],
+)
+def test_what_is_said_of_frozen_heads_is_what_would_be_said_without_an_erratic_tuned_one(wrong):
+    alone, first, _ = advised([], **wrong)
+    found, told, comparisons = advised(["full"], **wrong, full=ERRATIC)
+    assert comparisons.best == "full"
+    assert found.name == alone.name
+    assert [one for one in found.alike if one != "full"] == list(alone.alike)
+    assert told[0] == f"On the frozen base model: {first[0]}"
+    assert found.how_sure.replace("on the frozen base model ", "") == alone.how_sure
+
+
+def test_a_tuned_head_is_not_recommended_for_beating_the_reference_alone():
+    """One scores highest, but erratically; another is surely above the reference, not above mlp."""
+    wrong = {"linear": (0, 400), "mlp": (100, 330), "bitfit": (200, 425), "majority": (0, 900)}
+    found, _, comparisons = advised(
+        ["full", "bitfit"],
+        **wrong,
+        full=[(300, 500), (300, 310), (300, 700), (300, 320), (300, 640)],
+    )
+    assert comparisons.best == "full"
+    assert [d.name for d in comparisons.to_reference if d.differs and d.difference > 0] == [
+        "mlp",
+        "bitfit",
+    ]
+    assert (found.name, found.alike) == ("mlp", ("full", "bitfit"))
+
+
+def test_where_no_frozen_head_beats_guessing_a_tuned_one_that_does_is_taken():
+    wrong = {"linear": (0, 900), "mlp": (0, 905), "full": (0, 300), "majority": (0, 901)}
+    assert advised(["full"], **wrong)[0].name == "full"
+    assert advised([], **{name: wrong[name] for name in wrong if name != "full"})[0].name == ""
+    wrong["full"] = (0, 899)
+    assert advised(["full"], **wrong)[0].name == ""

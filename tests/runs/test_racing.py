@@ -37,6 +37,7 @@ from heads.runs import spec as question
 from heads.runs.drill_down import disagreements
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.notes import reference_of
 from heads.runs.preparation import CellDone
 from heads.runs.racing import stopped_of
 from heads.runs.runner import begin, working
@@ -386,13 +387,40 @@ def test_a_race_by_the_mean_over_small_classes_stops_hardly_any_of_equal_heads()
     assert stopped <= 0.05 * 10 * heads
 
 
-def searched_as(training_data: TrainingData, rng: torch.Generator, name: str) -> SearchFinished:
-    """A cell that answers seven of ten development rows right."""
+def test_a_tuned_leader_stops_no_head_on_the_frozen_base_model() -> None:
+    """The best of those is what it has to beat."""
+    rng, training_data = torch.Generator().manual_seed(0), training_data_of(*blobs(600), CONFIG)
+    shares = {"mean+linear": 0.7, "mean+mlp": 0.72, "cls+mlp": 0.71, "cls+linear": 0.3}
+    tuned = {"mean+linear?tune=full": 0.97, "cls+mlp?tune=full": 0.96, "mean+mlp?tune=lora": 0.5}
+    found = {
+        name: searched_as(training_data, rng, name, share)
+        for name, share in (shares | tuned).items()
+    }
+    alone = heats.behind({name: found[name] for name in shares}, training_data)
+    assert [one.recipe for one in alone] == ["cls+linear"]
+    both = heats.behind(found, training_data, list(tuned))
+    assert [one for one in both if one.recipe in shares] == list(alone)
+    assert {one.recipe for one in both} == {"cls+linear", "mean+mlp?tune=lora"}
+    blurred = {one.recipe for one in heats.behind(found, training_data)}
+    assert {"mean+mlp", "cls+mlp"} <= blurred
+
+
+def test_the_reference_is_a_tuned_head_only_where_there_is_no_other() -> None:
+    names = ["cls+mlp?tune=full", "cls+mlp", "majority"]
+    assert reference_of(names, names[:1]) == "cls+mlp"
+    assert reference_of(names[:1], names[:1]) == "cls+mlp?tune=full"
+    assert reference_of(["mean+mlp", "cls+linear"]) == "cls+linear"
+
+
+def searched_as(
+    training_data: TrainingData, rng: torch.Generator, name: str, share: float = 0.7
+) -> SearchFinished:
+    """A cell that answers so many of the development rows right."""
     found = list[SearchResult]()
     count = SCORES[training_data.task.ranked_by].parts[SINGLE_LABEL]
     for rows in training_data.splits.development:
         truth, classes = training_data.task.targets[rows], len(training_data.task.classes)
-        right = torch.rand(len(rows), generator=rng) < 0.7
+        right = torch.rand(len(rows), generator=rng) < share
         given = torch.where(right, truth, (truth + 1) % classes)
         parts = count(given, truth, classes).float()
         point = TriedSettings(settings={}, step=0, score=float(parts.mean()), loss=1.0, parts=parts)

@@ -14,14 +14,18 @@ from typing import Any
 
 import pytest
 import torch
+from boards import board_of
 from same_runs import bare, tensors
 from tiny_models import LIMITS, WORDS
 
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
+from heads.evaluation.significance import Comparisons, Difference
+from heads.evaluation.transferability import Estimate
 from heads.parts.resolve import resolve
-from heads.runs import duration, spec
-from heads.runs.cells import answers_of_cell
+from heads.runs import drill_down, duration, learning_curve, notes, spec
+from heads.runs import leaderboard as boards_of_runs
+from heads.runs.cells import TuningReport, answers_of_cell
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.preparation import WORKSPACE
@@ -31,6 +35,7 @@ from heads.runs.trained_heads import classifier
 from heads.settings import ExperimentConfig
 from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
+from heads.training.fitters.base import TriedSettings
 from heads.training.search import CurvePointTried
 
 CONFIG = ExperimentConfig(folds=2, epochs=2, trials=2, curve=False, precision="exact")
@@ -105,6 +110,85 @@ def test_grids_are_crossed_with_what_is_learned(start) -> None:
     run = start(["mean+linear", "cls+mlp?tune=lora"], tunes=("frozen", "last1"))
     names = json.loads((run.path / "run.json").read_text())["recipes"]
     assert {*names} == {"mean+linear", "mean+linear?tune=last1", "cls+mlp?tune=lora"}
+
+
+# --- Frozen heads are judged among themselves, and what became of trainings is said.
+
+
+def test_the_curve_and_the_estimates_are_of_frozen_heads(start, monkeypatch) -> None:
+    monkeypatch.setattr(learning_curve, "FEWEST", 5)
+    names = ["mean+linear", "cls+linear", "mean+linear?tune=last1", "cls+linear?tune=last1"]
+    found = finished(start(names, config=replace(CONFIG, curve=True)))
+    assert found.curve
+    assert all(set(stage["scores"]) == set(names[:2]) for stage in found.curve)
+    assert found.curve_says.startswith("On the frozen base model: ")
+    assert found.reference == "mean+linear"
+    alone = finished(start(names[:2], config=replace(CONFIG, curve=True, seeds=5)))
+    assert [one.says for one in found.agreements] == [one.says for one in alone.agreements]
+    of_frozen = {cell.name: cell for cell in found.cells if cell.name not in names[2:]}
+    for cell in alone.cells:
+        assert of_frozen[cell.name].to_reference == cell.to_reference
+    tuned = finished(start(names[2:], config=replace(CONFIG, curve=True)))
+    assert (tuned.curve, tuned.curve_says, tuned.agreements) == ((), "", ())
+
+
+@pytest.mark.parametrize("kind", ["frozen", "last1"])
+def test_no_estimate_of_a_layer_is_that_of_a_head_that_learns_it(start, kind: str) -> None:
+    names = [f"mean@{layer}+linear?tune={kind}" for layer in (0, 1)]
+    if kind != "frozen":  # nothing of the base model is learned below its first layer
+        names = [f"mean@{layer}+linear?tune=full" for layer in (1, 2)]
+    found = finished(start([*names, *(["mean+linear"] if kind == "frozen" else [])]))
+    cells = {cell.name: cell for cell in found.cells}
+    course = drill_down._course(found, "x", {n: cells[one] for n, one in enumerate(found.recipes)})
+    assert [one is None for one in course.estimates] == [kind != "frozen"] * len(course.layers)
+
+
+def test_estimates_are_held_to_the_best_frozen_head() -> None:
+    """That a tuned head is better than both readings says nothing of the one and the other."""
+    wrong = {"mean+linear": (0, 330), "cls+linear": (4, 336), "mean+linear?tune=full": (0, 100)}
+    board = board_of(**wrong)
+    estimates = [
+        Estimate(name=name, log_me=own, h_score=own, neighbours=own)
+        for name, own in (("cls", 2.0), ("mean", 1.0))
+    ]
+    cells = {cell.name: cell for cell in board.cells}
+    cells = {
+        name: replace(cell, to_best=replace(cell.to_best, differs=True) if cell.to_best else None)
+        for name, cell in cells.items()
+    }
+    near = [Difference(name=name, other="mean+linear", difference=0.0, low=0, high=0, p=1.0,
+                       differs=False) for name in ("cls+linear",)]  # fmt: skip
+    frozen = Comparisons(
+        reference="mean+linear", best="mean+linear", seeds=3, to_reference=(), to_best=tuple(near)
+    )
+    whole = replace(frozen, best="mean+linear?tune=full", to_best=(), frozen=frozen)
+    told = boards_of_runs._agreements(estimates, cells, board.recipes, whole)
+    assert "is not distinguishable from the best, `mean`" in told[0].says
+
+
+def test_diverged_trainings_and_unequal_searches_are_noted() -> None:
+    board = board_of(**{"mean+linear": (0, 330), "mean+linear?tune=full": (0, 100)})
+    tried = [TriedSettings(settings={"rate": n}, step=0, score=0.5, loss=1.0) for n in range(3)]
+    tuning = TuningReport(parameters=9, diverged=0, peak_bytes=0)
+
+    def noted(diverged: int, *trials: int) -> list[str]:
+        cells = {cell.name: cell for cell in board.cells}
+        names = ("mean+linear", "mean+linear?tune=full")
+        reports = (None, replace(tuning, diverged=diverged))
+        each = zip(names, trials, reports, strict=True)
+        return notes.of_tuned(
+            [replace(cells[n], tried=tuple(tried[:t]), tuning=own) for n, t, own in each]
+        )
+
+    assert noted(0, 3, 3) == []
+    (one,) = noted(1, 3, 3)
+    assert one.startswith("mean+linear?tune=full: 1 training ended worse than ")
+    assert one.endswith("it was thrown away and begun anew with other random numbers.")
+    (two,) = noted(2, 3, 3)
+    assert "2 trainings" in two
+    assert "they were thrown away" in two
+    (unlike,) = noted(0, 1, 3)
+    assert "(1 to 3); fewer than others: mean+linear." in unlike
 
 
 # --- A kill, a stop, and the same numbers.

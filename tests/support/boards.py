@@ -50,7 +50,8 @@ def board_of(
     for name, (start, end) in wrongs.items():
         outcomes.append(_predicted(name, rows, range(start, end)))
     measures = {one.name: measure(one, task) for one in outcomes}
-    found = compare(outcomes, task, reference=outcomes[0].name)
+    tuned = [name for name in wrongs if "tune=" in name]
+    found = compare(outcomes, task, reference=outcomes[0].name, tuned=tuned)
     by = {d.name: d for d in found.to_best}
     cells = [
         Cell(
