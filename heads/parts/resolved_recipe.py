@@ -134,9 +134,9 @@ class ResolvedRecipe:
 
     @property
     def tuning_options(self) -> dict[str, int]:
-        """The one option of that way that its name gives, such as the 2 of last2."""
+        """The one option of that way, such as the 2 of last2; as it usually is, if not named."""
         number = self.tune[len(self.tuning.name) :]
-        return {name: int(number) for name in self.tuning.options if number}
+        return {name: int(number or usual) for name, usual in self.tuning.options.items()}
 
     @property
     def tuning_says(self) -> str:
@@ -152,8 +152,7 @@ class ResolvedRecipe:
         """
         if not self.tuning.adapter:
             return f"{parameters:,} of its {whole:,} numbers"
-        options = self.tuning_options or self.tuning.options
-        told = "".join(f", {name} {value}" for name, value in options.items())
+        told = "".join(f", {name} {value}" for name, value in self.tuning_options.items())
         return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuning.title}{told})"
 
     @property
