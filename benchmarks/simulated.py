@@ -71,12 +71,14 @@ def simulated(
     rng: torch.Generator,
     *,
     is_random: bool = True,
+    noises: Sequence[float] = (),
 ) -> tuple[list[Answers], EvaluationTask]:
     """Heads that are right in 85 % of the rows and so much more, each with luck of its own.
 
     Args:
         gains: Of each head, 0.01 is one point.
         luck: The deviation of each head's score from training to training, likewise.
+        noises: Of each head, by how much its trainings answer rows otherwise; `NOISE` if none.
     """
     groups = groups_of(design.rows, rng)
     task = EvaluationTask(
@@ -85,14 +87,15 @@ def simulated(
     tested, numbers = tested_of(design, groups, rng)
     texts = int(groups.max()) + 1
     ease = torch.randn(texts, generator=rng)
-    normal = torch.distributions.Normal(0.0, (1 + OWN**2 + NOISE**2) ** 0.5)
     heads = []
-    for number, (gain, scatter) in enumerate(zip(gains, luck, strict=True)):
+    each = zip(gains, luck, noises or [NOISE] * len(gains), strict=True)
+    for number, (gain, scatter, unlike) in enumerate(each):
+        normal = torch.distributions.Normal(0.0, (1 + OWN**2 + unlike**2) ** 0.5)
         own, given = ease + OWN * torch.randn(texts, generator=rng), list[Tensor]()
         for rows in tested:
             right = RIGHT + gain + scatter * torch.randn(1, generator=rng)
             bar = normal.icdf(1 - right.clamp(0.01, 0.99))
-            noise = NOISE * torch.randn(texts, generator=rng)
+            noise = unlike * torch.randn(texts, generator=rng)
             given.append(((own + noise)[groups[rows]] <= bar).long())
         head = Answers(
             name=f"head {number}",

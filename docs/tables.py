@@ -27,6 +27,7 @@ def tables() -> dict[str, str]:
         "heads": _shelf(shelves["heads"]),
         "pairings": _shelf(shelves["pairings"]),
         "losses": _shelf(shelves["losses"]),
+        "tunings": _shelf(shelves["tunings"]),
         "models": _table(
             ("base model", "what it is", "parameters", "layers × width", "licence"),
             (

@@ -3,8 +3,8 @@
 Legend: k cells, g unique texts, s seeds, b draws of the bootstrap.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import erfc
 
 import torch
@@ -20,7 +20,7 @@ from heads.evaluation.predictions import (
     first,
     parts,
 )
-from heads.evaluation.seed_variance import SeedVariance, seed_variance
+from heads.evaluation.seed_variance import ATOMS, SeedVariance, seed_variance
 from heads.evaluation.selection_bias import chosen_score
 from heads.evaluation.statistics import Z_95
 
@@ -70,6 +70,8 @@ class Comparisons:
             None of a single head.
         once: Whether there is one seed and a head draws lots: nothing is known of their luck.
         groups: How many groups of rows were tested: the pieces of evidence.
+        frozen: The comparisons of the cells whose base model is frozen, as if there were no
+            others; None where there are no others, or no head among them.
     """
 
     reference: str
@@ -80,6 +82,7 @@ class Comparisons:
     chosen: float | None = None
     once: bool = False
     groups: int = 0
+    frozen: "Comparisons | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +92,10 @@ class _Pairs:
     Attributes:
         differences: Of the mean scores.
         of_rows: Their variance through the tested texts if nothing differed.
-        within: What the tested texts alone make a difference vary by from seed to seed.
-        luck: What is believed of the luck of every cell, in units of half of that.
+        within: What the tested texts alone make a difference vary by from seed to seed; 2 where
+            some cells are tuned.
+        luck: What is believed of the luck of every cell, in units of half of that: where some
+            cells are tuned, as the variance of its score.
         parts: (g, k), each group's part of the score, as evidence; only where cells differ.
         random: (k,), whether a cell draws lots in training.
         groups: How many groups of rows were tested.
@@ -122,6 +127,7 @@ def compare(
     task: EvaluationTask,
     *,
     reference: str,
+    tuned: Collection[str] = (),
     seed: int = 0,
 ) -> Comparisons:
     """Compares every cell with the reference and with the best head, row by row.
@@ -144,17 +150,64 @@ def compare(
     One seed says nothing of luck: then the comparison is of these trained heads only, and heads
     that draw lots are not told apart.
 
+    A head that learns its base model as well scatters far more than one on a frozen base model.
+    So the luck of either kind is told from its own cells, and whatever is said of two cells whose
+    base model is frozen is, to the last bit, what would be said if there were no others: in their
+    family the chance of any false difference is 5 %. All other pairs are held to the bar of the
+    whole family, so that the chance is 5 % among all pairs with a tuned cell, too. Where the best
+    cell is a tuned one, it is one of each pair of `to_best`; the best of the others, and what is
+    told apart from that, stand under `frozen`.
+
+    Args:
+        outcomes: What every cell said or answered.
+        task: What they were asked.
+        reference: The cell that was fixed beforehand.
+        tuned: The names of those heads that learn their base model as well.
+        seed: Draws the signs and the luck.
+
     Source: Westfall & Young 1993 (max-T); Cameron, Gelbach & Miller 2008 (random signs by
     cluster, the null imposed); Bonett & Price 2012 (the added disagreement).
 
     Raises:
         ValueError: Seeds do not test the same rows in every cell (a fault of the caller).
     """
+    fixed = [outcome for outcome in outcomes if outcome.name not in tuned]
+    heads = [outcome.name for outcome in fixed if outcome.name not in BASELINES]
+    if not heads or len(fixed) == len(outcomes):
+        return _compared(outcomes, task, reference, tuned, None, seed)
+    home = reference if reference in heads else heads[0]
+    frozen = _compared(fixed, task, home, (), None, seed)
+    whole = _compared(outcomes, task, reference, tuned, frozen, seed)
+    return replace(
+        whole,
+        to_reference=_with(whole.to_reference, frozen.to_reference),
+        to_best=_with(whole.to_best, frozen.to_best),
+        frozen=frozen,
+    )
+
+
+def _with(whole: Sequence[Difference], frozen: Sequence[Difference]) -> tuple[Difference, ...]:
+    """A family in which the pairs that stand in a smaller one as well are those of that one."""
+    known = {(d.name, d.other): d for d in frozen}
+    return tuple(known.get((d.name, d.other), d) for d in whole)
+
+
+def _compared(
+    outcomes: Sequence[CellPredictions | Answers],
+    task: EvaluationTask,
+    reference: str,
+    tuned: Collection[str],
+    frozen: Comparisons | None,
+    seed: int,
+) -> Comparisons:
+    """All cells as one family; against the best of the frozen ones only tuned heads may lead."""
     seeds = min(len(outcome.rows) for outcome in outcomes)
     answers = [first(outcome, seeds, task) for outcome in outcomes]
     names = [outcome.name for outcome in outcomes]
-    home, pairs = names.index(reference), _pairs(answers, task)
-    best = _best(names, pairs.differences[:, home] / pairs.unit, home)
+    home, pairs = names.index(reference), _pairs(answers, task, tuned)
+    ahead = home if frozen is None else names.index(frozen.best)
+    rivals = [name for name in names if frozen is None or name in tuned]
+    best = _best(names, rivals, pairs.differences[:, ahead] / pairs.unit, ahead)
     drawn = list(_chance(pairs, home, seed))
     to_reference, to_any = torch.cat([a for a, _ in drawn]), torch.cat([b for _, b in drawn])
     return Comparisons(
@@ -169,14 +222,14 @@ def compare(
     )
 
 
-def _best(names: Sequence[str], leads: Tensor, home: int) -> int:
-    """The head that leads most; the reference where no head leads it."""
-    heads = [number for number, name in enumerate(names) if name not in BASELINES]
+def _best(names: Sequence[str], rivals: Collection[str], leads: Tensor, home: int) -> int:
+    """The head among the rivals that leads most; the one at home where none leads it."""
+    heads = [n for n, name in enumerate(names) if name in rivals and name not in BASELINES]
     best = max(heads, key=lambda number: float(leads[number]), default=home)
     return best if leads[best] > SAME else home
 
 
-def _pairs(answers: Sequence[Answers], task: EvaluationTask) -> _Pairs:
+def _pairs(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[str]) -> _Pairs:
     for one in answers[1:]:
         if not all(map(torch.equal, one.rows, answers[0].rows)):
             raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
@@ -193,11 +246,17 @@ def _pairs(answers: Sequence[Answers], task: EvaluationTask) -> _Pairs:
     name = task.score
     unit = (float(scores.abs().mean()) or 1.0) if name.scale == "error" else 1.0
     of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
+    within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
+    is_tuned = torch.tensor([one.name in tuned for one in answers])
+    if 0 < int(is_tuned.sum()) < len(answers):
+        within, luck = torch.full_like(within, 2.0), _luck_by_kind(each, by_seed, is_tuned)
+    else:
+        luck = _luck(each, by_seed)
     return _Pairs(
         differences=scores[:, None] - scores,
         of_rows=of_rows + 2 * (unit / texts) ** 2,
-        within=((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0),
-        luck=_luck(each, by_seed),
+        within=within,
+        luck=luck,
         parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
         random=[one.is_random for one in answers],
         groups=groups,
@@ -209,12 +268,38 @@ def _pairs(answers: Sequence[Answers], task: EvaluationTask) -> _Pairs:
 
 def _luck(each: Tensor, by_seed: Tensor) -> SeedVariance:
     """The luck of every cell: scores (s, k), and each text's parts (s, g, k), about all cells'."""
-    seeds, own = len(each), each - each.mean(dim=2, keepdim=True)
+    own, scattered = each - each.mean(dim=2, keepdim=True), by_seed - by_seed.mean(1, keepdim=True)
+    return seed_variance(*_scatter(own, scattered), len(each))
+
+
+def _luck_by_kind(each: Tensor, by_seed: Tensor, is_tuned: Tensor) -> SeedVariance:
+    """The same of tuned cells and of the others, each kind by itself; variances of the scores.
+
+    All are taken about the mean of the frozen cells, which hardly scatters: about their own mean
+    a single tuned cell would have no luck, and what all tuned ones have in common would be none.
+    A frozen cell is taken about the mean of the others of its kind.
+    """
+    frozen = ~is_tuned
+    others = int(frozen.sum()) / max(int(frozen.sum()) - 1, 1)
+    factor = torch.where(is_tuned, 1.0, others)  # from the mean of all to that of the others
+    own = (each - each[:, :, frozen].mean(dim=2, keepdim=True)) * factor
+    scattered = (by_seed - by_seed[:, frozen].mean(dim=1, keepdim=True)) * factor
+    between, within = _scatter(own, scattered)
+    usual, atoms = torch.zeros_like(within), torch.zeros(len(within), ATOMS).double()
+    for kind in (frozen, is_tuned):
+        found = seed_variance(between[kind], within[kind], len(each))
+        usual[kind] = found.usual * within[kind]
+        atoms[kind] = found.atoms * within[kind][:, None]
+    return SeedVariance(usual=usual, atoms=atoms)
+
+
+def _scatter(own: Tensor, scattered: Tensor) -> tuple[Tensor, Tensor]:
+    """The variance of scores (s, k) over the seeds, and what of it texts' parts (s, g, k) are."""
+    seeds = len(own)
     of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
-    scattered = by_seed - by_seed.mean(dim=1, keepdim=True)
     between = scattered.var(dim=0) if seeds > 1 else torch.zeros_like(within)
-    return seed_variance(between, within, seeds)
+    return between, within
 
 
 def _squares(parts: Tensor) -> Tensor:

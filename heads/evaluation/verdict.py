@@ -1,6 +1,6 @@
 """The verdict: what the measures and comparisons of a run allow one to say, in plain English."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -45,7 +45,28 @@ def judge(
             "Each head was trained once, which shows nothing of luck: train with 3 seeds to tell "
             "them apart."
         )
+    sentences += _beside_frozen(measures, comparisons)
     return (*sentences, *_chosen(measures, comparisons))
+
+
+def _beside_frozen(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
+    """What learning the base model as well is worth, beside the best head that does not.
+
+    Nothing where the first sentence has said it: where that head is the reference.
+    """
+    frozen, best = comparisons.frozen, comparisons.best
+    if frozen is None or best == frozen.best or frozen.best == comparisons.reference:
+        return []
+    name = SCORES[measures[best].metric]
+    gap = next(d for d in comparisons.to_best if d.name == frozen.best)
+    if not gap.differs:
+        return [
+            f"`{best}`, which learns the base model as well, is not told apart from "
+            f"`{frozen.best}`, which does not."
+        ]
+    between = f"{name.between(-gap.high, -gap.low)}, 95 %"
+    by = f"by {name.gap(-gap.difference)} ({between})"
+    return [f"`{frozen.best}` is the best head on the frozen base model; `{best}` is better {by}."]
 
 
 def _chosen(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
@@ -222,8 +243,12 @@ def recommend(
     commonest: str = "",
     stopped: int = 0,
     left: int = 0,
+    tuned: Collection[str] = (),
 ) -> Recommendation:
     """The head that is shown to be better than the reference, else the reference.
+
+    One that learns its base model as well costs a base model of its own, so a head on the frozen
+    one that is not told apart from it goes before it.
 
     A head that is not shown to beat guessing, which is always giving the commonest answer, is
     never recommended; nor is any on fewer than 50 tested rows.
@@ -234,9 +259,15 @@ def recommend(
         commonest: The class that the majority baseline answers, where a row has one.
         stopped: How many heads a race has stopped.
         left: How many heads are still to be trained.
+        tuned: The names of heads that learn their base model as well.
     """
     better = [d for d in _heads(comparisons.to_reference) if d.differs and d.difference > 0]
     winner = [max(better, key=lambda d: d.difference).name] if better else []
+    dearer = winner[0] if winner and winner[0] in tuned else ""
+    if dearer and (frozen := _frozen_alike(comparisons, dearer, tuned)):
+        winner = [max(frozen, key=lambda one: measures[one].score)]
+    else:
+        dearer = ""
     # Where the reference is not shown to beat guessing, the head that scores highest may be.
     asked = (*winner, comparisons.reference, comparisons.best)
     name = next((one for one in asked if _is_above(comparisons, one, MAJORITY)), "")
@@ -264,6 +295,8 @@ def recommend(
         )
     if name == comparisons.reference != comparisons.best:
         scored += "; no other is shown to be better than this simple head"
+    if dearer and name != dearer:
+        scored += f"; `{dearer}`, which learns the base model as well, is not told apart from it"
     alike = tuple(_alike(comparisons, name))
     sure = [
         *_lead(measures, comparisons, name),
@@ -364,6 +397,16 @@ def _alike(comparisons: Comparisons, name: str) -> Iterator[str]:
             continue  # it was compared with the reference only, and so was the other
         if other not in (name, *differ):
             yield other
+
+
+def _frozen_alike(comparisons: Comparisons, name: str, tuned: Collection[str]) -> list[str]:
+    """The heads on the frozen base model that are not told apart from one that learns it.
+
+    Only where that one scores highest every other head has been compared with it.
+    """
+    if name != comparisons.best:
+        return []
+    return [one for one in _alike(comparisons, name) if one not in tuned]
 
 
 def _family(comparisons: Comparisons, name: str) -> tuple[Difference, ...]:

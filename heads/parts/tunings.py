@@ -5,6 +5,8 @@ holds it, which says whether the parameter is learned. It is asked only about pa
 the pooled vector depends: an unused pooler is never learned.
 
 What sets ways of learning apart besides stands in the decorator: see `Tuning` of `registry.py`.
+How much higher their learning rates are than those of learning everything was measured: on 400 rows
+of trec6 the best of three rates was the middle or the upper one of each way.
 """
 
 from typing import Any
@@ -21,7 +23,7 @@ def frozen(name: str, module: Any) -> bool:
     return False
 
 
-@tuning(title="Last layers", above=True)
+@tuning(title="Last layers", above=True, rate=3.0)
 def last(name: str, module: Any, *, layers: int = 2) -> bool:
     """The last layers of the base model ({layers}) are learned together with the head.
 
@@ -32,13 +34,13 @@ def last(name: str, module: Any, *, layers: int = 2) -> bool:
     return True
 
 
-@tuning(title="LoRA", adapter=True, rate=10.0)
+@tuning(title="LoRA", adapter=True, rate=20.0)
 def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     """Every linear layer of the base model gets an addition of rank {rank}, learned with the head.
 
     Formula: W + (α / r) B A, α = 2 r
-    Source: Hu et al. 2021 (arXiv 2106.09685), by PEFT; on all linear layers, and with ten times the
-        learning rate of full fine-tuning, as Schulman et al. 2025 (LoRA Without Regret) found best.
+    Source: Hu et al. 2021 (arXiv 2106.09685), by PEFT; on all linear layers, and at some
+        ten times the learning rate of everything, as Schulman et al. 2025 (LoRA Without Regret).
     """
     return type(module).__name__ in ("Linear", "Conv1D") and name.endswith("weight")
 
@@ -63,7 +65,7 @@ def lpft(name: str, module: Any) -> bool:
     return True
 
 
-@tuning(title="Biases", rate=10.0)
+@tuning(title="Biases", rate=30.0)
 def bitfit(name: str, module: Any) -> bool:
     """Only the biases of the base model are learned together with the head.
 
@@ -72,7 +74,7 @@ def bitfit(name: str, module: Any) -> bool:
     return name.endswith("bias")
 
 
-@tuning(title="Layer norms", rate=10.0)
+@tuning(title="Layer norms", rate=100.0)
 def layernorm(name: str, module: Any) -> bool:
     """Only the scales and shifts of the base model's normalisations are learned with the head.
 

@@ -276,10 +276,9 @@ def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
 def _course(board: Leaderboard, recipe: str, found: dict[int, Cell]) -> LayerCurve:
     told, cells = {one.name: one for one in board.estimates}, tuple(found.values())
     layers = tuple(LAST if number == TOP else str(number) for number in found)
-    of_frozen = (not board.recipes[cell.name].is_tuned for cell in cells)  # as estimates are
-    estimates = tuple(
-        told.get(board.recipes[cell.name].reading) if frozen else None
-        for cell, frozen in zip(cells, of_frozen, strict=True)
+    estimates = tuple(  # which are of the frozen base model
+        told.get(board.recipes[cell.name].reading) if cell.tuning is None else None
+        for cell in cells
     )
     best = max(range(len(cells)), key=lambda place: cells[place].measures.score)
     sentences = [_best(board, layers, cells, best), _foretold(layers, estimates)]

@@ -1,23 +1,34 @@
 """How long a run will take, before it begins: from a few texts read and one product timed."""
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
 from heads.backbone.engine import InferenceEngine, backends, relied_on, to_try, tried
+from heads.backbone.precision import EXACT, products
 from heads.data.splits import Splits
+from heads.errors import LimitError
 from heads.features.extraction import Group, grouped, unread
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+from heads.training.finetuning.cost import TuningPace, check_memory, fewer_rows, pace_of
+from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
 from heads.training.fitters.successive_halving import DECIDED
+from heads.training.objective import Objective
+from heads.training.task import FixedSettings, TrainingTask
 from heads.training.trial import Trial
 
 ROUNDS = 100  # products that are timed
@@ -39,20 +50,29 @@ class Expected:
         reading: For the base model to read every different text that it has not read before.
         training: For all heads on all cores, and what is computed besides.
         has_race: Whether a race may save some of that; how much is not known before it.
+        tuning: For all cells that learn the base model, if no training ends early.
     """
 
     reading: float
     training: float
     has_race: bool = False
+    tuning: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.reading + self.training + self.tuning
 
     @property
     def says(self) -> str:
         """The same as a sentence."""
-        total, less = _spoken(self.reading + self.training), ", less what the race saves"
+        less = ", less what the race saves" * self.has_race
         told = "an earlier run has read all texts, and heads are trained at once"
         if self.reading:
             told = f"{_spoken(self.reading)} to read all texts once, then training"
-        return f"About {total}: {told}{less * self.has_race}."
+        if self.tuning:
+            less = f", {_spoken(self.tuning)} of it for tuned base models at most{less}"
+        return f"About {_spoken(self.seconds)}: {told}{less}."
 
 
 def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expected:
@@ -60,14 +80,91 @@ def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expe
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
-    seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in cells) / threads
+    heads = [cell for cell in cells if not cell.is_tuned]
+    seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in heads) / threads
     least, each = BESIDES
     besides = least + each * len(corpus)
     return Expected(
         reading=_reading(asked, cells, backbone),
         training=seconds + besides,
         has_race=config.race,
+        tuning=sum(cost(len(splits.train[0])) for cost in tuning_costs(asked, cells)),
     )
+
+
+def tuning_costs(
+    asked: RunSpec, cells: Sequence[Trial], seeds: int = 0
+) -> list[Callable[[int], float]]:
+    """For each cell that tunes the base model, how long it takes with so many rows to learn from.
+
+    Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
+
+    Args:
+        seeds: How many are trained; all of the run, if not told.
+    """
+    splits, corpus, found = asked.splits, asked.corpus, list[Callable[[int], float]]()
+    task = TrainingTask(
+        vectors=torch.empty(0, 0),
+        index=torch.empty(0),
+        targets=asked.task.targets,
+        objective=Objective(problem=asked.task.problem, outputs=len(corpus.classes)),
+        weights=torch.ones(len(corpus)),
+        counts=torch.ones(len(corpus)),
+        stop=threading.Event(),
+        products=products(asked.config.precision),
+        fixed=FixedSettings.of(asked.config),
+        texts=corpus.texts,
+        pairs=corpus.pairs,
+    )
+    paces: dict[tuple[str, str, bool], TuningPace] = {}
+    for cell in cells:
+        fitter = cell.fitter
+        if not isinstance(fitter, FineTuningFitter):
+            continue
+        own = cell.resolved
+        key = (own.tuning.name if own.tuning.probed else own.tune, own.pair, bool(own.prompt))
+        if key not in paces:
+            paces[key] = pace_of(fitter, task, limits_here())
+        given = fitter, task
+        rest = {"seeds": seeds or len(splits), "scored": len(splits.test[0])}
+        found.append(partial(_tuning_seconds, paces[key], given, rest))
+    return found
+
+
+def _tuning_seconds(
+    pace: TuningPace, given: tuple[FineTuningFitter, TrainingTask], rest: Any, rows: int
+) -> float:
+    return pace.seconds(*given, rows, **rest)
+
+
+def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: int = 0) -> None:
+    """Refuses what does not fit: into memory, or into the time that a run may take here.
+
+    Args:
+        seeds: How many are trained; all of the run, if not told.
+
+    Raises:
+        LimitError: It does not; says what would.
+    """
+    fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, FineTuningFitter)]
+    for fitter in fitters:
+        check_memory(fitter)
+    if not (fitters and limits.run_seconds):
+        return
+    costs, rows = tuning_costs(asked, cells, seeds), len(asked.splits.train[0])
+    seconds, allowed = sum(cost(rows) for cost in costs), limits.run_seconds
+    if seconds <= allowed:
+        return
+    names = "Tuning the base model" if len(costs) > 1 else f"Tuning for {fitters[0].resolved}"
+    what = f"{names} would take about {_spoken(seconds)}, and this place allows {allowed} s."
+    fewer = fewer_rows(lambda n: sum(cost(n) for cost in costs), rows, allowed)
+    one = min(cost(rows) for cost in costs)
+    if fewer:
+        raise LimitError(what, f"With {fewer:,} rows to learn from it would fit.")
+    if one <= allowed:
+        quickest = fitters[min(range(len(costs)), key=lambda n: costs[n](rows))]
+        raise LimitError(what, f"{quickest.resolved} by itself would fit.")
+    raise LimitError(what, "Leave it frozen here, or run this app on your own machine.")
 
 
 def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> float:
@@ -78,6 +175,7 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
     fixed = [cell.resolved for cell in cells if cell.reading and not cell.resolved.pair]
     sides = [cell.resolved.side for cell in cells if cell.resolved.pair]
     states = [cell.resolved for cell in cells if cell.needs_states]
+    above = [cell.resolved for cell in cells if cell.cut_layers]
     seconds, both = 0.0, [*scored, *(row + len(corpus) for row in scored)]
     for recipes, rows, exact in (
         (fixed, joint, scored),
@@ -86,6 +184,8 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
     ):
         for group in grouped(rows, asked.config.precision, exact, backbone) if recipes else ():
             seconds += _seconds_of(group, recipes, backbone, is_kept=recipes is not states)
+    for group in grouped(joint, EXACT, scored, backbone) if above else ():
+        seconds += _seconds_of(group, above, backbone, is_kept=False)
     return seconds
 
 

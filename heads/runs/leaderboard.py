@@ -186,7 +186,10 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         curve_says=_curve_says(curve, asked.metric),
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
-        notes=wording.notes(run, asked, facts, len(stopped)),
+        notes=(
+            *wording.notes(run, asked, facts, len(stopped)),
+            *wording.of_tuned(list(cells.values())),
+        ),
         reading=wording.read_and_learned(facts),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
@@ -201,7 +204,13 @@ def _comparisons(run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]) -> C
     if not reference:
         return None
     answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in cells]
-    return compare(answers, asked.task, reference=reference, seed=asked.config.seed)
+    seed = asked.config.seed
+    return compare(answers, asked.task, reference=reference, tuned=_tuned(cells), seed=seed)
+
+
+def _tuned(cells: Mapping[str, Cell]) -> list[str]:
+    """The heads that learn their base model as well."""
+    return [name for name, cell in cells.items() if cell.tuning is not None]
 
 
 def _verdict(
@@ -212,7 +221,14 @@ def _verdict(
     judged = judge(measures, comparisons, commonest=usual)
     judged = (*judged, *wording.of_these_rows(asked.splits))
     left = len(asked.recipes) - stopped - sum(not cell.is_baseline for cell in cells.values())
-    recommended = recommend(measures, comparisons, commonest=usual, stopped=stopped, left=left)
+    recommended = recommend(
+        measures,
+        comparisons,
+        commonest=usual,
+        stopped=stopped,
+        left=left,
+        tuned=_tuned(cells),
+    )
     return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 
@@ -237,11 +253,11 @@ def _agreements(
 ) -> tuple[RankAgreement, ...]:
     """Whether the estimates of readings agree with the best head that each reading got.
 
-    They are of the frozen base model, so heads that it learned with are left out.
+    They are of the frozen base model, so heads that learn it as well are no part of that.
     """
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
-        if not (cell.is_baseline or recipes[name].is_tuned):
+        if not cell.is_baseline and cell.tuning is None:
             resolved = recipes[name]
             heads.setdefault(resolved.reading, {})[resolved.behind] = cell
     # Readings are compared under the same heads only.

@@ -45,8 +45,11 @@ def learning_curve(
     """Trains the leaders on nested parts of their rows and keeps the comparison at each size.
 
     Every seed searches its settings anew on its part: what suits few rows is not what suits many.
+    Heads that learn their base model as well are no part of it: training them on fewer rows twice
+    more would take longer than all the rest of a run.
     """
-    found = {name: cell for n, name in enumerate(asked.recipes) if (cell := kept(run, n))}
+    numbered = enumerate(asked.recipes)
+    found = {name: cell for n, name in numbered if (cell := kept(run, n)) and cell.tuning is None}
     by_share = _by_share(training_data)
     if not found or len(by_share) < 2:
         return

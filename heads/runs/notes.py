@@ -184,6 +184,33 @@ def notes(
     return tuple(dict.fromkeys([*notes, *facts.get("notes", [])]))
 
 
+def of_tuned(cells: Sequence[Cell]) -> list[str]:
+    """What one should know of heads that learned their base model as well, where there are any.
+
+    A comparison is fair only where all have tried as many settings; and a training that diverged is
+    no part of a score, but of the risk.
+    """
+    heads = [cell for cell in cells if not cell.is_baseline]
+    told, tuned = list[str](), [cell for cell in heads if cell.tuning is not None]
+    for cell in tuned:
+        assert cell.tuning is not None
+        if count := cell.tuning.diverged:
+            many = "1 training" if count == 1 else f"{count} trainings"
+            each = "it was thrown away" if count == 1 else "they were thrown away"
+            told.append(
+                f"{cell.name}: {many} ended worse than an answer that is the same for every text; "
+                f"{each} and begun anew with other random numbers."
+            )
+    counts = {cell.trials for cell in heads if cell.trials}
+    if tuned and len(counts) > 1:
+        few = [cell.name for cell in heads if 0 < cell.trials < max(counts)]
+        told.append(
+            f"Not all heads tried as many settings ({min(counts)} to {max(counts)}); fewer than "
+            f"others: {', '.join(few)}."
+        )
+    return told
+
+
 NOTHING_READ = "Nothing was read anew: an earlier run had read all texts."
 
 

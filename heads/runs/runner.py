@@ -20,7 +20,7 @@ from heads.events import Progress, rising, within
 from heads.runs import spec
 from heads.runs.baseline_cells import Baseline, commonest, is_kept, keep_baseline, words_job
 from heads.runs.cells import Cell, TuningReport, keep, keep_failure, kept
-from heads.runs.duration import Expected, expected
+from heads.runs.duration import Expected, check_tuning, expected
 from heads.runs.folder import Clock, RunFolder, new_folder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.learning_curve import learning_curve
@@ -188,6 +188,7 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
     check_room(asked, cells, backbone, limits)
+    check_tuning(asked, cells, limits)
     return asked, cells, backbone
 
 

@@ -22,6 +22,7 @@ from heads.evaluation.details import measure
 from heads.events import Progress, within
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.baseline_cells import commonest
+from heads.runs.duration import check_tuning
 from heads.runs.preparation import check_room, cut_states, features, token_states
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
 from heads.runs.trained_heads import trained_head
@@ -59,6 +60,7 @@ def train(
         check_order(cell.resolved, corpus)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
     check_room(asked, cells, backbone, limits)
+    check_tuning(asked, cells, limits, seeds=1)
     once = (
         0.4 if any(cell.needs_states for cell in cells) else 0.5
     )  # texts are read twice where the states of tokens are kept

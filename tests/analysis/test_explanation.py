@@ -146,8 +146,9 @@ def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recip
     assert values["recipe"] == str(recipe)
     assert set(values) == {
         *("recipe", "model", "classes", "says", "formula", "sources", "steps", "parameters"),
-        *("reads", "equals", "twins", "notes"),
+        *("base_parameters", "reads", "equals", "twins", "notes"),
     }
+    assert values["base_parameters"] == 0
     for line in (*found.says, *found.notes, *found.sources):
         assert line.endswith((".", "?")), line
         assert "  " not in line

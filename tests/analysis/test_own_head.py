@@ -344,6 +344,7 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "rows": 0,
         "held_out": None,
         "parameters": 32 * 32 + 32 + 32 * 2 + 2,
+        "base_parameters": 0,
         "answer": list(found.predictions[0].answer),
         "logits": list(found.predictions[0].logits),
         "probabilities": list(found.predictions[0].probabilities),

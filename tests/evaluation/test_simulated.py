@@ -263,3 +263,44 @@ def test_heads_alike_by_other_scores_are_seldom_told_apart_and_intervals_hold(
     assert rate([any(d.differs for d in found.to_reference) for found, _ in runs]) <= 6 / 40
     assert rate([any(d.differs for d in found.to_best) for found, _ in runs]) <= 6 / 40
     assert rate([held for _, held in runs]) >= 34 / 40
+
+
+# --- Heads that learn their base model as well scatter more, and blur nothing else.
+
+
+@pytest.mark.parametrize("luck", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "design", [Design(rows=600, seeds=5), Design(rows=600, seeds=5, repetitions=1)], ids=str
+)
+def test_tuned_neighbours_change_nothing_between_frozen_heads(design, luck):
+    rng, frozen = torch.Generator().manual_seed(1), 4
+    gains = [0.0, 0.01, 0.03, -0.05, 0.06, 0.02]
+    heads, task = simulate(
+        design, gains, [0.003] * frozen + [luck] * 2, rng, noises=[0.35] * frozen + [1.5] * 2
+    )
+    alone = compare(heads[:frozen], task, reference="head 0", seed=3)
+    tuned = ["head 4", "head 5"]
+    both = compare(heads, task, reference="head 0", tuned=tuned, seed=3)
+    assert [d for d in both.to_reference if d.name not in tuned] == list(alone.to_reference)
+    assert both.frozen == alone
+    if both.best not in tuned:
+        assert [d for d in both.to_best if d.name not in tuned] == list(alone.to_best)
+    blurred = compare(heads, task, reference="head 0", seed=3)  # the kinds not told apart
+    assert [d for d in blurred.to_reference if d.name not in tuned] != list(alone.to_reference)
+    assert compare(heads[:frozen], task, reference="head 0", tuned=tuned, seed=3) == alone
+
+
+def test_lucky_tuned_heads_are_seldom_told_apart():
+    """Ten frozen heads, all alike, and three tuned ones, alike on average, with wild luck."""
+    design, tuned = Design(rows=600, seeds=5), [f"head {n}" for n in range(10, 13)]
+    quiet, wild = 0, 0
+    for number in range(40):
+        rng = torch.Generator().manual_seed(number)
+        luck, noises = [0.003] * 10 + [0.03] * 3, [0.35] * 10 + [1.0] * 3
+        heads, task = simulate(design, [0.0] * 13, luck, rng, noises=noises)
+        found = compare(heads, task, reference="head 0", tuned=tuned, seed=number)
+        told = [d for d in found.to_reference if d.differs]
+        quiet += any(d.name not in tuned for d in told)
+        wild += any(d.name in tuned for d in told)
+    assert quiet <= 6
+    assert wild <= 6

@@ -477,3 +477,32 @@ def test_the_curve_says_whether_the_choice_hangs_on_the_rows():
         "From 250 to 500 rows `linear` is never told apart from the best, and `mlp` is behind it "
         "at every size."
     )
+
+
+# --- A head that learns its base model as well costs one of its own.
+
+
+def advised(tuned: Sequence[str], **wrong: Sequence[int]) -> tuple[Recommendation, tuple[str, ...]]:
+    """The recommendation and the verdict where some heads are tuned."""
+    measures, whole = compared(2000, 5, **wrong)
+    frozen = {name: own for name, own in wrong.items() if name not in tuned}
+    beside = replace(whole, frozen=compared(2000, 5, **frozen)[1])
+    return recommend(measures, beside, tuned=tuned), judge(measures, beside)
+
+
+def test_a_frozen_head_that_is_not_told_apart_goes_before_a_tuned_one():
+    wrong = {"linear": (0, 300), "mlp": (100, 301), "full": (101, 301), "majority": (0, 900)}
+    found, told = advised(["full"], **wrong)
+    assert found.name == "mlp"
+    assert "`full`, which learns the base model as well, is not told apart" in found.because
+    assert any("is not told apart from `mlp`" in one for one in told)
+
+
+def test_a_tuned_head_that_is_clearly_better_is_recommended_and_says_by_how_much():
+    wrong = {"linear": (0, 400), "mlp": (100, 400), "full": (300, 400), "majority": (0, 900)}
+    found, told = advised(["full"], **wrong)
+    assert found.name == "full"
+    assert any(
+        re.search(r"`mlp` is the best head on the frozen.*`full` is better by 10\.0 points", one)
+        for one in told
+    )

@@ -5,7 +5,15 @@ from typing import Any
 from heads.runs.folder import RunFolder
 from heads.runs.notes import NOTHING_READ
 
-TIMES = {"seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "created"}
+TIMES = {
+    "seconds",
+    "forward_seconds",
+    "train_seconds",
+    "latency_ms",
+    "peak_bytes",
+    "run",
+    "created",
+}
 
 
 def bare(values: Any) -> Any:

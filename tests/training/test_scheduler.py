@@ -1,7 +1,9 @@
 """Units on several threads: told in order, ended at once, and nothing is swallowed."""
 
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from statistics import fmean
@@ -47,7 +49,13 @@ def _nobody_stays() -> Iterator[None]:
 
 
 def working() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("grid")]
+    """The threads of the grid, and what each is doing."""
+    frames = sys._current_frames()
+    return [
+        f"{one.name}: {''.join(traceback.format_stack(frames[one.ident])) if one.ident else ''}"
+        for one in threading.enumerate()
+        if one.name.startswith("grid") and one.ident in frames
+    ]
 
 
 def waiting(task: TrainingTask, tell: Callable[[object], None]) -> object:

@@ -12,9 +12,9 @@ import psutil
 import torch
 from torch import Tensor
 
-from heads.backbone.device import HERE
+from heads.backbone.device import HERE, tokens_at_once
 from heads.rng import IsolatedRng
-from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.finetuning.module import Texts, TunedRecipe, together
 from heads.training.task import TrainingTask
 
 BATCH = 32  # rows in a step
@@ -23,6 +23,7 @@ HEAD_RATE = 1e-3
 DECAY = 0.9  # of the learning rate, from each layer to the one below
 WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all steps
+PASSES = 3  # times the work of a forward pass, that a step is
 LARGEST = 1.0  # that the norm of all gradients may be
 
 
@@ -103,28 +104,39 @@ class TuningRun:
         if self.steps == epoch * self.epoch_steps:
             self.losses = []
         for rows in order[self.steps - epoch * self.epoch_steps :]:
-            self._task.check()
             yield self.step(rows, device)
 
     def step(self, rows: Tensor, device: torch.device = HERE) -> float:
-        """One step by the weighted mean loss of some rows; that loss."""
-        task, dtype = self._task, self._task.products
+        """One step by the weighted mean loss of some rows; that loss.
+
+        Rows are computed a few at a time, and their gradients added up: so that a step of long
+        texts takes no more memory than one of short ones, and can be ended within.
+        """
         self.module.train()
-        with self._rng.rolling(), torch.autocast(device.type, dtype, dtype != torch.float32):
-            logits = self.module(self._texts, rows).float()
-        objective, targets = task.objective, task.targets[rows].to(device)
-        losses = objective.rows(objective.learned(logits, targets), targets)
-        loss = (losses * task.weights[rows].to(device)).mean()
         self._optimizer.zero_grad()
-        with self._rng.rolling():  # what is computed again draws the same dropout again
-            loss.backward()
-        self.peak = max(self.peak, _held(device) - self._before)
+        loss, tokens = 0.0, tokens_at_once(device) // PASSES
+        for some in together(self._texts.lengths(rows), tokens):
+            self._task.check()
+            own = self._losses(rows[some], device).sum() / len(rows)
+            with self._rng.rolling():  # what is computed again draws the same dropout again
+                own.backward()
+            self.peak = max(self.peak, _held(device) - self._before)
+            loss += float(own.detach())
         torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
         self._optimizer.step()
         self._schedule.step()
         self.steps += 1
-        self.losses.append(float(loss.detach()))
-        return self.losses[-1]
+        self.losses.append(loss)
+        return loss
+
+    def _losses(self, rows: Tensor, device: torch.device) -> Tensor:
+        """The weighted loss of each of some rows, (b,)."""
+        task, dtype = self._task, self._task.products
+        with self._rng.rolling(), torch.autocast(device.type, dtype, dtype != torch.float32):
+            logits = self.module(self._texts, rows).float()
+        objective, targets = task.objective, task.targets[rows].to(device)
+        losses = objective.rows(objective.learned(logits, targets), targets)
+        return losses * task.weights[rows].to(device)
 
     def checkpoint(self) -> dict[str, Any]:
         """All that it takes to go on from here to the same numbers."""

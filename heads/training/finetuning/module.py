@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE
+from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States
 from heads.backbone.tuned import SAMPLES, TunedBase, with_adapter
 from heads.classifier.module import RecipeModule
@@ -20,8 +20,6 @@ from heads.features.token_states import TokenStates, different
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.training.finetuning.plan import FromCut, TuningPlan, cut_into
 from heads.training.task import TrainingTask
-
-AT_ONCE = 64  # texts that are answered together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +126,9 @@ class TunedRecipe(nn.Module):
             check: Is called before every batch, and may end it all.
         """
         self.eval()
-        lengths = texts.lengths(rows)
-        order, strictly = lengths.argsort(stable=True), self._backbone.reads_padding
-        found = list[Tensor]()
-        for places in _batches(lengths[order], strictly):
+        lengths, tokens = texts.lengths(rows), tokens_at_once(self._backbone.device)
+        order, found = lengths.argsort(stable=True), list[Tensor]()
+        for places in together(lengths[order], tokens, self._backbone.reads_padding):
             if check:
                 check()
             found.append(self(texts, rows[order[places]]).float().to(HERE))
@@ -224,10 +221,23 @@ def _learning(model: nn.Module) -> Iterator[nn.Module]:
         yield from _learning(child)
 
 
-def _batches(lengths: Tensor, strictly: bool) -> Iterator[Tensor]:
-    """Places of rows that are answered together; strictly: only such of one length."""
-    if not strictly:
-        yield from torch.arange(len(lengths)).split(AT_ONCE)
-        return
-    for length in lengths.unique().tolist():
-        yield from (lengths == length).nonzero().flatten().split(AT_ONCE)
+def together(lengths: Tensor, tokens: int, strictly: bool = False) -> Iterator[slice]:
+    """Rows side by side that are read together, padding included no more than so many tokens.
+
+    Args:
+        lengths: (n,), of their texts, in their order.
+        strictly: Whether they must be of one length.
+
+    >>> [(one.start, one.stop) for one in together(torch.tensor([2, 2, 3, 9, 1]), 6)]
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    sizes, start, longest = lengths.tolist(), 0, 0
+    for place, size in enumerate(sizes):
+        most = max(longest, size)
+        is_full = most * (place - start + 1) > tokens or (strictly and size != longest)
+        if place > start and is_full:
+            yield slice(start, place)
+            start, most = place, size
+        longest = most
+    if sizes:
+        yield slice(start, len(sizes))

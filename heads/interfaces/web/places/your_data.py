@@ -632,7 +632,7 @@ def probed(jobs: TrainingJobs, *given: Any) -> Iterator[list[Any]]:
         is_said = data is None and isinstance(error, HeadsError)
         yield [gr.update(interactive=False), hidden, "" if is_said else failed(error)]
         return
-    seconds = jobs.starting + found.reading + found.training
+    seconds = jobs.starting + found.seconds
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
     is_long = seconds > LONG and len(data.corpus) > 1.2 * FEWER
     told = []

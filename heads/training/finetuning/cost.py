@@ -1,0 +1,146 @@
+"""What tuning takes, before it begins: a few steps on some of the rows, and what they come to."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+import torch
+
+from heads.backbone.device import for_training
+from heads.errors import LimitError
+from heads.events import result
+from heads.features.token_states import different, keep_states
+from heads.rng import IsolatedRng
+from heads.settings import Limits
+from heads.training.finetuning.fitter import FineTuningFitter, table
+from heads.training.finetuning.learning import BATCH, TuningRun
+from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.task import TrainingTask
+
+SAMPLE = 2 * BATCH  # rows of every length, on which steps are timed
+STEPS = 3  # that are timed; the fastest counts
+NUMBER = 4  # bytes of a number in 32 bits
+KEPT = 3  # besides a number that is learned: its gradient and two moments of AdamW
+SPARE = 0.9  # of the memory that is free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningPace:
+    """How fast a base model is tuned here.
+
+    Attributes:
+        step: Seconds that a row takes in a step.
+        answer: Seconds that it takes to be answered.
+    """
+
+    step: float
+    answer: float
+
+    def seconds(
+        self, fitter: FineTuningFitter, task: TrainingTask, rows: int, seeds: int, scored: int
+    ) -> float:
+        """How long all trainings of a cell take, if none is ended early.
+
+        Args:
+            rows: How many each seed learns from, development rows included.
+            seeds: How many there are.
+            scored: How many rows each seed answers in the end.
+        """
+        held = round(0.15 * rows)
+        tried = table(fitter.resolved, task, rows - held)
+        one = self.step * (rows - held) + self.answer * held
+        search = sum(settings.epochs * one for settings in tried)
+        return seeds * (search + tried[0].epochs * self.step * rows + self.answer * scored)
+
+
+def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
+    """Times a few steps on rows of every length.
+
+    Args:
+        task: The rows; `vectors` and `index` are not looked at.
+    """
+    texts = Texts.of(task, fitter.resolved, fitter.backbone)
+    lengths = texts.lengths(torch.arange(len(task.targets)))
+    order = lengths.argsort()
+    rows = order[torch.linspace(0, len(order) - 1, min(SAMPLE, len(order))).long()]
+    own = _only(task, rows.tolist(), fitter, limits)
+    texts = Texts.of(own, fitter.resolved, fitter.backbone)
+    device, rng = for_training(), IsolatedRng()
+    with rng.rolling():
+        module = TunedRecipe(
+            fitter.resolved,
+            fitter.backbone,
+            fitter.classes,
+            fitter.plan,
+            device=device,
+            spares_memory=task.fixed.spares_memory,
+            begins_at_cut=texts.kept is not None,
+        )
+    settings = replace(table(fitter.resolved, own, len(rows))[0], epochs=1)
+    run = TuningRun(module, texts, own, torch.arange(len(rows)), settings, rng, 0)
+    # As in training, rows of like length together: that is how little padding there is.
+    parts = torch.arange(len(rows)).split(BATCH)
+    step = min(_timed(run.step, part, device) / len(part) for part in [*parts, *parts][:STEPS])
+    answer = _timed(module.answers, texts, torch.arange(len(rows))) / len(rows)
+    return TuningPace(step=step, answer=answer)
+
+
+def _only(
+    task: TrainingTask, rows: Sequence[int], fitter: FineTuningFitter, limits: Limits
+) -> TrainingTask:
+    """Some rows by themselves, with what is kept of their states, where there is a cut."""
+    texts = [task.texts[row] for row in rows]
+    pairs = [task.pairs[row] for row in rows] if task.pairs else []
+    kept = None
+    if fitter.plan.reads:
+        first, second, _ = different(texts, pairs)
+        every = range(len(first))
+        events = keep_states(
+            [fitter.resolved], first, second, fitter.backbone, limits, "exact", every,
+            fitter.plan.reads,
+        )  # fmt: skip
+        kept = result(events)
+    some = torch.tensor(rows)
+    chosen = {name: getattr(task, name)[some] for name in ("targets", "weights", "counts")}
+    return replace(task, texts=texts, pairs=pairs, cut_states=kept, workspace=None, **chosen)
+
+
+def _timed(work: Any, *given: Any) -> float:
+    begun = time.perf_counter()
+    work(*given)
+    return time.perf_counter() - begun
+
+
+def check_memory(fitter: FineTuningFitter) -> None:
+    """Refuses a base model whose numbers alone, tuned so, do not fit into memory.
+
+    Raises:
+        LimitError: They do not.
+    """
+    whole = sum(own.numel() for own in fitter.backbone.model.parameters())
+    needed = NUMBER * (whole + KEPT * fitter.plan.parameters)
+    free = _free(for_training())
+    if needed <= SPARE * free:
+        return
+    less = "tune=last1 or tune=lora" if needed > 2 * NUMBER * whole else "a smaller base model"
+    what = f"{fitter.resolved.recipe} needs {needed / 1e9:.1f} GB for {fitter.backbone.id} alone, "
+    raise LimitError(what + f"and {free / 1e9:.1f} GB are free here.", f"Take {less}.")
+
+
+def _free(device: torch.device) -> int:
+    """Bytes of memory that are free."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def fewer_rows(seconds: Any, rows: int, allowed: float) -> int:
+    """The most rows, of some round numbers below these, that take no longer; 0 if none do.
+
+    >>> fewer_rows(lambda rows: rows / 10, 900, 30)
+    300
+    """
+    steps = (5_000, 2_000, 1_000, 500, 300, 200, 100, 50)
+    return next((n for n in steps if n < rows and seconds(n) <= allowed), 0)

@@ -1,0 +1,274 @@
+"""Runs some of whose cells tune the base model: fair, announced, and whole after a kill."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from same_runs import bare, tensors
+from tiny_models import LIMITS, WORDS
+
+from heads.data.dataset import Data, read
+from heads.errors import LimitError
+from heads.parts.resolve import resolve
+from heads.runs import duration, spec
+from heads.runs.cells import answers_of_cell
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard, leaderboard
+from heads.runs.preparation import WORKSPACE
+from heads.runs.runner import begin, foreseen, working
+from heads.runs.spec import RunRequest, for_tuned
+from heads.runs.trained_heads import classifier
+from heads.settings import ExperimentConfig
+from heads.training.finetuning import checkpoints, cost, fitter
+from heads.training.finetuning.cost import TuningPace
+from heads.training.search import CurvePointTried
+
+CONFIG = ExperimentConfig(folds=2, epochs=2, trials=2, curve=False, precision="exact")
+TUNED = (
+    "mean+linear", "mean+linear?tune=last1", "cls+roberta?tune=full", "mean+linear?tune=lpft",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty texts of two classes, told by their first word."""
+    path = tmp_path_factory.mktemp("data") / "mine.csv"
+    rows = [f"{WORDS[n % 8]} {WORDS[n % 13]} {WORDS[n % 11]},{n % 2}" for n in range(60)]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(file: Path) -> Data:
+    return read(file, LIMITS)
+
+
+@pytest.fixture
+def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
+    def begun(recipes: Sequence[str] = TUNED, **settings: Any) -> RunFolder:
+        given = {"data": data, "config": CONFIG, "model": str(tiny())} | settings
+        limits = given.pop("limits", LIMITS)
+        return begin(RunRequest(recipes=recipes, **given), limits=limits)
+
+    return begun
+
+
+def finished(run: RunFolder) -> Leaderboard:
+    *_, found = working(run, LIMITS)
+    assert isinstance(found, Leaderboard)
+    return found
+
+
+# --- All ways of learning try as many settings, and there are seeds enough to see their luck.
+
+
+def test_every_way_of_learning_tries_as_many_settings(start) -> None:
+    found = finished(start(["mean+linear", "mean+roberta", "mean+ridge", *TUNED[1:]]))
+    heads = [cell for cell in found.cells if not cell.is_baseline]
+    assert len(heads) == 6
+    assert {cell.trials for cell in heads} == {2}
+    assert [cell.tuning is not None for cell in heads] == ["tune" in cell.name for cell in heads]
+
+
+@pytest.mark.parametrize(("seeds", "trials"), [(3, 0), (7, 1)])
+def test_settings_of_tuned_runs_are_said_where_they_change(seeds: int, trials: int) -> None:
+    config = ExperimentConfig(seeds=seeds, trials=trials)
+    frozen, none = for_tuned(config, [resolve("mean+linear")])
+    assert frozen == config
+    assert not none
+    own, (told,) = for_tuned(config, [resolve("mean+linear?tune=full")])
+    assert own.trials == (trials or 3)
+    assert own.seeds == max(seeds, 5)
+    assert str(own.trials) in told
+    assert ("5 seeds" in told) == (seeds < 5)
+
+
+def test_grids_are_crossed_with_what_is_learned(start) -> None:
+    run = start(["mean+linear", "cls+mlp?tune=lora"], tunes=("frozen", "last1"))
+    names = json.loads((run.path / "run.json").read_text())["recipes"]
+    assert {*names} == {"mean+linear", "mean+linear?tune=last1", "cls+mlp?tune=lora"}
+
+
+# --- A kill, a stop, and the same numbers.
+
+
+def answers(run: RunFolder) -> dict[str, bytes]:
+    return {name: value for name, value in tensors(run).items() if name.startswith("cells/")}
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_within_its_cell_to_the_same_numbers(
+    start, file: Path, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    whole, killed = start(), tmp_path / "killed"
+    expected = finished(whole)
+    command = [sys.executable, "-m", "heads", "train", str(file), "--model", str(tiny())]
+    command += [part for recipe in TUNED for part in ("-r", recipe)]
+    command += ["--folds", "2", "--epochs", "2", "--trials", "2", "--no-curve"]
+    command += ["--precision", "exact", "--out", str(killed)]
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        until = time.monotonic() + 120
+        while not list(killed.glob(f"{WORKSPACE}/*/*.finished.pt")):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.communicate()
+    run = RunFolder(path=killed)
+    before = {path: path.stat().st_mtime_ns for path in killed.glob(f"{WORKSPACE}/*/*.pt")}
+    assert before
+    assert not (killed / "leaderboard.json").exists()
+    found = finished(run)
+    assert bare(found.as_json()["cells"]) == bare(expected.as_json()["cells"])
+    assert answers(run) == answers(whole)
+    assert not (killed / WORKSPACE).exists()  # nothing is left of it
+
+
+def test_a_run_closed_anywhere_goes_on_from_its_checkpoint(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)  # a checkpoint after every step
+    recipes = ["mean+linear", "mean+roberta?tune=full"]
+    expected, run = finished(start(recipes)), start(recipes)
+    for count in itertools.count(2, 3):
+        events = working(run, LIMITS)
+        last = list(itertools.islice(events, count))[-1]
+        began = time.monotonic()
+        events.close()
+        assert time.monotonic() - began < 1  # whoever stops a run does not wait for it
+        if isinstance(last, Leaderboard):
+            break
+    assert count > 8
+    assert bare(leaderboard(run).as_json()["cells"]) == bare(expected.as_json()["cells"])
+
+
+def test_a_broken_checkpoint_is_trained_again(start) -> None:
+    recipes = ["mean+linear?tune=full"]
+    expected, run = finished(start(recipes)), start(recipes)
+    events = working(run, LIMITS)
+    next(event for event in events if isinstance(event, CurvePointTried))
+    events.close()
+    for path in run.path.glob(f"{WORKSPACE}/*/*.pt"):
+        path.write_bytes(path.read_bytes()[:100])
+    found = finished(run)
+    assert bare(found.as_json()["cells"]) == bare(expected.as_json()["cells"])
+
+
+# --- Each cell has a base of its own, and its head answers as the run has scored it.
+
+
+def test_a_tuned_head_answers_as_its_run_says(start, data: Data) -> None:
+    run = start()
+    board, corpus = finished(run), data.corpus
+    revisions = set()
+    for number, name in enumerate(spec.load(run).recipes):
+        asked = classifier(run, name, LIMITS)
+        revisions.add(asked.backbone.revision)
+        told = answers_of_cell(run, number, name).answers  # of the first fold, whose head is kept
+        given = asked.logits([corpus.texts[row] for row in told.rows[0].tolist()]).argmax(dim=1)
+        assert torch.equal(given, told.given[0].long())
+        assert board.cell(name).trials == 2
+    assert len(revisions) == len(TUNED)
+
+
+# --- What diverges is thrown away, counted and begun anew.
+
+
+def test_a_training_that_diverges_is_counted_and_begun_anew(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged, seen = fitter._has_diverged, list[bool]()
+
+    def once(*given: Any) -> bool:
+        seen.append(judged(*given) or not seen)
+        return seen[-1]
+
+    monkeypatch.setattr(fitter, "_has_diverged", once)
+    cell = finished(start(["mean+linear?tune=full"])).cell("mean+linear?tune=full")
+    assert cell.tuning
+    assert cell.tuning.diverged == 1
+    assert len(seen) == 3  # two folds, one of them twice
+    assert cell.as_json()["tuning"]["diverged"] == 1
+
+
+def test_what_always_diverges_fails_in_a_sentence_and_others_go_on(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitter, "_has_diverged", lambda *_: True)
+    found = finished(start(["mean+linear", "mean+linear?tune=full"]))
+    assert [cell.name for cell in found.cells if not cell.is_baseline] == ["mean+linear"]
+    assert any("diverged 3 times" in note for note in found.notes)
+
+
+def test_losses_above_a_constant_answer_have_diverged() -> None:
+    point = type("P", (), {"loss": 0.2})()
+    assert fitter._has_diverged([0.5, 0.9], point, 0.69)
+    assert fitter._has_diverged([float("nan")], point, 0.69)
+    assert not fitter._has_diverged([0.5, 0.6], point, 0.69)
+    point.loss = 0.69  # it learned nothing in its search either: that is no divergence
+    assert not fitter._has_diverged([0.5, 0.9], point, 0.69)
+
+
+# --- How long it will take is told before, and what cannot fit is refused.
+
+
+def test_a_tuned_run_is_announced_with_its_time(start) -> None:
+    frozen, tuned = foreseen(start(["mean+linear"]), LIMITS), foreseen(start(), LIMITS)
+    assert frozen.tuning == 0
+    assert tuned.tuning > 0
+    assert "tuned base models" in tuned.says
+    more = foreseen(start(config=replace(CONFIG, epochs=8)), LIMITS)
+    assert more.tuning > 2 * tuned.tuning
+
+
+@pytest.mark.parametrize(
+    ("pace", "hint"),
+    [(1e-3, "With 50 rows"), (3e-4, "by itself would fit"), (1.0, "on your own machine")],
+)
+def test_a_place_with_little_time_says_what_would_fit(
+    pace: float, hint: str, start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(duration, "pace_of", lambda *_: TuningPace(step=pace, answer=0.0))
+    path = tmp_path / "more.csv"
+    count = 300 if "rows" in hint else 40
+    rows = [f"the cat {WORDS[n % 9]} {n},{n % 2}\n" for n in range(count)]
+    path.write_text("text,label\n" + "".join(rows))
+    many = read(path, LIMITS)
+    limits = replace(LIMITS, run_seconds=1 if "rows" not in hint else 3)
+    recipes = ["mean+linear?tune=full", "cls+linear?tune=full", "cls+mlp?tune=full"]
+    given = recipes[:1] if "rows" in hint else recipes
+    config = replace(CONFIG, epochs=10 if "rows" in hint else 20)
+    with pytest.raises(LimitError, match=r"would take about .*, and this place allows") as error:
+        start(given, data=many, limits=limits, config=config)
+    assert hint in str(error.value)
+
+
+def test_a_base_model_that_does_not_fit_into_memory_is_refused(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "_free", lambda _: 1000)
+    with pytest.raises(LimitError, match=r"GB are free here"):
+        start(["mean+linear?tune=full"])
