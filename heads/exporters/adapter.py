@@ -133,6 +133,7 @@ def _save(
     found.save_pretrained(str(path), save_embedding_layers=False)
     values = json.loads((path / CONFIG).read_text("utf-8"))
     values |= {"base_model_name_or_path": base_name(backbone), "modules_to_save": list(whole)}
+    values["target_modules"] = facts["target_modules"]  # which PEFT writes in no order
     (path / CONFIG).write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
@@ -176,6 +177,7 @@ def _loaded(backbone: Backbone, path: Path, more: Mapping[str, Any]) -> Any:
     from peft import PeftModel
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    assert backbone.folder is not None
     settings = {key: value for key, value in more.items() if key != "revision"}
     try:
         with IsolatedRng().rolling():  # what the base model lacks is random until the adapter comes

@@ -184,7 +184,7 @@ class _Adapter:
         rank = resolved.tuning_options["rank"]
         facts = {
             "r": rank,
-            "lora_alpha": 2 * int(rank),
+            "lora_alpha": 2 * rank,
             "target_modules": places,
             "fan_in_fan_out": turned,
         }
