@@ -15,9 +15,10 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.backbone.tuned import TunedBase, with_adapter
 from heads.classifier.classifier import Classifier
+from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, RecipeError
-from heads.exporters.matching import Equivalent
+from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import base_name, hub_id, model_card
 from heads.exporters.transformers import (
     ONE_OR_TWO,
@@ -28,10 +29,11 @@ from heads.exporters.transformers import (
     of_head,
     tokenizer_of,
 )
-from heads.parts.resolved_recipe import TUNE
+from heads.parts.resolved_recipe import TUNE, ResolvedRecipe
 from heads.rng import IsolatedRng
 
-WITHOUT = "Export it without its adapter."
+WITHOUT = "Export it without --adapter."
+ANY = 2  # classes: any number, as the class is the same
 CONFIG = "adapter_config.json"
 INNER = "base_model.model."  # stands before every name in a file of PEFT
 USE = """\
@@ -48,18 +50,34 @@ classify = pipeline("text-classification", model=model, tokenizer=tokenizer, top
 print(classify({text}, truncation=True))"""
 
 
+def check_recipe(resolved: ResolvedRecipe, backbone: Backbone) -> None:
+    """Refuses a recipe that can never be exported as an adapter, before it is trained.
+
+    Raises:
+        RecipeError: It learns no adapter, or no class of Transformers computes the same.
+    """
+    _check_way(resolved, "learns")
+    with IsolatedRng().rolling():  # its random weights are not used
+        module = RecipeModule(resolved, backbone, ANY)
+    equivalent(module, backbone, ANY)
+
+
+def _check_way(resolved: ResolvedRecipe, verb: str) -> None:
+    if not resolved.tuning.adapter:
+        what = f"{resolved.recipe} {verb} no adapter of its base model."
+        raise RecipeError(what, f"{WITHOUT[:-1]}, or train it with {TUNE}=lora.")
+
+
 def check_adapter(classifier: Classifier) -> None:
-    """Refuses a head that has learned no adapter.
+    """Refuses a head that has no adapter.
 
     Raises:
         RecipeError: Its base model is frozen, or was learned in another way.
         CheckpointError: The adapter is not here, or the base model is no checkpoint on disk.
     """
-    head, base = classifier.head, classifier.head.base
-    if not head.asked.tuning.adapter:
-        what = f"{head.recipe} has learned no adapter of its base model."
-        raise RecipeError(what, f"{WITHOUT[:-1]}, or train it with {TUNE}=lora.")
-    if base is None:
+    head = classifier.head
+    _check_way(head.asked, "has learned")
+    if head.base is None:
         what = f"The adapter of {head.recipe} is merged into its base model, and not here itself."
         raise CheckpointError(what, WITHOUT)
     if classifier.backbone.folder is None:

@@ -186,6 +186,8 @@ def export(
     if onnx and adapter:
         what = "An adapter is put onto a base model, and an ONNX file has its own in it."
         raise DataError(what, "Leave out --onnx, or --adapter.")
+    if adapter and not run:
+        _check_adapter(recipe, model)
     if run and data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
@@ -200,6 +202,17 @@ def export(
         classifier = api.calibrated(classifier)
     found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, adapter=adapter)
     yield found.as_json(), lambda: cli.tables.exported(found, classifier)
+
+
+def _check_adapter(recipe: str, model: str) -> None:
+    """Refuses what has no adapter before it is trained; what came with a model has none either."""
+    from heads.backbone.loading import load
+    from heads.classifier.pretrained import is_own
+    from heads.exporters.adapter import check_recipe
+    from heads.parts.resolve import resolve
+
+    if not is_own(recipe):
+        check_recipe(resolve(recipe), load(model, limits=limits()))
 
 
 @command()
