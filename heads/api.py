@@ -181,7 +181,8 @@ def train_grid(
         recipes: The heads, such as mean+linear or cls+roberta.
         grid: Where no recipes are given: small, as it is without, or full; layers, each under a
             linear layer (of another pooling: layers:cls); heads, each on the mean (or heads:cls);
-            poolings that are not learned, each under a linear layer (or poolings:mlp).
+            poolings that are not learned, each under a linear layer (or poolings:mlp); tunes, the
+            recipe mean+linear frozen and fine-tuned in four ways (or tunes:cls+roberta).
         test: Rows that are scored; without them some of the data are held out, several times.
         group: The column that says which rows belong together, such as their author: no split
             parts them.

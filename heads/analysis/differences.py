@@ -85,7 +85,7 @@ def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
 def _tuning(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
     """What each learns of the base model, where that is not the same."""
     if first.tune != second.tune:
-        yield from (f"{resolved.recipe}: {resolved.tuning_says}" for resolved in (first, second))
+        yield from (f"{resolved.recipe}: {resolved.tuned_says}" for resolved in (first, second))
 
 
 def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:

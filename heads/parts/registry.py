@@ -148,8 +148,10 @@ class Tuning(Part):
         adapter: Whether the parameters stay, and what is learned is an addition of low rank.
         probed: Whether the head is learned on the frozen base model first.
         rate: By how much its learning rates are higher than those of learning everything.
+        noun: What is learned of the base model, within a sentence.
     """
 
+    noun: str = ""
     above: bool = False
     adapter: bool = False
     probed: bool = False

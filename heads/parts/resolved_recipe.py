@@ -70,8 +70,12 @@ class ResolvedRecipe:
 
     @property
     def title(self) -> str:
-        """Its everyday name, such as "Average → One layer"; options are in the recipe itself."""
-        return f"{self.reading_title} → {self.head.title}"
+        """Its everyday name, such as "Average → One layer, everything learned".
+
+        Options of its parts are in the recipe itself.
+        """
+        learned = f", {self.tuned_noun.removeprefix('the ')} learned" * self.is_tuned
+        return f"{self.reading_title} → {self.head.title}{learned}"
 
     @property
     def reading_title(self) -> str:
@@ -134,14 +138,28 @@ class ResolvedRecipe:
 
     @property
     def tuning_options(self) -> dict[str, int]:
-        """The one option of that way, such as the 2 of last2; as it usually is, if not named."""
+        """The one option of that way, such as the 2 of last2, where it has one."""
         number = self.tune[len(self.tuning.name) :]
         return {name: int(number or usual) for name, usual in self.tuning.options.items()}
 
     @property
-    def tuning_says(self) -> str:
+    def tuned_title(self) -> str:
+        """The everyday name of what is learned, such as "Last 2 layers" or "Head alone"."""
+        return self._tuned(self.tuning.title)
+
+    @property
+    def tuned_noun(self) -> str:
+        """What is learned of the base model within a sentence, such as "the last 2 layers"."""
+        return self._tuned(self.tuning.noun)
+
+    @property
+    def tuned_says(self) -> str:
         """What is learned of the base model, in a sentence."""
-        return self.tuning.told(self.tuning.first_line, self.tuning_options)
+        return self._tuned(self.tuning.first_line)
+
+    def _tuned(self, line: str) -> str:
+        """A line of the way of learning, with the number of its name."""
+        return self.tuning.told(line, self.tuning_options).replace("ast 1 layers", "ast layer")
 
     def learned_of_base(self, parameters: int, whole: int) -> str:
         """How much is learned of the base model, as a part of a sentence.
@@ -152,8 +170,7 @@ class ResolvedRecipe:
         """
         if not self.tuning.adapter:
             return f"{parameters:,} of its {whole:,} numbers"
-        told = "".join(f", {name} {value}" for name, value in self.tuning_options.items())
-        return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuning.title}{told})"
+        return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuned_title})"
 
     @property
     def learns_to_read(self) -> bool:
@@ -195,6 +212,6 @@ class ResolvedRecipe:
             * bool(self.standardise),
             "It learns from the vectors as they are." * (self.standardise is False),
             loss[self.loss].says * (self.loss != SOFTMAX),
-            self.tuning_says * self.is_tuned,
+            self.tuned_says * self.is_tuned,
         )
         return tuple(filter(None, told))

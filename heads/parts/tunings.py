@@ -23,7 +23,7 @@ def frozen(name: str, module: Any) -> bool:
     return False
 
 
-@tuning(title="Last layers", above=True, rate=3.0)
+@tuning(title="Last {layers} layers", noun="the last {layers} layers", above=True, rate=3.0)
 def last(name: str, module: Any, *, layers: int = 2) -> bool:
     """The last layers of the base model ({layers}) are learned together with the head.
 
@@ -34,7 +34,7 @@ def last(name: str, module: Any, *, layers: int = 2) -> bool:
     return True
 
 
-@tuning(title="LoRA", adapter=True, rate=20.0)
+@tuning(title="LoRA, rank {rank}", noun="LoRA of rank {rank}", adapter=True, rate=20.0)
 def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     """Every linear layer of the base model gets an addition of rank {rank}, learned with the head.
 
@@ -45,7 +45,7 @@ def lora(name: str, module: Any, *, rank: int = 8) -> bool:
     return type(module).__name__ in ("Linear", "Conv1D") and name.endswith("weight")
 
 
-@tuning(title="Everything")
+@tuning(title="Everything", noun="everything")
 def full(name: str, module: Any) -> bool:
     """The whole base model is learned together with the head.
 
@@ -54,7 +54,7 @@ def full(name: str, module: Any) -> bool:
     return True
 
 
-@tuning(title="Head first, then everything", probed=True)
+@tuning(title="Head first, then all", noun="the head first, then everything", probed=True)
 def lpft(name: str, module: Any) -> bool:
     """The head is learned on the frozen base model first, and then everything from there.
 
@@ -65,7 +65,7 @@ def lpft(name: str, module: Any) -> bool:
     return True
 
 
-@tuning(title="Biases", rate=30.0)
+@tuning(title="Biases", noun="the biases", rate=30.0)
 def bitfit(name: str, module: Any) -> bool:
     """Only the biases of the base model are learned together with the head.
 
@@ -74,7 +74,7 @@ def bitfit(name: str, module: Any) -> bool:
     return name.endswith("bias")
 
 
-@tuning(title="Layer norms", rate=100.0)
+@tuning(title="Layer norms", noun="the layer norms", rate=100.0)
 def layernorm(name: str, module: Any) -> bool:
     """Only the scales and shifts of the base model's normalisations are learned with the head.
 

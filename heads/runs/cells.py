@@ -87,6 +87,11 @@ class Cell:
         return max(map(len, by_seed.values()), default=0)
 
     @property
+    def learned(self) -> int:
+        """How many numbers were learned: those of the head, and of the base model where it is."""
+        return self.parameters + (self.tuning.parameters if self.tuning else 0)
+
+    @property
     def is_baseline(self) -> bool:
         """Whether it needs no base model."""
         return self.name in BASELINES

@@ -21,6 +21,7 @@ from heads.runs.folder import RunFolder
 from heads.runs.racing import stopped_of
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import classifier
+from heads.runs.ways_of_learning import WaysOfLearning, grouped, ways_of_learning
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.racing import Eliminated
@@ -54,6 +55,8 @@ class Leaderboard:
         recommendation: The head to take, why, and how sure that is; the same everywhere.
         curve: The same comparison on fewer rows, for the leaders.
         curve_says: Whether more rows would change the choice.
+        ways_of_learning: Recipes that were learned in several ways, frozen and fine-tuned, each
+            in all of them: whether that is worth it.
         estimates: What could be told before any training.
         agreements: Whether those agreed with what training gave.
         notes: How the data were read and what spoils the comparison, a sentence each.
@@ -91,6 +94,7 @@ class Leaderboard:
     forward_seconds: float
     precision: str
     state: str
+    ways_of_learning: tuple[WaysOfLearning, ...] = ()
 
     def __repr__(self) -> str:
         best = "no head done"
@@ -140,6 +144,7 @@ class Leaderboard:
                 "how_sure": use.how_sure,
                 "cells": [cell.as_json() for cell in self.cells],
                 "stopped": [asdict(one) for one in self.stopped],
+                "ways_of_learning": [one.as_json() for one in self.ways_of_learning],
                 "estimates": [asdict(estimate) for estimate in self.estimates],
                 "agreements": [asdict(one) for one in self.agreements],
             }
@@ -184,6 +189,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         recommendation=recommendation,
         curve=tuple(curve),
         curve_says=_curve_says(curve, asked.metric),
+        ways_of_learning=_ways(run, asked, cells, recipes),
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=(
@@ -239,6 +245,18 @@ def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, 
         name: replace(cell, to_reference=by_reference.get(name), to_best=by_best.get(name))
         for name, cell in cells.items()
     }
+
+
+def _ways(
+    run: RunFolder,
+    asked: RunSpec,
+    cells: Mapping[str, Cell],
+    recipes: Mapping[str, ResolvedRecipe],
+) -> tuple[WaysOfLearning, ...]:
+    """Recipes that were learned in several ways."""
+    names = [cell.name for _, own in grouped(cells.values(), recipes) for cell in own]
+    known = {one: answers_of_cell(run, asked.names.index(one), one).answers for one in names}
+    return ways_of_learning(cells.values(), recipes, known, asked.task, asked.config.seed)
 
 
 def _ranked(cells: Any) -> tuple[Cell, ...]:

@@ -41,6 +41,7 @@ from heads.rng import IsolatedRng
 from heads.runs.folder import VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
 from heads.settings import ExperimentConfig, Limits
+from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
 
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
@@ -327,6 +328,8 @@ def load(run: RunFolder) -> RunSpec:
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
 
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
+TUNES = "tunes"  # one recipe, frozen and in the ways to learn the base model that are usual:
+USUAL_TUNES = (FROZEN, "last2", "lora", "full", "lpft")
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -343,10 +346,12 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
         grid: small; full; `layers`, each layer under a linear layer (`layers:cls` of another
             pooling than the mean); `heads`, each head on the mean (`heads:mean@cat4` on another
             reading); `poolings`, each pooling that is not learned under a linear layer
-            (`poolings:mlp` under another head).
+            (`poolings:mlp` under another head); `tunes`, mean+linear frozen, with the last two
+            layers, with LoRA, with everything, and everything after the head (`tunes:cls+roberta`
+            of another recipe).
 
     Raises:
-        RecipeError: There is no such grid.
+        RecipeError: There is no such grid, or its recipe can only be frozen.
     """
     name, _, part = grid.partition(":")
     if name == LAYERS:
@@ -360,8 +365,11 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
         top = resolve(f"mean+{part or 'linear'}").recipe
         found = [resolve(replace(top, pooling=reader)) for reader in pooling]
         return [recipe for recipe in found if not recipe.needs_states]
+    if name == TUNES:
+        asked = resolve(part or "mean+linear")
+        return [with_options(asked, {TUNE: tune}) for tune in USUAL_TUNES]
     if grid not in GRIDS:
-        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS))
+        known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS, TUNES))
         raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
     readings, tops = GRIDS[grid]
     middle = max(1, backbone.layers // 2)
@@ -374,7 +382,8 @@ def chosen_recipes(
 ) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
 
-    Of a grid of all heads, or all poolings, those that suit labels, base model and place.
+    Of a grid of all heads, poolings or ways of learning, those that suit labels, base model and
+    place. To the ways of the grid `tunes` those are added that are asked for.
 
     Returns:
         The recipes, and a sentence on those that were left out, if any were.
@@ -397,6 +406,8 @@ def chosen_recipes(
     recipes = list(map(resolve, request.recipes))
     if not recipes:
         recipes, notes = _grid(request, backbone, limits)
+        if request.grid.partition(":")[0] == TUNES:
+            tunes = [FROZEN, *tunes]
     for recipe in recipes:
         own = list(_each(recipe, ways, losses, tunes))
         own = own or [_with(recipe, ways[0], losses[0], tunes[0])]  # which says why it cannot be
@@ -412,13 +423,15 @@ def _grid(
 ) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of a grid that suit, and a sentence on those that do not."""
     recipes = recipes_of(request.grid, backbone)
-    if request.grid.partition(":")[0] not in (HEADS, POOLINGS):
+    if request.grid.partition(":")[0] not in (HEADS, POOLINGS, TUNES):
         return recipes, []
     corpus, found = request.data.corpus, list[ResolvedRecipe]()
     for recipe in recipes:
         with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
             check_order(recipe, corpus)
             assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem, limits=limits)
+            if recipe.is_tuned:
+                plan_of(recipe, backbone)  # it says where there is nothing of it to learn
             found.append(recipe)
     unsuited = ", ".join(str(recipe) for recipe in recipes if recipe not in found)
     says = f"Left out of the grid {request.grid}: {unsuited}. Asked for by name, each says why."

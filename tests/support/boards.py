@@ -7,7 +7,7 @@ import torch
 
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures, measure
-from heads.evaluation.predictions import BASELINES, CellPredictions, EvaluationTask
+from heads.evaluation.predictions import BASELINES, CellPredictions, EvaluationTask, answers_of
 from heads.evaluation.significance import compare
 from heads.evaluation.verdict import judge, recommend
 from heads.parts.resolve import resolve
@@ -16,27 +16,39 @@ from heads.runs.cells import Cell
 from heads.runs.drill_down import Closeup
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
+from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
 from heads.training.racing import Eliminated
 
 # Which rows each head answers wrong; the first is the reference, and the second is near it.
 CLOSE = {"mean+linear": (0, 300), "mean+mlp": (10, 306), "cls+linear": (0, 600)}
+# One recipe in four ways of learning.
+WAYS = {
+    "mean+linear": (0, 300), "mean+linear?tune=last2": (0, 100), "mean+linear?tune=lora": (0, 100),
+    "mean+linear?tune=full": (0, 500),
+}  # fmt: skip
 FAR = {"majority": (0, 1300), "tfidf": (0, 1000)}
+
+
+def _task(rows: int) -> EvaluationTask:
+    return EvaluationTask(
+        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
+    )
+
+
+def _predicted(name: str, rows: int, wrongs: Sequence[int]) -> CellPredictions:
+    wrong = torch.zeros(rows)
+    wrong[list(wrongs)] = 1
+    logits = torch.stack([1 - wrong, wrong], dim=1)
+    return CellPredictions(name=name, rows=(torch.arange(rows),) * 3, logits=(logits,) * 3)
 
 
 def board_of(
     rows: int = 2000, stopped: Sequence[str] = (), **wrongs: tuple[int, int]
 ) -> Leaderboard:
     """A run in which heads answer these stretches of rows, (from, to), wrong."""
-    task = EvaluationTask(
-        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
-    )
-    outcomes = []
+    task, outcomes = _task(rows), []
     for name, (start, end) in wrongs.items():
-        wrong = torch.zeros(rows)
-        wrong[start:end] = 1
-        logits = torch.stack([1 - wrong, wrong], dim=1)
-        tested = (torch.arange(rows),) * 3
-        outcomes.append(CellPredictions(name=name, rows=tested, logits=(logits,) * 3))
+        outcomes.append(_predicted(name, rows, range(start, end)))
     measures = {one.name: measure(one, task) for one in outcomes}
     found = compare(outcomes, task, reference=outcomes[0].name)
     by = {d.name: d for d in found.to_best}
@@ -84,6 +96,18 @@ def board_of(
         precision="float32",
         state="finished",
     )
+
+
+def in_ways(board: Leaderboard) -> tuple[WaysOfLearning, ...]:
+    """What a board's recipes come to that were learned in several ways, of 2000 rows.
+
+    Each answers as many rows wrong as its score says, the first ones.
+    """
+    rows, told = board.rows, {}
+    for cell in board.cells:
+        wrong = range(round(rows * (1 - cell.measures.score)))
+        told[cell.name] = answers_of(_predicted(cell.name, rows, wrong), _task(rows))
+    return ways_of_learning(board.cells, board.recipes, told, _task(rows))
 
 
 def stages(**scores: tuple[float, float]) -> tuple[dict[str, Any], ...]:

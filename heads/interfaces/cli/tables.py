@@ -30,6 +30,7 @@ from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
+from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -432,7 +433,7 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
     table = table_of("", score.heading, "95 %", f"against {found.reference}", *titles)
     for cell in found.cells:
         values = [(one, one.of(cell)) for one in more]
-        size = [count(cell.parameters) if cell.parameters else ""] if wide else []
+        size = [count(cell.learned) if cell.learned else ""] if wide else []
         table.add_row(
             Text(called(cell), style="bold" * (cell.name == found.best)),
             score.shown(cell.measures.score),
@@ -445,6 +446,7 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
     if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
         show("* told apart from it, all comparisons taken together (95 %).")
     _layers(found)
+    _ways(found)
     show(*_remarks(found), *([f"The run is {run.id}: {run.path}"] if run else []))
 
 
@@ -499,6 +501,17 @@ def _layers(found: Leaderboard) -> None:
             ends = between(own).replace(" ", "")
             table.add_row(layer, score.shown(own.score), ends, *before)
         show(f"{one.recipe}, layer by layer:", table, one.says)
+
+
+def _ways(found: Leaderboard) -> None:
+    """One recipe in several ways of learning the base model: a way a row, and what it is worth."""
+    for one in found.ways_of_learning:
+        table = table_of("what is learned", *map(str.lower, ways.headers(one, found.metric)))
+        for way, row in zip(one.ways, ways.rows(one), strict=True):
+            table.add_row(way.resolved.tune, *row)
+        show(f"{one.recipe}, by what is learned of the base model:", table, one.says)
+    if found.ways_of_learning:
+        show(ways.notes(found))
 
 
 def difference(cell: Cell) -> str:

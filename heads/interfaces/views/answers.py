@@ -150,13 +150,13 @@ def worth(board: Leaderboard) -> str:
     if not use.name:
         return ""
     own, alike = board.cell(use.name), [board.cell(name) for name in use.alike]
-    size = f"{count(own.parameters)} parameters"
-    smallest = min([own, *alike], key=lambda cell: cell.parameters)
-    if smallest.parameters < own.parameters:
-        told = f"{smallest.name} has {count(smallest.parameters)}, and cannot be told apart"
+    size = f"{count(own.learned)} parameters"
+    smallest = min([own, *alike], key=lambda cell: cell.learned)
+    if smallest.learned < own.learned:
+        told = f"{smallest.name} has {count(smallest.learned)}, and cannot be told apart"
         return f"perhaps not: it has {size}; {told}"
     heads = [cell for cell in board.cells if not cell.is_baseline]
-    if len(heads) > 1 and len({cell.parameters for cell in heads}) == 1:
+    if len(heads) > 1 and len({cell.learned for cell in heads}) == 1:
         return f"all heads are of one size: {size}"
     if alike:
         return f"yes: {size}, no other that cannot be told apart has fewer"

@@ -36,12 +36,14 @@ from heads.interfaces.views.format import (
 )
 from heads.interfaces.views.head_details import abstained_says, useful
 from heads.interfaces.views.lanes import title_of
+from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
 from heads.runs.cells import Cell
 from heads.runs.drill_down import Closeup, LayerCurve, layer_name, layered
 from heads.runs.leaderboard import Leaderboard
+from heads.runs.ways_of_learning import WaysOfLearning
 
 Figure = dict[str, Any]
 CONFIG: Figure = {"displayModeBar": False, "responsive": True}
@@ -289,7 +291,7 @@ def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
 
 
 def _of_cell(cell: Cell, name: Metric) -> str:
-    size = f"{cell.parameters:,} parameters"
+    size = f"{cell.learned:,} parameters"
     interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
     return _hover(cell.name, interval, size)
 
@@ -591,8 +593,8 @@ def _spans(ends: Sequence[tuple[float, float, float]], colour: str, factor: floa
 
 def sizes(board: Leaderboard) -> Chart | None:
     """The score against the number of parameters learned; None where all learn as many."""
-    heads = [cell for cell in board.cells if not cell.is_baseline and cell.parameters]
-    if len({cell.parameters for cell in heads}) < 2:
+    heads = [cell for cell in board.cells if not cell.is_baseline and cell.learned]
+    if len({cell.learned for cell in heads}) < 2:
         return None
     name, use = SCORES[board.metric], board.recommendation
     factor, traces = _factor(name), []
@@ -601,7 +603,7 @@ def sizes(board: Leaderboard) -> Chart | None:
         spans = [(c.measures.score, c.measures.low, c.measures.high) for c in own]
         traces.append(
             _line(
-                [(c.parameters, factor * c.measures.score) for c in own],
+                [(c.learned, factor * c.measures.score) for c in own],
                 "",
                 colour,
                 mode="markers",
@@ -613,7 +615,7 @@ def sizes(board: Leaderboard) -> Chart | None:
                 error_y=_spans(spans, FADED, factor) | {"visible": colour != GREY},
             )
         )
-    powers = [log10(cell.parameters) for cell in heads]
+    powers = [log10(cell.learned) for cell in heads]
     ends = [end for cell in heads for end in (cell.measures.low, cell.measures.high)]
     told = answers.worth(board)
     return Chart(
@@ -743,6 +745,52 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
         key="By the layer that is read." + " Below: estimates before training." * bool(columns),
         headers=headers,
         rows=tuple(rows),
+    )
+
+
+def ways(found: WaysOfLearning) -> Chart:
+    """One recipe in every way of learning: score and interval of each, and how long it took."""
+    cells = [one.cell for one in found.ways]
+    name = SCORES[cells[0].measures.metric]
+    ends = [end for cell in cells for end in (cell.measures.low, cell.measures.high)]
+    used = [found.best is not None and cell is found.best.cell for cell in cells]
+    places = list(range(len(cells)))
+    points = [
+        _points(cells, places, colour, name, [at for at in places if used[at] == is_used])
+        for colour, is_used in ((GREY, False), (COLOURS[0], True))
+        if is_used in used
+    ]
+    texts = _told([cell.measures.score for cell in cells], name, max(ends) - min(ends))
+    told = [f"<b>{text}</b>" if used[at] else text for at, text in enumerate(texts)]
+    first = _factor(name) * cells[0].measures.score
+    line = {
+        "type": "line", "layer": "below", "x0": first, "x1": first, "yref": "paper", "y0": 0,
+        "y1": 1, "line": {"color": ZERO, "width": 1.5, "dash": "dash"},
+    }  # fmt: skip
+    titles = [one.resolved.tuned_title for one in found.ways]
+    names = _names(titles)
+    names["ticktext"] = [
+        f'{shown}  <span style="opacity:.75">{duration(max(cell.seconds, 0.1))}</span>'
+        for shown, cell in zip(names["ticktext"], cells, strict=True)
+    ]
+    return Chart(
+        figure=_figure(
+            points,
+            ROW * len(cells) + 60,
+            margin={"l": 8, "r": 80, "t": 8, "b": 8},
+            xaxis=_scores(ends, name, nticks=4, tickangle=0),
+            yaxis=names,
+            shapes=[line],
+            annotations=[_beside(text, at) for at, text in enumerate(told)],
+        ),
+        says=found.says,
+        key=f"{name.title} with its 95 % interval, and the time that search and training took. "
+        f"Dashed: {titles[0].lower()}.",
+        headers=("What is learned", name.title, "95 % interval", "Time"),
+        rows=tuple(
+            (title, text, between(cell.measures, "to"), duration(max(cell.seconds, 0.1)))
+            for title, text, cell in zip(titles, texts, cells, strict=True)
+        ),
     )
 
 

@@ -290,7 +290,7 @@ def figures(cell: "Cell", measures: Sequence[Measure]) -> list[Any]:
         titled(cell),
         *(score.plain(value) for value in (own.score, own.low, own.high)),
         *(None if value is None else one.plain(value) for one, value in values),
-        cell.parameters,
+        cell.learned,
         round(cell.seconds, 1),
         round(cell.latency_ms, 2) if cell.latency_ms is not None else None,
     ]

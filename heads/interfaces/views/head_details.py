@@ -93,6 +93,13 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
 }
 
 
+# Settings of a base model that is learned too, as one says them.
+CALLED: Mapping[str, str] = {
+    "head_rate": "learning rate of the head", "decay": "learning rate decay a layer",
+}  # fmt: skip
+PLANNED = "planned"  # epochs that a training was to take, of which it stopped after some
+
+
 def settings_says(chosen: Mapping[str, Value]) -> str:
     """Settings as one says them.
 
@@ -101,7 +108,16 @@ def settings_says(chosen: Mapping[str, Value]) -> str:
     'standardised, learning rate 0.004, weight decay 0.3, 16 epochs'
     >>> settings_says({"standardise": False, "C": 0.1})
     'not standardised, C 0.1'
+    >>> settings_says({"learning_rate": 3e-5, "head_rate": 0.001, "decay": 0.9, "planned": 10,
+    ...     "epochs": 4})
+    'learning rate 3e-05, learning rate of the head 0.001, learning rate decay a layer 0.9, 4 of 10
+    epochs'
     """
+    if PLANNED in chosen:
+        epochs = f"{chosen['epochs']:g} of {chosen[PLANNED]:g} epochs"
+        aside = {PLANNED, "epochs"}
+        chosen = {name: value for name, value in chosen.items() if name not in aside}
+        return ", ".join([settings_says(chosen), epochs])
     switches = [_said(name, value) for name, value in chosen.items() if name in SWITCHES]
     first = [_said("standardise", chosen["standardise"])] if "standardise" in chosen else []
     others = [_said(name, value) for name, value in chosen.items() if name not in SWITCHES]
@@ -114,7 +130,7 @@ def _said(name: str, value: Value) -> str:
     if name == "epochs":
         return f"{value:.3g} epoch{'' if value == 1 else 's'}"
     told = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return f"{name.replace('_', ' ')} {told}"
+    return f"{CALLED.get(name, name.replace('_', ' '))} {told}"
 
 
 def chosen_says(cell: Cell) -> str:
@@ -148,7 +164,10 @@ def facts(board: Leaderboard, cell: Cell) -> list[tuple[str, str]]:
         surely = "more than chance" if is_apart else "within chance"
         told = f"{told.removesuffix(' *').replace(' (', f'{unit} (', 1)}: {surely}"
         rows.append((f"Against {board.recommendation.name}", told))
-    rows.append(("Size", f"{cell.parameters:,} parameters are learned"))
+    size = f"{cell.learned:,} parameters are learned"
+    if cell.tuning:
+        size += f", {cell.tuning.parameters:,} of them the base model's"
+    rows.append(("Size", size))
     time = f"{cell.seconds:.1f} s to train"
     if cell.latency_ms is not None:
         time += f", {cell.latency_ms:.2f} ms added to a text"

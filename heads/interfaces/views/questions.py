@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heads.interfaces.views import answers, charts, head_details, predictions
+from heads.interfaces.views import answers, charts, head_details, predictions, ways_of_learning
 from heads.interfaces.views.charts import Chart
 from heads.interfaces.views.format import TIME, between, count, figures, headers, offered, titled
 from heads.interfaces.views.html import render
@@ -57,6 +57,11 @@ def head_of(board: Leaderboard, asked: str = "") -> str:
     """The head that answers are about: the one asked for, the recommended one, else the best."""
     names = {cell.name for cell in board.cells if not cell.is_baseline}
     return asked if asked in names else board.recommendation.name or board.best
+
+
+def _ways(board: Leaderboard, head: str) -> Answer:
+    found = tuple(charts.ways(one) for one in board.ways_of_learning)
+    return Answer(charts=found[:2], html=ways_of_learning.tables(board))
 
 
 def _growth(board: Leaderboard, head: str) -> Answer:
@@ -124,6 +129,13 @@ def _numbers(board: Leaderboard, head: str) -> Answer:
 
 
 QUESTIONS: Sequence[Question] = (
+    Question(
+        name="ways",
+        asks="Is fine-tuning worth it?",
+        draw=_ways,
+        brief=lambda board, head: ways_of_learning.worth_learning(board.ways_of_learning),
+        applies=lambda board: bool(board.ways_of_learning),
+    ),
     Question(
         name="rows",
         asks="Would more rows help?",
@@ -196,7 +208,7 @@ def table(board: Leaderboard, *, opens: bool = False) -> Markup:
                 score.shown(cell.measures.score),
                 between(cell.measures, "to"),
                 *("" if value is None else one.shown(value) for one, value in values),
-                count(cell.parameters),
+                count(cell.learned),
                 f"{cell.seconds:.1f}",
                 head_details.against(board, cell),
             ]

@@ -23,7 +23,7 @@ from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
-from heads.parts.resolved_recipe import JOINT, SOFTMAX
+from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
@@ -46,11 +46,12 @@ def build(places: TrainingSlots) -> None:
         how += [gr.Textbox("auto", label="metric")]
         group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
+        tune = gr.Textbox(FROZEN, label="tune")
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen, *parted]
+    inputs += [*how, group, unseen, *parted, tune]
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
     asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
     trains.click(guarded(_trainer(places)), inputs, answer, api_name="train_grid", **limit)
@@ -86,6 +87,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         unseen: str = "aside",
         folds: float = 5,
         repetitions: float = 1,
+        tune: str = FROZEN,
     ) -> Iterator[dict[str, Any]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
 
@@ -94,6 +96,8 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
             recipes: The heads, such as mean+linear or cls+roberta, parted by spaces.
             pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
             losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
+            tune: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
+                layernorm, by commas; each gives cells of its own.
             labels_are: What the labels are: one, number, columns, or the sign between several.
             label_columns: Columns of 0 and 1, one for each label, parted by commas.
             order: The classes from low to high, parted by commas.
@@ -103,7 +107,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
-        last = (group, unseen, folds, repetitions)
+        last = (group, unseen, folds, repetitions, tune)
         yield from _trained(places, request.session_hash or "", *given, *more, *last)
 
     return train_grid
@@ -161,7 +165,7 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
     from heads.runs.spec import RunRequest
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    *rest, race, precision, metric, group, unseen, folds, repetitions = rest
+    *rest, race, precision, metric, group, unseen, folds, repetitions, tune = rest
     seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
@@ -184,6 +188,7 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
             grid=grid or "small",
             pairs=listed(pairs or JOINT),
             losses=listed(losses or SOFTMAX),
+            tunes=listed(tune or FROZEN),
             model=model or BUNDLED,
             config=config,
         )

@@ -125,6 +125,7 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     named = client.view_api(return_format="dict")["named_endpoints"]["/train_grid"]["parameters"]
     asked = [one["parameter_name"] for one in named if not one["parameter_has_default"]]
     assert asked == ["file"]
+    assert named[-1]["parameter_name"] == "tune"
     assert {event["event"] for event in events} >= {"progress", "cell"}
     assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
     assert board["state"] == "finished"
@@ -145,3 +146,7 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     file = handle_file(str(tmp_path / "mine.csv"))
     with pytest.raises(AppError, match=r"metric must be auto, accuracy, .* not 'auc'"):
         client.predict(file, *given[1:], False, "auto", "auc", api_name="/train_grid")
+    file = handle_file(str(tmp_path / "mine.csv"))
+    last = ["auto", "", "aside", 5, 1, "everything"]
+    with pytest.raises(AppError, match="everything"):
+        client.predict(file, *given[1:], False, "auto", *last, api_name="/train_grid")

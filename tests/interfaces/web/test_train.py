@@ -24,7 +24,7 @@ from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
 
-WAYS = (["joint"], ["softmax"])
+WAYS = (["joint"], ["softmax"], ["frozen"])
 DEFAULTS = [field.default for field in FORM]
 
 
@@ -145,6 +145,10 @@ def test_a_plan_asks_for_its_heads_and_refuses_none(few):
     data = read(few, limits())
     asked = Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).request(data)
     assert (asked.recipes, asked.data) == (("mean+linear", "cls+linear"), data)
+    assert asked.tunes == ("frozen",)
+    ways = (*WAYS[:2], ["frozen", "lora"])
+    tuned = Plan.of("", "small", [], 3, *ways, *DEFAULTS).request(data)
+    assert tuned.tunes == ("frozen", "lora")
     with pytest.raises(HeadsError, match="No head is chosen"):
         Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
 
@@ -169,9 +173,10 @@ def test_settings_are_shown_where_they_apply(sample, hidden):
 @pytest.mark.parametrize(
     ("ways", "says"),
     [
-        (([], ["softmax"]), "Tick at least one way in."),
-        ((None, ["softmax"]), "Tick at least one way in."),
-        ((["joint"], []), "Tick at least one loss."),
+        (([], ["softmax"], ["frozen"]), "Tick at least one way in."),
+        ((None, ["softmax"], ["frozen"]), "Tick at least one way in."),
+        ((["joint"], [], ["frozen"]), "Tick at least one loss."),
+        ((["joint"], ["softmax"], []), "Tick at least the head alone."),
     ],
 )
 def test_nothing_ticked_is_said(ways, says):

@@ -22,8 +22,8 @@ BOARDS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
 CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
-FOLDS = range(9)
-NUMBERS = 7  # the place of the one called "numbers": its table can be saved
+FOLDS = range(10)
+NUMBERS = 8  # the place of the one called "numbers": its table can be saved
 
 
 def questions(mine: Any = None) -> "list[Question]":

@@ -14,7 +14,16 @@ from heads.evaluation.metrics import metrics_of
 from heads.interfaces.web.guards import unchecked
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.startup import Opening
-from heads.parts.resolved_recipe import FEATURES, HINGE, JOINT, ORDINAL, OVR, SIAMESE, SOFTMAX
+from heads.parts.resolved_recipe import (
+    FEATURES,
+    FROZEN,
+    HINGE,
+    JOINT,
+    ORDINAL,
+    OVR,
+    SIAMESE,
+    SOFTMAX,
+)
 from heads.problem import SINGLE_LABEL
 from heads.settings import ExperimentConfig, Limits, limits
 
@@ -59,6 +68,7 @@ class Plan:
         recipes: The recipes of the user's own choice.
         pairs: How two texts enter.
         losses: What one class a row is learned by.
+        tunes: What is learned of the base model.
         config: How they are compared.
     """
 
@@ -67,6 +77,7 @@ class Plan:
     recipes: tuple[str, ...]
     pairs: tuple[str, ...]
     losses: tuple[str, ...]
+    tunes: tuple[str, ...]
     config: ExperimentConfig
 
     @classmethod
@@ -80,11 +91,14 @@ class Plan:
         recipes = tuple(own or ()) if grid == OWN else ()
         if grid == OWN and not recipes:
             raise RecipeError("No head is chosen.", "Choose at least two to compare.")
-        pairs, losses, *form = rest
+        pairs, losses, tunes, *form = rest
         if not pairs:
             raise RecipeError("No way in for two texts is ticked.", "Tick at least one way in.")
         if not losses:
             raise RecipeError("No loss is ticked.", "Tick at least one loss.")
+        if not tunes:
+            what = "Nothing is ticked of what is learned."
+            raise RecipeError(what, "Tick at least the head alone.")
         values = {field.name: value for field, value in zip(FORM, form, strict=True)}
         config = config_of(values | {"seeds": seeds}, limits())
         name = "small" if grid == OWN else str(grid)
@@ -94,6 +108,7 @@ class Plan:
             recipes=recipes,
             pairs=tuple(pairs),
             losses=tuple(losses),
+            tunes=tuple(tunes),
             config=config,
         )
 
@@ -107,6 +122,7 @@ class Plan:
             grid=self.grid,
             pairs=self.pairs,
             losses=self.losses,
+            tunes=self.tunes,
             model=self.model,
             config=self.config,
         )
@@ -152,6 +168,16 @@ LOSSES = [
     ("hinge (linear SVM)", HINGE),
 ]
 
+LEARNED = [
+    ("the head alone (frozen)", FROZEN),
+    ("the last 2 layers too", "last2"),
+    ("LoRA", "lora"),
+    ("everything", "full"),
+    ("the head first, then everything", "lpft"),
+    ("the biases too (BitFit)", "bitfit"),
+    ("the layer norms too", "layernorm"),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsInputs:
@@ -167,11 +193,13 @@ class SettingsInputs:
     seeds: gr.Slider
     pairs: gr.CheckboxGroup
     losses: gr.CheckboxGroup
+    tunes: gr.CheckboxGroup
     form: list[Any]
 
     def all(self) -> list[Any]:
         """In the order of `Plan.of`."""
-        return [self.model, self.grid, self.own, self.seeds, self.pairs, self.losses, *self.form]
+        ways = [self.pairs, self.losses, self.tunes]
+        return [self.model, self.grid, self.own, self.seeds, *ways, *self.form]
 
     def applying(self) -> list[Any]:
         """Those that apply to some labels only, in the order of `applies`."""
@@ -216,7 +244,7 @@ def build(opening: Opening) -> SettingsInputs:
                     base_models.choices(),
                     value=BUNDLED,
                     label="Base model",
-                    info="It stays as it is; only the heads on it are trained.",
+                    info="It stays as it is, unless more than the head is to be learned.",
                     allow_custom_value=True,
                     interactive=True,
                 )
@@ -235,9 +263,17 @@ def build(opening: Opening) -> SettingsInputs:
                     visible=False,
                 )
         pairs, losses = _ways()
+        tunes = _tunes()
         form = _form({"folds": folds})
     inputs = SettingsInputs(
-        model=model, grid=grid, own=own, seeds=seeds, pairs=pairs, losses=losses, form=form
+        model=model,
+        grid=grid,
+        own=own,
+        seeds=seeds,
+        pairs=pairs,
+        losses=losses,
+        tunes=tunes,
+        form=form,
     )
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -265,6 +301,19 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
             elem_id="losses",
         )
     return pairs, losses
+
+
+def _tunes() -> gr.CheckboxGroup:
+    """What is learned of the base model."""
+    return gr.CheckboxGroup(
+        LEARNED,
+        value=[FROZEN],
+        label="What is learned",
+        info="Each is a cell of its own, compared with the head alone. All but that one learn the "
+        "base model too, in minutes to hours a head: the button says how long.",
+        min_width=280,
+        elem_id="tunes",
+    )
 
 
 def _form(drawn: Mapping[str, Any]) -> list[Any]:

@@ -559,7 +559,7 @@ def _wire_card(
     data.label.input(reading.relabelled, data.all(), reading.shown, **reads).then(**probes)
     data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
     changes = [settings.grid.input, settings.own.input, settings.model.input]
-    changes += [settings.pairs.input, settings.losses.input]
+    changes += [settings.pairs.input, settings.losses.input, settings.tunes.input]
     changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
     gr.on(changes, **probes)
     _wire_start(card, around, jobs, shows, asked)

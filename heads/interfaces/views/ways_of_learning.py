@@ -1,0 +1,109 @@
+"""One recipe in several ways of learning the base model: a table, and the answer in a phrase."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from heads.evaluation.metrics import SCORES, MetricName
+from heads.interfaces.views.format import between, count, of_metric
+from heads.interfaces.views.html import render
+from heads.interfaces.views.leaderboard import duration
+from heads.parts.resolved_recipe import FROZEN
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, nearest_of, times
+
+NONE = "–"
+STAR = "* told apart, all ways of this recipe taken together (95 %)."
+
+
+def worth_learning(found: Sequence[WaysOfLearning]) -> str:
+    """Is fine-tuning worth it? For the recipe that scores highest, and for how many."""
+    best = [one for one in found if one.best]
+    if len(found) > 1:
+        told = (
+            f"yes for {len(best)} of {len(found)} recipes" if best else "not shown for any recipe"
+        )
+        return f"{told}; {(best or found)[0].recipe}: {_phrase((best or found)[0])}"
+    return f"{'yes' if best else 'not shown'}: {_phrase(found[0])}"
+
+
+def _phrase(found: WaysOfLearning) -> str:
+    """What the best way gains, or the one that comes nearest, and how much longer it takes."""
+    one = found.best or nearest_of(found.ways)
+    name, own = SCORES[one.cell.measures.metric], one.to_first
+    assert own is not None
+    ends = f"{name.signed(own.low)} to {name.signed(own.high)}"
+    by = f"{name.signed(own.difference)}{' points' * name.is_share} ({ends})"
+    return f"{one.doing} makes {by} and takes {times(one, found.ways[0])}"
+
+
+def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:
+    """What stands above the columns of `rows`, but for the first, which is the way."""
+    first = found.ways[0].resolved
+    against = "frozen" if first.tune == FROZEN else first.tune
+    return (
+        of_metric(metric).heading, "95 % interval", f"Against {against}", "Time", "Memory",
+        "Learned, base model + head", "Settings tried", "Diverged",
+    )  # fmt: skip
+
+
+def rows(found: WaysOfLearning) -> list[tuple[str, ...]]:
+    """A way a row, the first one first; its name is not among the cells."""
+    return [_row(one) for one in found.ways]
+
+
+def _row(one: WayOfLearning) -> tuple[str, ...]:
+    cell, tuned = one.cell, one.cell.tuning
+    own = cell.measures
+    return (
+        of_metric(own.metric).shown(own.score),
+        between(own, "to"),
+        _against(one),
+        duration(cell.seconds) if cell.seconds >= 0.05 else "< 0.1 s",
+        f"{tuned.peak_bytes / 1e6:,.0f} MB" if tuned and tuned.peak_bytes else NONE,
+        f"{count(tuned.parameters) if tuned else 0} + {count(cell.parameters)}",
+        str(cell.trials) if cell.trials else NONE,
+        str(tuned.diverged) if tuned else NONE,
+    )
+
+
+def _against(one: WayOfLearning) -> str:
+    found = one.to_first
+    if found is None:
+        return ""
+    name = SCORES[one.cell.measures.metric]
+    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
+    return f"{name.signed(found.difference)} ({ends}){' *' * found.differs}"
+
+
+def notes(board: Leaderboard) -> str:
+    """What the columns mean, and what the star does, in a few words each."""
+    reading = ""
+    if board.forward_seconds:
+        reading = (
+            f"; a frozen base model has read all texts before, {duration(board.forward_seconds)}"
+        )
+    return (
+        f"{STAR} Time: search and training of all seeds{reading}. Memory: the most that a training "
+        "took. Settings: tried by each seed. Diverged: trainings that were thrown away."
+    )
+
+
+def tables(board: Leaderboard) -> Markup:
+    """A table for every recipe, the one that scores highest first."""
+    found = board.ways_of_learning
+    drawn = [
+        (
+            one.recipe if found[1:] else "",
+            one.says if found[1:] else "",
+            render("table.html", headers=("What is learned", *headers(one, board.metric)),
+                   rows=[(_name(way), *row) for way, row in zip(one.ways, rows(one), strict=True)]),
+        )
+        for one in found
+    ]  # fmt: skip
+    return render("ways.html", tables=drawn, says=notes(board))
+
+
+def _name(one: WayOfLearning) -> Markup:
+    own = one.resolved
+    return render("way.html", title=own.tuned_title, tune=own.tune, says=own.tuned_says)
