@@ -269,7 +269,10 @@ def train(
     config: ExperimentConfig | None = None,
     limits: Limits | None = None,
 ) -> Classifier:
-    """Trains a head on a frozen base model, or finds it where it was trained before.
+    """Trains a head on a base model, or finds it where it was trained before.
+
+    The base model is frozen, unless the recipe says what is learned of it, as in
+    ``mean+linear?tune=lora``.
 
     It is the head that `train_grid` keeps of this recipe, to the last bit: its settings are
     searched on development rows, and its temperature and thresholds found there. It is trained on
@@ -488,20 +491,23 @@ def load(
     return pretrained.load(model, base, resolve(recipe), limits or limits_here())
 
 
-def export(classifier: Classifier, folder: str | Path) -> Exported:
+def export(classifier: Classifier, folder: str | Path, *, adapter: bool = False) -> Exported:
     """Writes a trained head with its base model as a folder that Transformers loads.
 
     Args:
         classifier: From `heads.train` or `heads.load`.
         folder: A new folder: it must not exist, or be empty.
+        adapter: Write what was learned alone, as an adapter of PEFT for the base model; for heads
+            that were trained with tune=lora and are a class of Transformers.
 
     Raises:
         CheckpointError: There is something in the folder, it cannot be written, or what was
             written does not answer as this classifier does (it is deleted then).
+        RecipeError: An adapter is asked for, and none was learned, or no class computes the same.
     """
     from heads.exporters import export as exporter
 
-    return exporter.export(classifier, folder)
+    return exporter.export(classifier, folder, adapter=adapter)
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:

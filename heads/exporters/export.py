@@ -15,6 +15,7 @@ from heads.backbone.config_check import shown
 from heads.caching import writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
+from heads.exporters.adapter import check_adapter, write_adapter
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.portable import write_portable
@@ -29,7 +30,7 @@ class Exported:
     Attributes:
         folder: Where.
         native: Whether it is a class of Transformers, which needs no code of its own.
-        called: That class, or the loader.
+        called: That class, or the loader; of an adapter the class that it is put onto.
         recipe: The recipe as that class has it; as it was, where there is none.
         difference: The largest difference of two logits between the folder, loaded anew, and us.
         notes: What one should know, a sentence each.
@@ -49,10 +50,14 @@ class Exported:
         return asdict(self) | {"folder": str(self.folder), "recipe": str(self.recipe)}
 
 
-def export(classifier: Classifier, folder: str | Path) -> Exported:
+def export(classifier: Classifier, folder: str | Path, *, adapter: bool = False) -> Exported:
     """What `heads.export` does: writes the folder, loads it anew, and compares."""
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
+    if adapter:
+        check_adapter(classifier)
+        native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
+        return in_new_folder(folder, lambda path: _write_adapter(classifier, native, path, folder))
     try:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
@@ -122,6 +127,21 @@ def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder
         folder=folder,
         native=True,
         called=called,
+        recipe=native.recipe.recipe,
+        difference=difference,
+        notes=notes,
+        files=_files(path),
+    )
+
+
+def _write_adapter(
+    classifier: Classifier, native: Equivalent, path: Path, folder: Path
+) -> Exported:
+    called, difference, notes = write_adapter(classifier, native, path, folder.name)
+    return Exported(
+        folder=folder,
+        native=True,
+        called=f"an adapter of PEFT for {called}",
         recipe=native.recipe.recipe,
         difference=difference,
         notes=notes,

@@ -24,6 +24,7 @@ from torch import Tensor
 from heads import caching
 from heads.backbone.backbone import Backbone
 from heads.classifier import head_cache
+from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus, build
 from heads.errors import CheckpointError
@@ -116,6 +117,24 @@ def test_a_head_comes_back_bit_by_bit(
     assert again.parameters == head.parameters
     assert not again.module.training
     assert not any(weight.requires_grad for weight in again.module.parameters())
+
+
+@pytest.mark.parametrize("tune", ["full", "last1", "lora"])
+def test_what_was_learned_of_the_base_model_comes_back(
+    small: Backbone, rows: Corpus, tmp_path: Path, tune: str
+) -> None:
+    config = ExperimentConfig(epochs=1, trials=1)
+    [head] = trained([f"mean+linear?tune={tune}"], rows, small, config)
+    head_cache.save(head, tmp_path / "head.safetensors")
+    again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
+    assert head.base is not None
+    assert again.base is not None
+    assert (again.base.tune, again.base.digest) == (tune, head.base.digest)
+    assert again.base.adapter == head.base.adapter
+    assert again.base_parameters == head.base_parameters > 0
+    assert again.facts == head.facts
+    ours, theirs = (Classifier(backbone=small, head=one) for one in (head, again))
+    assert torch.equal(ours.logits(TEXTS), theirs.logits(TEXTS))
 
 
 def test_a_head_of_several_labels_comes_back(
@@ -444,6 +463,10 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(
         ("mean@1+linear", rows, small, QUICK),
         ("mean@mix+linear", rows, small, QUICK),
         ("mean+linear?dropout=0.2", rows, small, QUICK),
+        ("mean+linear?tune=last1", rows, small, QUICK),
+        ("mean+linear?tune=full", rows, small, QUICK),
+        ("mean+linear?tune=lora", rows, small, QUICK),
+        ("mean+linear?tune=lora4", rows, small, QUICK),
         ("mean+linear", other_rows, small, QUICK),
         ("mean+linear", rows, replace(small, revision="another"), QUICK),
         ("mean+linear", rows, replace(small, id="another"), QUICK),

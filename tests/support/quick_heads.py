@@ -1,6 +1,7 @@
 """Heads trained for tests: by the one trainer, with a few steps where steps are taken."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tiny_models import LIMITS
 
@@ -14,6 +15,8 @@ from heads.runs.trainer import train
 from heads.settings import ExperimentConfig, Limits
 
 QUICK = ExperimentConfig(learning_rate=0.02, steps=12, standardise="no")
+# One pass for those that learn their base model as well, at a rate that changes it much.
+TUNED = replace(QUICK, epochs=1, trials=1)
 
 
 def trained(

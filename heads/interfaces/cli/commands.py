@@ -166,6 +166,7 @@ def export(
     run: str = "",
     model: str = BUNDLED,
     onnx: bool = False,
+    adapter: bool = False,
     calibrated: bool = False,
 ) -> Answers:
     """Writes a head as a Transformers checkpoint.
@@ -176,11 +177,17 @@ def export(
         data: What it is trained on, as `heads read` takes it; sentiment, if not given.
         run: Take a head of this run instead.
         onnx: Write one ONNX file instead.
+        adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         calibrated: Divide its logits by the temperature found in training: as sure as it is right.
     """
     from heads.exporters.export import check_place
 
     check_place(to, onnx=onnx)  # before the work, not after it
+    if onnx and adapter:
+        what = "An adapter is put onto a base model, and an ONNX file has its own in it."
+        raise DataError(what, "Leave out --onnx, or --adapter.")
+    if adapter and not run:
+        _check_adapter(recipe, model)
     if run and data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
@@ -193,8 +200,19 @@ def export(
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if calibrated:
         classifier = api.calibrated(classifier)
-    found = (api.export_onnx if onnx else api.export)(classifier, to)
+    found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, adapter=adapter)
     yield found.as_json(), lambda: cli.tables.exported(found, classifier)
+
+
+def _check_adapter(recipe: str, model: str) -> None:
+    """Refuses what has no adapter before it is trained; what came with a model has none either."""
+    from heads.backbone.loading import load
+    from heads.classifier.pretrained import is_own
+    from heads.exporters.adapter import check_recipe
+    from heads.parts.resolve import resolve
+
+    if not is_own(recipe):
+        check_recipe(resolve(recipe), load(model, limits=limits()))
 
 
 @command()

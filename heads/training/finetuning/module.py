@@ -181,10 +181,10 @@ class _Adapter:
             return None
         places = [name.rpartition(".")[0] for name in plan.depths]
         turned = type(model.get_submodule(places[0])).__name__ == "Conv1D"
-        rank = resolved.tuning_options.get("rank") or resolved.tuning.options["rank"]
+        rank = resolved.tuning_options["rank"]
         facts = {
             "r": rank,
-            "lora_alpha": 2 * int(rank),
+            "lora_alpha": 2 * rank,
             "target_modules": places,
             "fan_in_fan_out": turned,
         }

@@ -1,0 +1,52 @@
+"""Heads that learned their base model beside one that did not: each answers as it does alone."""
+
+import torch
+from quick_heads import trained
+
+from heads.analysis.ablation import ablating
+from heads.analysis.selection import SelectedHeads
+from heads.backbone.backbone import Backbone
+from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import head_inputs
+from heads.classifier.prediction import predict
+from heads.data.corpus import Corpus
+from heads.runs.trainer import first_split
+from heads.settings import ExperimentConfig
+
+ONCE = ExperimentConfig(epochs=1, trials=1)
+TEXT = ["the cat sat on a mat and ran"]
+
+
+def test_heads_asked_together_answer_as_each_does_alone(small: Backbone, rows: Corpus) -> None:
+    before = {name: tensor.clone() for name, tensor in small.model.state_dict().items()}
+    recipes = ["mean+linear?tune=full", "mean+linear", "mean+linear?tune=lora"]
+    heads = trained(recipes, rows, small, ONCE)
+    together = predict(head_inputs(small, TEXT, (), heads), heads)
+    for head, told in zip(heads, together, strict=True):
+        [alone] = predict(head_inputs(small, TEXT, (), [head]), [head])
+        assert told == alone
+        logits = Classifier(backbone=small, head=head).logits(TEXT)
+        assert told.logits == tuple(logits[0].tolist())
+    assert len({told.logits for told in together}) == 3
+    assert [bool(told.base_parameters) for told in together] == [True, False, True]
+    own = small.model.state_dict()
+    assert own.keys() == before.keys()
+    assert all(torch.equal(own[name], tensor) for name, tensor in before.items())
+
+
+def test_a_tuned_head_is_not_trained_anew_without_a_layer(small: Backbone, rows: Corpus) -> None:
+    [head] = trained(["cls+roberta?tune=last1"], rows, small, ONCE)
+    learned, held = first_split(rows, ONCE)
+    classifier = Classifier(backbone=small, head=head)
+    asked = SelectedHeads(classifiers=(classifier,), corpus=rows, learned=learned, held=held)
+    events = ablating(asked, TEXT[0], without="dense")
+    while True:
+        try:
+            next(events)
+        except StopIteration as done:
+            [found] = done.value
+            break
+    assert found.after is not None
+    assert found.effect is not None
+    assert found.retrained is None
+    assert "train cls+roberta?tune=last1&without=dense yourself" in found.why_not_retrained
