@@ -2,10 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import torch
 
@@ -21,7 +19,7 @@ from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
 from heads.settings import Limits
 from heads.settings import limits as limits_here
-from heads.training.finetuning.cost import TuningPace, check_memory, fewer_rows, pace_of
+from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
 from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
@@ -88,21 +86,19 @@ def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expe
         reading=_reading(asked, cells, backbone),
         training=seconds + besides,
         has_race=config.race,
-        tuning=sum(cost(len(splits.train[0])) for cost in tuning_costs(asked, cells)),
+        tuning=sum(cost.seconds(len(splits.train[0])) for cost in tuning_costs(asked, cells)),
     )
 
 
-def tuning_costs(
-    asked: RunSpec, cells: Sequence[Trial], seeds: int = 0
-) -> list[Callable[[int], float]]:
-    """For each cell that tunes the base model, how long it takes with so many rows to learn from.
+def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list[TuningCost]:
+    """For each cell that tunes the base model, how long that takes.
 
     Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
     """
-    splits, corpus, found = asked.splits, asked.corpus, list[Callable[[int], float]]()
+    splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(
         vectors=torch.empty(0, 0),
         index=torch.empty(0),
@@ -122,19 +118,20 @@ def tuning_costs(
         if not isinstance(fitter, FineTuningFitter):
             continue
         own = cell.resolved
-        key = (own.tuning.name if own.tuning.probed else own.tune, own.pair, bool(own.prompt))
+        key = own.tune, own.pair, bool(own.prompt)
         if key not in paces:
             paces[key] = pace_of(fitter, task, limits_here())
-        given = fitter, task
-        rest = {"seeds": seeds or len(splits), "scored": len(splits.test[0])}
-        found.append(partial(_tuning_seconds, paces[key], given, rest))
+        found.append(
+            TuningCost(
+                fitter=fitter,
+                task=task,
+                pace=paces[key],
+                seeds=seeds or len(splits),
+                development=len(splits.development[0]) / len(splits.train[0]),
+                scored=len(splits.test[0]),
+            )
+        )
     return found
-
-
-def _tuning_seconds(
-    pace: TuningPace, given: tuple[FineTuningFitter, TrainingTask], rest: Any, rows: int
-) -> float:
-    return pace.seconds(*given, rows, **rest)
 
 
 def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: int = 0) -> None:
@@ -152,18 +149,17 @@ def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: 
     if not (fitters and limits.run_seconds):
         return
     costs, rows = tuning_costs(asked, cells, seeds), len(asked.splits.train[0])
-    seconds, allowed = sum(cost(rows) for cost in costs), limits.run_seconds
+    seconds, allowed = sum(cost.seconds(rows) for cost in costs), limits.run_seconds
     if seconds <= allowed:
         return
     names = "Tuning the base model" if len(costs) > 1 else f"Tuning for {fitters[0].resolved}"
     what = f"{names} would take about {_spoken(seconds)}, and this place allows {allowed} s."
-    fewer = fewer_rows(lambda n: sum(cost(n) for cost in costs), rows, allowed)
-    one = min(cost(rows) for cost in costs)
+    fewer = fewer_rows(lambda n: sum(cost.seconds(n) for cost in costs), rows, allowed)
+    quickest = min(costs, key=lambda cost: cost.seconds(rows))
     if fewer:
         raise LimitError(what, f"With {fewer:,} rows to learn from it would fit.")
-    if one <= allowed:
-        quickest = fitters[min(range(len(costs)), key=lambda n: costs[n](rows))]
-        raise LimitError(what, f"{quickest.resolved} by itself would fit.")
+    if quickest.seconds(rows) <= allowed:
+        raise LimitError(what, f"{quickest.fitter.resolved} by itself would fit.")
     raise LimitError(what, "Leave it frozen here, or run this app on your own machine.")
 
 

@@ -126,7 +126,7 @@ def _trial(
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
-    fitter, last = _any_fitter(resolved, backbone, module, classes), last_linear(module.head)
+    fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
         resolved=resolved,
         fitter=fitter,
@@ -140,25 +140,26 @@ def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int
     return new_head(resolved, backbone, width, classes)[0]
 
 
-def _any_fitter(
+def _fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
     """How a recipe is learned; one that learns the base model as well begins as it says."""
     if not resolved.is_tuned:
-        return _fitter(resolved, backbone, module, classes)
-    first = resolved.tuning.probed
+        return _frozen_fitter(resolved, backbone, module, classes)
+    probe = None
+    if resolved.tuning.probed:
+        frozen = with_options(resolved, {TUNE: FROZEN})
+        probe = _frozen_fitter(frozen, backbone, module, classes)
     return FineTuningFitter(
         resolved=resolved,
         backbone=backbone,
         classes=classes,
         plan=plan_of(resolved, backbone),
-        probe=_fitter(with_options(resolved, {TUNE: FROZEN}), backbone, module, classes)
-        if first
-        else None,
+        probe=probe,
     )
 
 
-def _fitter(
+def _frozen_fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
     width = module.width

@@ -1,7 +1,7 @@
 """What tuning takes, before it begins: a few steps on some of the rows, and what they come to."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import psutil
 import torch
 
 from heads.backbone.device import for_training
+from heads.backbone.precision import EXACT
 from heads.errors import LimitError
 from heads.events import result
 from heads.features.token_states import different, keep_states
@@ -16,7 +17,7 @@ from heads.rng import IsolatedRng
 from heads.settings import Limits
 from heads.training.finetuning.fitter import FineTuningFitter, table
 from heads.training.finetuning.learning import BATCH, TuningRun
-from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.finetuning.module import Texts
 from heads.training.task import TrainingTask
 
 SAMPLE = 2 * BATCH  # rows of every length, on which steps are timed
@@ -38,21 +39,35 @@ class TuningPace:
     step: float
     answer: float
 
-    def seconds(
-        self, fitter: FineTuningFitter, task: TrainingTask, rows: int, seeds: int, scored: int
-    ) -> float:
-        """How long all trainings of a cell take, if none is ended early.
 
-        Args:
-            rows: How many each seed learns from, development rows included.
-            seeds: How many there are.
-            scored: How many rows each seed answers in the end.
-        """
-        held = round(0.15 * rows)
-        tried = table(fitter.resolved, task, rows - held)
-        one = self.step * (rows - held) + self.answer * held
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TuningCost:
+    """How long all trainings of a cell take, if none is ended early.
+
+    Attributes:
+        fitter: What they learn.
+        task: The rows.
+        pace: How fast that goes here.
+        seeds: How many there are.
+        development: The share of the rows to learn from on which a seed chooses its settings.
+        scored: How many rows each seed answers in the end.
+    """
+
+    fitter: FineTuningFitter
+    task: TrainingTask
+    pace: TuningPace
+    seeds: int
+    development: float
+    scored: int
+
+    def seconds(self, rows: int) -> float:
+        """With so many rows to learn from, development rows included."""
+        held, pace = round(self.development * rows), self.pace
+        tried = table(self.fitter.resolved, self.task, rows - held)
+        one = pace.step * (rows - held) + pace.answer * held
         search = sum(settings.epochs * one for settings in tried)
-        return seeds * (search + tried[0].epochs * self.step * rows + self.answer * scored)
+        fit = tried[0].epochs * pace.step * rows + pace.answer * self.scored
+        return self.seeds * (search + fit)
 
 
 def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
@@ -68,16 +83,7 @@ def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> Tun
     own = _only(task, rows.tolist(), fitter, limits)
     texts = Texts.of(own, fitter.resolved, fitter.backbone)
     device, rng = for_training(), IsolatedRng()
-    with rng.rolling():
-        module = TunedRecipe(
-            fitter.resolved,
-            fitter.backbone,
-            fitter.classes,
-            fitter.plan,
-            device=device,
-            spares_memory=task.fixed.spares_memory,
-            begins_at_cut=texts.kept is not None,
-        )
+    module = fitter.new(own, texts, rng)
     settings = replace(table(fitter.resolved, own, len(rows))[0], epochs=1)
     run = TuningRun(module, texts, own, torch.arange(len(rows)), settings, rng, 0)
     # As in training, rows of like length together: that is how little padding there is.
@@ -97,17 +103,16 @@ def _only(
     if fitter.plan.reads:
         first, second, _ = different(texts, pairs)
         every = range(len(first))
-        events = keep_states(
-            [fitter.resolved], first, second, fitter.backbone, limits, "exact", every,
-            fitter.plan.reads,
-        )  # fmt: skip
-        kept = result(events)
+        base, layers = fitter.backbone, fitter.plan.reads
+        kept = result(
+            keep_states([fitter.resolved], first, second, base, limits, EXACT, every, layers)
+        )
     some = torch.tensor(rows)
     chosen = {name: getattr(task, name)[some] for name in ("targets", "weights", "counts")}
     return replace(task, texts=texts, pairs=pairs, cut_states=kept, workspace=None, **chosen)
 
 
-def _timed(work: Any, *given: Any) -> float:
+def _timed(work: Callable[..., object], *given: Any) -> float:
     begun = time.perf_counter()
     work(*given)
     return time.perf_counter() - begun
@@ -136,7 +141,7 @@ def _free(device: torch.device) -> int:
     return psutil.virtual_memory().available
 
 
-def fewer_rows(seconds: Any, rows: int, allowed: float) -> int:
+def fewer_rows(seconds: Callable[[int], float], rows: int, allowed: float) -> int:
     """The most rows, of some round numbers below these, that take no longer; 0 if none do.
 
     >>> fewer_rows(lambda rows: rows / 10, 900, 30)

@@ -21,6 +21,7 @@ from heads.backbone.device import for_training
 from heads.backbone.tuned import TunedBase
 from heads.data.splits import Splits
 from heads.errors import RecipeError
+from heads.events import result
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
 from heads.training.finetuning.checkpoints import Checkpoints, named
@@ -97,8 +98,8 @@ class FineTuningFitter:
                 tried.append((yield from work.searched(asked, number)))
             best = surest([one.best for one in tried], task)
             held = next(one.held for one in tried if one.best is best)
-            result = SearchResult(chosen=best.settings, point=best, held=held, state=heads[number])
-            found.append(result)
+            state = heads[number]
+            found.append(SearchResult(chosen=best.settings, point=best, held=held, state=state))
         return found
 
     def learn(
@@ -117,19 +118,26 @@ class FineTuningFitter:
             learned.append(work.fitted(epochs, others, one.point, is_kept=number == 0))
         return learned
 
+    def new(self, task: TrainingTask, texts: Texts, rng: IsolatedRng) -> TunedRecipe:
+        """A copy of the base model and a new head, where base models are tuned."""
+        with rng.rolling():
+            return TunedRecipe(
+                self.resolved,
+                self.backbone,
+                self.classes,
+                self.plan,
+                device=for_training(),
+                spares_memory=task.fixed.spares_memory,
+                begins_at_cut=texts.kept is not None,
+            )
+
     def _probed(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
     ) -> list[Mapping[str, Tensor] | None]:
         """For each seed the head that begins: learned on the frozen base model, or none."""
         if self.probe is None:
             return [None] * len(seeds)
-        search = self.probe.search(task, splits, seeds)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found: list[SearchResult] = end.value
-                break
+        found = result(self.probe.search(task, splits, seeds))
         rows = [splits.fitted(number) for number in range(len(seeds))]
         learned = self.probe.learn(task, found, rows, splits.development, seeds)
         before = "" if self.probe.learns_from == "states" else "head."
@@ -182,7 +190,6 @@ class _Work:
         self._fitter, self._task, self._texts, self._rows = fitter, task, texts, rows
         self._settings, self._seed, self._begin = settings, seed, begin
         self._kept = Checkpoints(task.workspace, str(fitter.resolved))
-        self._device = for_training()
         objective = task.objective
         told = (rows.tolist(), task.targets[rows].tolist(), str(objective), str(task.products))
         self._key = named(*told, settings, fitter.backbone.revision, torch.get_num_threads())
@@ -270,18 +277,9 @@ class _Work:
 
     def _begun(self, seed: int) -> TuningRun:
         """A copy of the base model and a new head, or the one learned before."""
-        fitter, task, rng = self._fitter, self._task, IsolatedRng(seed, self._device)
-        before = held_before(self._device)
-        with rng.rolling():
-            module = TunedRecipe(
-                fitter.resolved,
-                fitter.backbone,
-                fitter.classes,
-                fitter.plan,
-                device=self._device,
-                spares_memory=task.fixed.spares_memory,
-                begins_at_cut=self._texts.kept is not None,
-            )
+        task, rng = self._task, IsolatedRng(seed, for_training())
+        before = held_before(for_training())
+        module = self._fitter.new(task, self._texts, rng)
         if self._begin is None:
             adamw.at_base_rates(module.recipe, task, self._rows)
         else:

@@ -4,7 +4,7 @@ Legend: n texts, c classes.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States
-from heads.backbone.tuned import SAMPLES, TunedBase, with_adapter
+from heads.backbone.tuned import TunedBase, with_adapter
 from heads.classifier.module import RecipeModule
 from heads.features.token_states import TokenStates, different
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -91,8 +91,7 @@ class TunedRecipe(nn.Module):
         self._backbone = replace(backbone.prompted(resolved.prompt), model=self.base, block=None)
         self._cut: FromCut | None = None
         if begins_at_cut and plan.cut is not None:
-            texts = self._backbone.encode(SAMPLES[:1])
-            self._cut = cut_into(self.base, plan.stack, plan.cut, texts, self._backbone)
+            self._cut = cut_into(self._backbone, plan.stack, plan.cut)
 
     def train(self, mode: bool = True) -> "TunedRecipe":
         """Dropout is on in whatever learns; what lies below the last layers answers as it is."""
@@ -119,7 +118,9 @@ class TunedRecipe(nn.Module):
         return self._cut.states(self._backbone, batch, _on(kept, self._backbone.device))
 
     @torch.no_grad()
-    def answers(self, texts: Texts, rows: Tensor, check: Any = None) -> Tensor:
+    def answers(
+        self, texts: Texts, rows: Tensor, check: Callable[[], None] | None = None
+    ) -> Tensor:
         """The logits of some rows in 32 bits, (n, c), on the processor.
 
         Args:

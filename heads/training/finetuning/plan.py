@@ -5,7 +5,7 @@ the recipe's way of learning asks for it; it belongs to the first layer whose st
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.states import States
+from heads.backbone.states import Encoded, States
 from heads.backbone.tuned import SAMPLES
 from heads.errors import HeadsError, RecipeError
 from heads.features.featurizer import Featurizer
@@ -93,7 +93,7 @@ def _sum(found: Mapping[str, tuple[int, int]]) -> int:
 def _adapted(model: Any, found: Mapping[str, Any], options: Mapping[str, int]) -> int:
     """How many numbers an adapter of some weights has."""
     shapes = [model.get_parameter(name).shape for name in found]
-    return sum(options.get("rank", 8) * sum(shape) for shape in shapes)
+    return sum(options["rank"] * sum(shape) for shape in shapes)
 
 
 def _leaves(tensor: Tensor) -> set[int]:
@@ -119,22 +119,15 @@ class FromCut:
     Everything else (masks, positions, what stands above the layers) is the model's own forward.
     """
 
-    def __init__(self, model: nn.Module, stack: str, cut: int) -> None:
-        self._cut, self._kept = cut, torch.empty(0)
-        layers: Any = model.get_submodule(stack)
+    def __init__(self, layers: Sequence[nn.Module], cut: int, *, in_tuples: bool) -> None:
+        self._cut, self._in_tuples, self._kept = cut, in_tuples, torch.empty(0)
         for layer in layers[:cut]:
             layer.forward = self._answer
-        self._packed = False
 
     def _answer(self, *_: Any, **__: Any) -> Any:
-        return (self._kept,) if self._packed else self._kept
+        return (self._kept,) if self._in_tuples else self._kept
 
-    def packing(self, is_tuple: bool) -> "FromCut":
-        """Lets layers answer as the model's own do: with a tuple, or with the states alone."""
-        self._packed = is_tuple
-        return self
-
-    def states(self, backbone: Backbone, texts: Any, kept: States) -> States:
+    def states(self, backbone: Backbone, texts: Sequence[Encoded], kept: States) -> States:
         """The states of some texts, those up to the cut as given."""
         self._kept = kept.layer(self._cut)
         found = backbone.forward(texts)
@@ -152,14 +145,20 @@ def stack_of(model: nn.Module, layers: int) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def cut_into(model: nn.Module, stack: str, cut: int, texts: Any, backbone: Backbone) -> FromCut:
-    """Lets a model begin at a cut, after one look at how its layers answer."""
-    answers, layers = list[bool](), model.get_submodule(stack)
-    layer: Any = layers[cut - 1]  # type: ignore[index]
-    hook = layer.register_forward_hook(lambda _m, _i, o: answers.append(isinstance(o, tuple)))
-    backbone.states(texts)
+def cut_into(backbone: Backbone, stack: str, cut: int) -> FromCut:
+    """Lets a model begin at a cut; one look tells whether its layers answer in tuples.
+
+    Args:
+        backbone: A copy of a base model, whose layers are changed.
+    """
+    layers: Any = backbone.model.get_submodule(stack)
+    answers = list[bool]()
+    hook = layers[cut - 1].register_forward_hook(
+        lambda _module, _inputs, output: answers.append(isinstance(output, tuple))
+    )
+    backbone.states(backbone.encode(SAMPLES[:1]))
     hook.remove()
-    return FromCut(model, stack, cut).packing(answers[0])
+    return FromCut(layers, cut, in_tuples=answers[0])
 
 
 def _with_cut(
@@ -175,7 +174,7 @@ def _with_cut(
     try:
         with torch.no_grad():
             whole = own.states(texts)
-            found = cut_into(model, stack, cut, texts, own).states(own, texts, whole)
+            found = cut_into(own, stack, cut).states(own, texts, whole)
             largest = [one.abs().max().clamp_min(1) for one in whole.hidden]
             gaps = [
                 float((one - other).abs().max() / most)
