@@ -25,7 +25,7 @@ def frozen(name: str, module: Any) -> bool:
 
 @tuning(title="Last {layers} layers", noun="the last {layers} layers", above=True, rate=3.0)
 def last(name: str, module: Any, *, layers: int = 2) -> bool:
-    """The last layers of the base model ({layers}) are learned together with the head.
+    """The last {layers} layers of the base model are learned together with the head.
 
     Everything below them stays as it is and is computed once.
 

@@ -1,6 +1,6 @@
 """What a leaderboard says beside its numbers: how it came about, and what to know of it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -119,12 +119,21 @@ def so_far(
 def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
     """Which heads were cut off by the cap of steps, in any of their seeds; a sentence or none."""
     cut = [c for c in cells if not all(one.get("converged", True) for one in c.chosen_by_seed)]
-    if not cut:
-        return ()
-    heads, they = ("1 head was", "it") if len(cut) == 1 else (f"{len(cut)} heads were", "they")
-    scores = "its score" if len(cut) == 1 else "their scores"
+    frozen, tuned = ([c for c in cut if bool(c.tuning) is kind] for kind in (False, True))
     cap = f"the cap of {CAP:,} steps or {CAP_PASSES} passes"
-    return (f"{heads} still improving when {they} reached {cap}: {scores} may be a little low.",)
+    passes = "the last of the passes that tuning was given"
+    return (
+        *_cut_off(frozen, cap, "a little low"),
+        *_cut_off(tuned, passes, "low, and more --epochs would tell"),
+    )
+
+
+def _cut_off(cells: Collection[Cell], cap: str, low: str) -> Iterator[str]:
+    if cells:
+        heads, they, scores = "1 head was", "it", "its score"
+        if len(cells) > 1:
+            heads, they, scores = f"{len(cells)} heads were", "they", "their scores"
+        yield f"{heads} still improving when {they} reached {cap}: {scores} may be {low}."
 
 
 def without_effect(asked: RunSpec) -> list[str]:

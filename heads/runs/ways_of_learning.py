@@ -183,7 +183,7 @@ def _not_better(ways: Sequence[WayOfLearning], compared: Comparisons) -> str:
         every = "every other way of learning, the nearest, " * bool(ways[2:])
         return f"{home} beats {every}{other.doing}{',' * bool(ways[2:])} {by}"
     ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    by = f"makes {name.signed(found.difference)}{' points' * name.is_share} ({ends})"
+    by = f"differs by {name.signed(found.difference)}{' points' * name.is_share} ({ends})"
     first, who = f"{other.doing} is not shown to beat {home}", "it"
     if ways[2:]:
         first, who = f"no other way of learning is shown to beat {home}", other.doing

@@ -319,6 +319,33 @@ def test_losses_above_a_constant_answer_have_diverged() -> None:
     assert not fitter._has_diverged([0.5, 0.9], point, 0.69)
 
 
+# --- What was cut off by the number of its passes is said.
+
+
+def _looks(losses: Sequence[float], planned: int) -> list[TriedSettings]:
+    return [
+        TriedSettings(settings={"epochs": n, "planned": planned}, step=n, score=0.5, loss=loss)
+        for n, loss in enumerate(losses, start=1)
+    ]
+
+
+def test_a_training_whose_loss_falls_to_its_last_pass_has_not_converged() -> None:
+    assert fitter.is_falling(_looks([0.7, 0.6, 0.5], 3))
+    assert fitter.is_falling(_looks([0.7], 1))  # one pass tells nothing else
+    assert not fitter.is_falling(_looks([0.7, 0.5, 0.499], 3))
+    assert not fitter.is_falling(_looks([0.7, 0.5, 0.6], 3))
+    assert not fitter.is_falling(_looks([0.7, 0.6, 0.5], 10))  # it was ended before
+
+
+def test_heads_that_were_still_improving_are_counted_by_kind(start) -> None:
+    found = finished(start(config=replace(CONFIG, epochs=1)))
+    told = [one for one in found.verdict if "the last of the passes" in one]
+    assert told == [
+        "3 heads were still improving when they reached the last of the passes that tuning was "
+        "given: their scores may be low, and more --epochs would tell."
+    ]
+
+
 # --- How long it will take is told before, and what cannot fit is refused.
 
 

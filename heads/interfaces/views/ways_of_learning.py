@@ -13,7 +13,7 @@ from heads.runs.leaderboard import Leaderboard
 from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, nearest_of, times
 
 NONE = "–"
-STAR = "* told apart, all ways of this recipe taken together (95 %)."
+STAR = "* told apart, all ways of this recipe taken together (95 %). "
 
 
 def worth_learning(found: Sequence[WaysOfLearning]) -> str:
@@ -36,7 +36,7 @@ def _phrase(found: WaysOfLearning) -> str:
     assert own is not None
     ends = f"{name.signed(own.low)} to {name.signed(own.high)}"
     by = f"{name.signed(own.difference)}{' points' * name.is_share} ({ends})"
-    return f"{one.doing} makes {by} and takes {times(one, found.ways[0])}"
+    return f"{one.doing} differs by {by} and takes {times(one, found.ways[0])}"
 
 
 def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:
@@ -86,8 +86,10 @@ def notes(board: Leaderboard) -> str:
         reading = (
             f"; a frozen base model has read all texts before, {duration(board.forward_seconds)}"
         )
+    ways = [way for one in board.ways_of_learning for way in one.ways]
+    star = STAR * any(way.to_first is not None and way.to_first.differs for way in ways)
     return (
-        f"{STAR} Time: search and training, all seeds{reading}. Memory: the most that a training "
+        f"{star}Time: search and training, all seeds{reading}. Memory: the most that a training "
         "took. Base model and head: how many numbers were learned of each. Settings: tried by each "
         "seed. Diverged: trainings that were thrown away and begun anew."
     )

@@ -39,7 +39,7 @@ from heads.training.fitters.base import (
     judged,
     surest,
 )
-from heads.training.fitters.successive_halving import factor_of
+from heads.training.fitters.successive_halving import factor_of, little
 from heads.training.task import TrainingTask
 
 RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
@@ -97,9 +97,10 @@ class FineTuningFitter:
                 work = _Work(self, task, texts, rows, settings, seed, heads[number])
                 tried.append((yield from work.searched(asked, number)))
             best = surest([one.best for one in tried], task)
-            held = next(one.held for one in tried if one.best is best)
-            state = heads[number]
-            found.append(SearchResult(chosen=best.settings, point=best, held=held, state=state))
+            own, state = next(one for one in tried if one.best is best), heads[number]
+            chosen = {**best.settings, "converged": not is_falling(own.points)}
+            point = replace(best, settings=chosen)
+            found.append(SearchResult(chosen=chosen, point=point, held=own.held, state=state))
         return found
 
     def learn(
@@ -296,6 +297,14 @@ class _Work:
         epochs = plain(self._settings, run.epoch)
         point = judged(epochs, run.steps, logits * factor, task, asked)
         return point, logits, factor
+
+
+def is_falling(points: Sequence[TriedSettings]) -> bool:
+    """Whether a training took all passes that it was given, and its loss fell to the last."""
+    if points[-1].settings["epochs"] != points[-1].settings["planned"]:
+        return False
+    before = min((_loss(point) for point in points[:-1]), default=math.inf)
+    return len(points) == 1 or _loss(points[-1]) < before - little(before)
 
 
 def _loss(point: TriedSettings) -> float:

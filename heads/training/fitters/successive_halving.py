@@ -111,7 +111,7 @@ class Candidate:
         if step < PASSES * self.pass_steps:
             return False
         lowest = min(loss for _, loss in self.looks)
-        near = next(at for at, loss in self.looks if loss <= lowest + _little(lowest))
+        near = next(at for at, loss in self.looks if loss <= lowest + little(lowest))
         return step >= PATIENCE * near
 
     def is_falling(self) -> bool:
@@ -119,10 +119,10 @@ class Candidate:
         step, last = self.looks[-1]
         lowest = min(loss for _, loss in self.looks)
         early = [loss for at, loss in self.looks if at <= step / PATIENCE]
-        return last <= lowest and all(last < loss - _little(loss) for loss in early)
+        return last <= lowest and all(last < loss - little(loss) for loss in early)
 
 
-def _little(loss: float) -> float:
+def little(loss: float) -> float:
     """By how much a loss may fall that does not fall."""
     return max(FALL * abs(loss), NOTHING)
 

@@ -558,7 +558,8 @@ def _wire_card(
     gr.on(changes, reading.changed, data.all(), reading.shown, **reads).then(**probes)
     data.label.input(reading.relabelled, data.all(), reading.shown, **reads).then(**probes)
     data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
-    changes = [settings.grid.input, settings.own.input, settings.model.input]
+    # A recipe that is typed is a change, and to Gradio no input.
+    changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.input]
     changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
     gr.on(changes, **probes)
