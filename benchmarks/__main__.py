@@ -36,6 +36,7 @@ PARTS: Mapping[str, str] = {  # in the order in which they run, and the modules 
     "peers": "benchmarks.against",
     "grid": "benchmarks.training",
     "growth": "benchmarks.growth",
+    "tuning": "benchmarks.tuning",
     "page": "benchmarks.page",
 }
 WITHOUT_DATA = ("machine", "page")
