@@ -310,13 +310,13 @@ def test_what_always_diverges_fails_in_a_sentence_and_others_go_on(
     assert any("diverged 3 times" in note for note in found.notes)
 
 
-def test_losses_above_a_constant_answer_have_diverged() -> None:
+def test_a_loss_above_that_of_a_constant_answer_has_diverged() -> None:
     point = type("P", (), {"loss": 0.2})()
-    assert fitter._has_diverged([0.5, 0.9], point, 0.69)
-    assert fitter._has_diverged([float("nan")], point, 0.69)
-    assert not fitter._has_diverged([0.5, 0.6], point, 0.69)
+    assert fitter._has_diverged(0.9, point, 0.69)
+    assert fitter._has_diverged(float("nan"), point, 0.69)
+    assert not fitter._has_diverged(0.6, point, 0.69)
     point.loss = 0.69  # it learned nothing in its search either: that is no divergence
-    assert not fitter._has_diverged([0.5, 0.9], point, 0.69)
+    assert not fitter._has_diverged(0.9, point, 0.69)
 
 
 # --- What was cut off by the number of its passes is said.

@@ -241,7 +241,7 @@ class _Work:
         constant = constant_loss(self._task, self._rows)
         for attempt in range(ATTEMPTS):
             done = self._fit(self._seed + ANOTHER * attempt, epochs, asked, is_kept)
-            if not _has_diverged(done["losses"], point, constant):
+            if not _has_diverged(done["loss"], point, constant):
                 tuned = done["base"] and TunedBase(tune=self._fitter.resolved.tune, **done["base"])
                 return FittedHead(
                     logits=done["logits"],
@@ -266,8 +266,9 @@ class _Work:
                 if self._kept.is_due():
                     self._kept.keep(run.checkpoint(), *key)
         base = run.module.tuned_base() if is_kept else None
+        logits = run.module.answers(self._texts, self._rows, self._task.check)
         done = {
-            "losses": run.losses,
+            "loss": float(_weighted(self._task, self._rows, logits).mean()),
             "logits": run.module.answers(self._texts, asked, self._task.check),
             "state": run.module.state_of_recipe(),
             "base": base and {"tensors": base.tensors, "adapter": base.adapter},
@@ -311,16 +312,25 @@ def _loss(point: TriedSettings) -> float:
     return math.inf if math.isnan(point.loss) else point.loss
 
 
-def _has_diverged(losses: Sequence[float], point: TriedSettings, constant: float) -> bool:
-    """Whether a training ends worse than a constant answer, though its search did not."""
-    last = sum(losses) / len(losses)
-    return not math.isfinite(last) or last > constant > _loss(point) / CLEARLY
+def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
+    """Whether a training ends worse than a constant answer, though its search did not.
+
+    Args:
+        loss: What the head comes to in the end on the rows that it has learned from. (Not its
+            losses on the way: those of a short training are mostly from before it learned.)
+    """
+    return not math.isfinite(loss) or loss > constant > _loss(point) / CLEARLY
+
+
+def _weighted(task: TrainingTask, rows: Tensor, logits: Tensor) -> Tensor:
+    """The loss of each of some rows by its weight, (n,)."""
+    return task.objective.rows(logits, task.targets[rows]) * task.weights[rows]
 
 
 def constant_loss(task: TrainingTask, rows: Tensor) -> float:
     """The mean loss of the best answers that do not depend on the text."""
-    objective, targets, weights = task.objective, task.targets[rows], task.weights[rows]
-    target_matrix = objective.target_matrix(targets)
+    objective, weights = task.objective, task.weights[rows]
+    target_matrix = objective.target_matrix(task.targets[rows])
     mean = (target_matrix * weights[:, None]).sum(dim=0) / weights.sum()
     if not objective.problem.has_classes:
         logits = mean
@@ -328,8 +338,7 @@ def constant_loss(task: TrainingTask, rows: Tensor) -> float:
         logits = mean.clamp(1e-4, 1 - 1e-4).logit()
     else:
         logits = mean.clamp_min(1e-6).log()
-    found = [
-        float((objective.rows(one.expand(len(rows), -1), targets) * weights).mean())
-        for one in (logits, torch.zeros_like(logits))
-    ]
-    return min(found)
+    constant = (logits, torch.zeros_like(logits))
+    return min(
+        float(_weighted(task, rows, one.expand(len(rows), -1)).mean()) for one in constant
+    )

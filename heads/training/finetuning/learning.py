@@ -58,7 +58,6 @@ class TuningRun:
     Attributes:
         module: Both.
         steps: How many steps they have taken.
-        losses: The loss of every step of this pass over the rows.
         peak: The most bytes that it has held, over what the process held before.
     """
 
@@ -75,7 +74,7 @@ class TuningRun:
     ) -> None:
         from transformers import get_linear_schedule_with_warmup
 
-        self.module, self.steps, self.losses, self.peak = module, 0, list[float](), 0
+        self.module, self.steps, self.peak = module, 0, 0
         self._texts, self._task, self._rows, self._settings = texts, task, rows, settings
         self._rng, self._seed, self._before = rng, seed, before
         self.epoch_steps = math.ceil(len(rows) / settings.batch)
@@ -101,8 +100,6 @@ class TuningRun:
         """
         epoch, device = self.epoch, next(self.module.parameters()).device
         order = batches(self._rows, self._texts, self._settings.batch, self._seed, epoch)
-        if self.steps == epoch * self.epoch_steps:
-            self.losses = []
         for rows in order[self.steps - epoch * self.epoch_steps :]:
             yield self.step(rows, device)
 
@@ -126,7 +123,6 @@ class TuningRun:
         self._optimizer.step()
         self._schedule.step()
         self.steps += 1
-        self.losses.append(loss)
         return loss
 
     def _losses(self, rows: Tensor, device: torch.device) -> Tensor:
@@ -142,7 +138,6 @@ class TuningRun:
         """All that it takes to go on from here to the same numbers."""
         return {
             "steps": self.steps,
-            "losses": list(self.losses),
             "tensors": self.module.learned(),
             "optimizer": self._optimizer.state_dict(),
             "schedule": self._schedule.state_dict(),
@@ -154,7 +149,7 @@ class TuningRun:
         """Goes on from a checkpoint."""
         for name, own in self.module.learned().items():
             own.copy_(kept["tensors"][name])
-        self.steps, self.losses = kept["steps"], list(kept["losses"])
+        self.steps = kept["steps"]
         self._optimizer.load_state_dict(kept["optimizer"])
         self._schedule.load_state_dict(kept["schedule"])
         self._rng.states = list(kept["random"])

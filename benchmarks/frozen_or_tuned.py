@@ -1,0 +1,246 @@
+"""Frozen or fine-tuned, head by head: `python -m benchmarks.frozen_or_tuned`.
+
+On few rows of sst2 and trec6, four heads are learned in five ways, five times each: on the frozen
+base model, with its last two layers, with LoRA, with everything, and with everything from the head
+that was learned first (LP-FT). Every way tries as many learning rates, on development rows, for as
+many passes. What was learned from film reviews (sst2) also answers tweets (sentiment140) and
+comments (GoEmotions, joy or one of anger, disgust, fear and sadness), whose words are others:
+that is what LP-FT is for. The runs are kept, and what
+is done is not done again; ``--write`` stores the figures for docs/tuning.md.
+"""
+
+import argparse
+import csv
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+import heads
+from benchmarks import stored
+from benchmarks.stored import Cell, Table, figure, gap, score
+from heads.evaluation.details import score_interval
+from heads.evaluation.predictions import Answers, EvaluationTask, scores
+from heads.evaluation.significance import compare
+from heads.parts.resolve import resolve, with_options
+from heads.parts.resolved_recipe import FROZEN, TUNE
+from heads.runs.cells import Cell as TrainedCell
+from heads.runs.cells import answers_of_cell
+from heads.runs.leaderboard import Leaderboard
+from heads.runs.spec import load
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KEPT = stored.ROOT / ".venv" / "frozen-or-tuned"
+RECIPES = ("mean+linear", "cls+linear", "cls+roberta", "cls@cat4+mlp")
+PLAIN = "cls+linear"  # what a dense layer and four layers are compared with
+WAYS = ("frozen", "last2", "lora", "full", "lpft")
+SEEDS, TRIALS, PASSES, ROWS = 5, 2, 6, 240
+REVIEWS, COMMENTS = 600, 400  # of the test rows, drawn once
+TWEETS = "messy/sentiment140_test_noheader.csv"
+NEGATIVE = {"anger", "disgust", "fear", "sadness"}
+
+Row = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """A run with all cells done, seen on some of its tested rows.
+
+    Attributes:
+        cells: What was measured, by recipe and way.
+        answers: What they answered on these rows.
+        task: What they were asked.
+    """
+
+    cells: Mapping[tuple[str, str], TrainedCell]
+    answers: Mapping[tuple[str, str], Answers]
+    task: EvaluationTask
+
+    def only(self, kept: Tensor) -> "Study":
+        """The same on some rows: (N,) true where a row of the corpus counts."""
+
+        def some(one: Answers) -> Answers:
+            pairs = zip(one.rows, one.given, strict=True)
+            own = [(rows[kept[rows]], given[kept[rows]]) for rows, given in pairs]
+            return replace(one, rows=tuple(r for r, _ in own), given=tuple(g for _, g in own))
+
+        return replace(self, answers={name: some(own) for name, own in self.answers.items()})
+
+    def score(self, recipe: str, way: str) -> Cell:
+        """The mean score of all seeds, with its interval."""
+        own = self.answers[recipe, way]
+        return score(fmean(scores(own, self.task)), *score_interval(own, self.task))
+
+    def gaps(self, first: tuple[str, str], others: Sequence[tuple[str, str]]) -> list[Cell]:
+        """How much better others are than one: all of them are one family."""
+        several = [self.answers[name] for name in (first, *others)]
+        learned = [one.name for name, one in self.answers.items() if name[1] != FROZEN]
+        learned = [one.name for one in several if one.name in learned]
+        found = compare(several, self.task, reference=several[0].name, tuned=learned)
+        by = {one.name: one for one in found.to_reference}
+        told = [by[self.answers[name].name] for name in others]
+        return [gap(d.difference, d.low, d.high, differs=d.differs) for d in told]
+
+
+def main() -> None:
+    """Learns what is not learned yet, and prints or stores the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--only", default="trec6,sst2")
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"to learn from ({ROWS})")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="where the runs are kept")
+    stored.add_flags(parser)
+    asked = parser.parse_args()
+    stored.check_flags(parser, asked)
+    tables = list[Table]()
+    for name in asked.only.split(","):
+        run = asked.kept / f"{name}-{asked.rows}{'-quick' * asked.quick}"
+        board, others = learned(asked.data, name, run, asked.rows, quick=asked.quick)
+        whole = studied(board)
+        rows = torch.arange(len(whole.task.targets))
+        last = len(rows) - sum(others.values())
+        own = whole.only(rows < last)
+        tables += [*of_scores(own, name), of_heads(own, name), of_costs(own, name)]
+        for other, size in others.items():
+            tables += of_scores(whole.only((rows >= last) & (rows < last + size)), other)
+            last += size
+    folders = [asked.data / name for name in asked.only.split(",")]
+    command = "python -m benchmarks.frozen_or_tuned"
+    stored.publish("frozen-or-tuned", tables, asked, command=command, data=folders)
+
+
+def learned(
+    data: Path, name: str, run: Path, rows: int, *, quick: bool
+) -> tuple[Leaderboard, dict[str, int]]:
+    """The leaderboard of a data set; how many rows of other data were tested after its own."""
+    tested, others = list(rows_of(data / name / "test.csv")), dict[str, int]()
+    if name == "sst2":
+        tested = drawn(tested, REVIEWS)
+        for other, known in (("tweets", tweets(data)), ("comments", drawn(comments(data)))):
+            others[other] = len(known)
+            tested += known
+    if (run / "run.json").is_file():
+        return heads.resume(str(run)), others
+    with tempfile.TemporaryDirectory() as place:
+        paths = [Path(place) / f"{name}.csv", Path(place) / "test.csv"]
+        written(paths[0], drawn(list(rows_of(data / name / "train.csv")), 60 if quick else rows))
+        written(paths[1], tested)
+        config = heads.ExperimentConfig(
+            seeds=SEEDS, trials=TRIALS, epochs=1 if quick else PASSES, curve=False
+        )
+        # The most telling heads first: a run that is cut off has them.
+        ways = {"recipes": RECIPES, "tune": WAYS}
+        board = heads.train_grid(paths[0], test=paths[1], config=config, out=run, **ways)
+    return board, others
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """Texts and labels of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from ((one["text"], one["label"]) for one in csv.DictReader(file))
+
+
+def drawn(rows: Sequence[Row], most: int = COMMENTS) -> list[Row]:
+    """Some of the rows, always the same; each text once."""
+    each = list(dict(rows).items())
+    random.Random(0).shuffle(each)
+    return each[:most]
+
+
+def tweets(data: Path) -> list[Row]:
+    """Tweets about products and people, positive or negative."""
+    with (data / TWEETS).open(encoding="utf-8", newline="") as file:
+        found = {"0": "negative", "4": "positive"}
+        return list({text: found[mark] for mark, text in csv.reader(file) if mark in found}.items())
+
+
+def comments(data: Path) -> list[Row]:
+    """Comments with one feeling, joy or one that is negative, half of each."""
+    every = list(rows_of(data / "goemotions_ekman" / "test.csv"))
+    glad = [(text, "positive") for text, label in every if label == "joy"]
+    bad = [(text, "negative") for text, label in every if label in NEGATIVE]
+    random.Random(0).shuffle(glad)
+    return [*islice(glad, len(bad)), *bad]
+
+
+def written(path: Path, rows: Sequence[Row]) -> None:
+    """A file of texts and labels."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+
+
+def studied(board: Leaderboard) -> Study:
+    """All cells of a run by recipe and way."""
+    run, asked = board.folder, load(board.folder)
+    by_name = {
+        str(with_options(resolve(one), {TUNE: way})): (one, way) for one in RECIPES for way in WAYS
+    }
+    answers = {
+        by_name[name]: answers_of_cell(run, asked.names.index(name), name).answers
+        for name in by_name
+    }
+    cells = {by_name[cell.name]: cell for cell in board.cells if not cell.is_baseline}
+    return Study(cells=cells, answers=answers, task=asked.task)
+
+
+def of_scores(study: Study, name: str) -> Iterator[Table]:
+    """What every head came to in every way, and what that is more than frozen."""
+    yield Table(
+        title=f"{name}: accuracy",
+        columns=("head", *WAYS),
+        rows=[[f"`{one}`", *(study.score(one, way) for way in WAYS)] for one in RECIPES],
+    )
+    yield Table(
+        title=f"{name}: points more than on the frozen base model",
+        columns=("head", *WAYS[1:]),
+        rows=[
+            [f"`{one}`", *study.gaps((one, FROZEN), [(one, way) for way in WAYS[1:]])]
+            for one in RECIPES
+        ],
+    )
+
+
+def of_heads(study: Study, name: str) -> Table:
+    """What another head adds in each way."""
+    others = [one for one in RECIPES if one != PLAIN]
+    by_way = {way: study.gaps((PLAIN, way), [(one, way) for one in others]) for way in WAYS}
+    return Table(
+        title=f"{name}: points more than `{PLAIN}` learned in the same way",
+        columns=("head", *WAYS),
+        rows=[
+            [f"`{one}`", *(by_way[way][place] for way in WAYS)] for place, one in enumerate(others)
+        ],
+    )
+
+
+def of_costs(study: Study, name: str) -> Table:
+    """What each way takes: means over the heads."""
+    rows = list[list[Cell]]()
+    for way in WAYS:
+        own = [study.cells[one, way] for one in RECIPES]
+        told = [one.tuning for one in own if one.tuning]
+        rows.append(
+            [
+                way,
+                figure(fmean(one.seconds for one in own), 1, "s"),
+                figure(max(one.peak_bytes for one in told) / 1e6, 0, "MB") if told else "–",
+                figure(max(one.trials for one in own), 0),
+                figure(fmean(one.learned for one in own), 0),
+                figure(sum(one.diverged for one in told), 0),
+            ]
+        )
+    return Table(
+        title=f"{name}: what it takes",
+        columns=("way", "seconds a head", "peak memory", "trials", "numbers learned", "diverged"),
+        rows=rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
