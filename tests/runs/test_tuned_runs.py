@@ -349,13 +349,16 @@ def test_heads_that_were_still_improving_are_counted_by_kind(start) -> None:
 # --- How long it will take is told before, and what cannot fit is refused.
 
 
-def test_a_tuned_run_is_announced_with_its_time(start) -> None:
+def test_a_tuned_run_is_announced_with_its_time(start, monkeypatch: pytest.MonkeyPatch) -> None:
     frozen, tuned = foreseen(start(["mean+linear"]), LIMITS), foreseen(start(), LIMITS)
     assert frozen.tuning == 0
     assert tuned.tuning > 0
     assert "tuned base models" in tuned.says
-    more = foreseen(start(config=replace(CONFIG, epochs=8)), LIMITS)
-    assert more.tuning > 2 * tuned.tuning
+    monkeypatch.setattr(duration, "pace_of", lambda *_: TuningPace(step=1e-3, answer=0.0))
+    once, more = (
+        foreseen(start(config=replace(CONFIG, epochs=epochs)), LIMITS) for epochs in (2, 8)
+    )
+    assert more.tuning == pytest.approx(4 * once.tuning)
 
 
 @pytest.mark.parametrize(
