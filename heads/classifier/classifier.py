@@ -18,7 +18,7 @@ from heads.recipe import Recipe
 from heads.settings import limits as limits_here
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Classifier:
     """A base model with a trained head on it.
 
@@ -35,6 +35,10 @@ class Classifier:
     def __post_init__(self) -> None:
         prompt, backbone = self.head.module.reader.resolved.prompt, self.backbone
         object.__setattr__(self, "backbone", self.head.backbone_for(backbone).prompted(prompt))
+
+    def __repr__(self) -> str:
+        """In one line: the numbers of a base model would fill thousands."""
+        return f"<Classifier {self.recipe} on {self.backbone.id}: {len(self.classes)} outputs>"
 
     @property
     def recipe(self) -> Recipe:

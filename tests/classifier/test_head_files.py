@@ -63,6 +63,7 @@ def test_a_head_is_put_onto_the_base_model(tmp_path: Path) -> None:
     path = saved(tmp_path / "head.safetensors", linear())
     found = heads.load(path)
     assert (str(found.recipe), found.classes) == ("mean+linear", ("neg", "pos"))
+    assert repr(found) == "<Classifier mean+linear on all-MiniLM-L6-v2: 2 outputs>"
     states = found.backbone.states(found.backbone.encode(["Not bad."]))
     pooled = states.hidden[-1].mean(dim=1)  # one text: no padding
     wanted = torch.nn.functional.linear(pooled, *linear().values())

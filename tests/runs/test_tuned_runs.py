@@ -17,6 +17,7 @@ import torch
 from boards import board_of
 from same_runs import bare, tensors
 from tiny_models import LIMITS, WORDS
+from torch.nn.functional import cross_entropy
 
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
@@ -299,6 +300,23 @@ def test_a_training_that_diverges_is_counted_and_begun_anew(
     assert cell.tuning.diverged == 1
     assert len(seen) == 3  # two folds, one of them twice
     assert cell.as_json()["tuning"]["diverged"] == 1
+
+
+def test_a_training_is_judged_by_what_it_comes_to_in_the_end(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged, seen = fitter._has_diverged, list[float]()
+
+    def watched(loss: float, *others: Any) -> bool:
+        seen.append(loss)
+        return judged(loss, *others)
+
+    monkeypatch.setattr(fitter, "_has_diverged", watched)
+    run = start(["mean+linear?tune=full"], config=replace(CONFIG, epochs=1))
+    head, asked = finished(run).classifier("mean+linear?tune=full"), spec.load(run)
+    rows = asked.splits.train[0]
+    logits = head.logits([asked.corpus.texts[row] for row in rows])
+    assert seen[0] == pytest.approx(float(cross_entropy(logits, asked.task.targets[rows])), 1e-4)
 
 
 def test_what_always_diverges_fails_in_a_sentence_and_others_go_on(

@@ -339,6 +339,4 @@ def constant_loss(task: TrainingTask, rows: Tensor) -> float:
     else:
         logits = mean.clamp_min(1e-6).log()
     constant = (logits, torch.zeros_like(logits))
-    return min(
-        float(_weighted(task, rows, one.expand(len(rows), -1)).mean()) for one in constant
-    )
+    return min(float(_weighted(task, rows, one.expand(len(rows), -1)).mean()) for one in constant)
