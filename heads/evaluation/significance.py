@@ -84,6 +84,16 @@ class Comparisons:
     groups: int = 0
     frozen: "Comparisons | None" = None
 
+    def between(self, name: str, other: str) -> Difference | None:
+        """How much better one cell scores than another; None where they have not been compared."""
+        for found in (*self.to_best, *self.to_reference):
+            if (found.name, found.other) == (name, other):
+                return found
+            if (found.name, found.other) == (other, name):
+                turned = {"difference": -found.difference, "low": -found.high, "high": -found.low}
+                return replace(found, name=name, other=other, **turned)
+        return self.frozen.between(name, other) if self.frozen else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pairs:

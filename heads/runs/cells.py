@@ -41,6 +41,7 @@ class TuningReport:
     peak_bytes: int
 
 
+DIFFERENCES = ("to_reference", "to_best", "to_recommended")
 SHOWN_ANEW = ("epochs", "converged")  # settings of a look, not of a trial
 
 
@@ -61,6 +62,8 @@ class Cell:
         latency_ms: What reading and head add to the base model for one text; None until known.
         to_reference: Its difference from the reference; None for the reference itself.
         to_best: Its difference from the best head; None for that one.
+        to_recommended: Its difference from the recommended head; None for that one, and where the
+            two were not compared.
         tuning: What it took to learn the base model as well; None where that is frozen.
     """
 
@@ -75,6 +78,7 @@ class Cell:
     latency_ms: float | None = None
     to_reference: Difference | None = None
     to_best: Difference | None = None
+    to_recommended: Difference | None = None
     tuning: TuningReport | None = None
 
     @property
@@ -117,8 +121,7 @@ class Cell:
             "latency_ms": self.latency_ms,
             "chosen": dict(self.chosen),
             "chosen_by_seed": [dict(one) for one in self.chosen_by_seed],
-            "to_reference": asdict(self.to_reference) if self.to_reference else None,
-            "to_best": asdict(self.to_best) if self.to_best else None,
+            **{name: asdict(own) if (own := getattr(self, name)) else None for name in DIFFERENCES},
         }
 
 

@@ -164,7 +164,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         verdict, recommendation = _verdict(asked, cells, comparisons, len(stopped))
-        cells = _compared(cells, comparisons)
+        cells = _compared(cells, comparisons, recommendation.name)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
@@ -232,11 +232,18 @@ def _verdict(
     return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 
-def _compared(cells: Mapping[str, Cell], comparisons: Comparisons) -> dict[str, Cell]:
+def _compared(
+    cells: Mapping[str, Cell], comparisons: Comparisons, recommended: str
+) -> dict[str, Cell]:
     by_reference = {d.name: d for d in comparisons.to_reference}
     by_best = {d.name: d for d in comparisons.to_best}
     return {
-        name: replace(cell, to_reference=by_reference.get(name), to_best=by_best.get(name))
+        name: replace(
+            cell,
+            to_reference=by_reference.get(name),
+            to_best=by_best.get(name),
+            to_recommended=comparisons.between(name, recommended),
+        )
         for name, cell in cells.items()
     }
 

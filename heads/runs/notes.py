@@ -17,6 +17,7 @@ from heads.training.racing import WRONG
 
 REFERENCE = "mean+linear"
 LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
+LISTED = 5  # heads, by name; more are counted
 
 
 def reference_of(names: Sequence[str], tuned: Collection[str] = ()) -> str:
@@ -209,20 +210,27 @@ def of_tuned(cells: Sequence[Cell]) -> list[str]:
     for cell in tuned:
         assert cell.tuning is not None
         if count := cell.tuning.diverged:
-            many = "1 training" if count == 1 else f"{count} trainings"
+            every = len(cell.chosen_by_seed) + count
             each = "it was thrown away" if count == 1 else "they were thrown away"
             told.append(
-                f"{cell.name}: {many} ended worse than an answer that is the same for every text; "
-                f"{each} and begun anew with other random numbers."
+                f"{cell.name}: {count} of {every} trainings ended worse than an answer that is the "
+                f"same for every text; {each} and begun anew with other random numbers."
             )
     counts = {cell.trials for cell in heads if cell.trials}
     if tuned and len(counts) > 1:
         few = [cell.name for cell in heads if 0 < cell.trials < max(counts)]
         told.append(
             f"Not all heads tried as many settings ({min(counts)} to {max(counts)}); fewer than "
-            f"others: {', '.join(few)}."
+            f"others: {_some_of(few)}."
         )
     return told
+
+
+def _some_of(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    if len(names) <= LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
 
 
 NOTHING_READ = "Nothing was read anew: an earlier run had read all texts."

@@ -178,15 +178,18 @@ def test_diverged_trainings_and_unequal_searches_are_noted() -> None:
         reports = (None, replace(tuning, diverged=diverged))
         each = zip(names, trials, reports, strict=True)
         return notes.of_tuned(
-            [replace(cells[n], tried=tuple(tried[:t]), tuning=own) for n, t, own in each]
+            [
+                replace(cells[n], tried=tuple(tried[:t]), tuning=own, chosen_by_seed=({},) * 5)
+                for n, t, own in each
+            ]
         )
 
     assert noted(0, 3, 3) == []
     (one,) = noted(1, 3, 3)
-    assert one.startswith("mean+linear?tune=full: 1 training ended worse than ")
+    assert one.startswith("mean+linear?tune=full: 1 of 6 trainings ended worse than ")
     assert one.endswith("it was thrown away and begun anew with other random numbers.")
     (two,) = noted(2, 3, 3)
-    assert "2 trainings" in two
+    assert "2 of 7 trainings" in two
     assert "they were thrown away" in two
     (unlike,) = noted(0, 1, 3)
     assert "(1 to 3); fewer than others: mean+linear." in unlike

@@ -52,7 +52,7 @@ def board_of(
     measures = {one.name: measure(one, task) for one in outcomes}
     tuned = [name for name in wrongs if "tune=" in name]
     found = compare(outcomes, task, reference=outcomes[0].name, tuned=tuned)
-    by = {d.name: d for d in found.to_best}
+    use, by = recommend(measures, found), {d.name: d for d in found.to_best}
     cells = [
         Cell(
             name=name,
@@ -61,6 +61,7 @@ def board_of(
             seconds=1.0,
             chosen={},
             to_best=by.get(name),
+            to_recommended=found.between(name, use.name),
         )
         for name, own in measures.items()
     ]
@@ -85,7 +86,7 @@ def board_of(
         best=found.best,
         reference=found.reference,
         verdict=judge(measures, found),
-        recommendation=recommend(measures, found),
+        recommendation=use,
         curve=(),
         curve_says="",
         estimates=(),

@@ -178,15 +178,14 @@ def facts(board: Leaderboard, cell: Cell) -> list[tuple[str, str]]:
 def against(board: Leaderboard, cell: Cell) -> str:
     """How far a cell is from the recommended head; a star where that is more than chance.
 
-    A head that is better than the reference, but not the best, has been compared with the
-    reference only: then there is no interval.
+    Two heads neither of which is the best or the reference have not been compared: then there is
+    no interval.
     """
     use = board.recommendation
     if not use.name or cell.name == use.name:
         return ""
     name, own = SCORES[board.metric], board.cell(use.name).measures.score
-    known = {board.best: cell.to_best, board.reference: cell.to_reference}
-    if (found := known.get(use.name)) is None:
+    if (found := cell.to_recommended) is None:
         return name.signed(cell.measures.score - own)
     ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
     star = " *" * (found.differs and cell.name not in use.alike)

@@ -88,20 +88,27 @@ def test_one_head_is_set_against_the_recommended():
     facts = dict(head_details.facts(board, board.cell("mean+linear")))
     assert facts["Accuracy"].startswith("85.0 % (83.")
     assert "Against mean+linear" not in facts
-    # To the reference it has not been compared here: only the difference is known.
-    assert against["mean+mlp"] == "+0.2"
-    apart = replace(board.cell("cls+linear"), to_reference=board.cell("cls+linear").to_best)
-    told = head_details.against(board, apart)
-    assert re.fullmatch(r"−15\.2 \(−\d+\.\d to −\d+\.\d\) \*", told)
-    assert dict(head_details.facts(board, apart))["Against mean+linear"].endswith(
-        ": more than chance"
-    )
+    assert re.fullmatch(r"\+0\.2 \(−\d+\.\d to \+\d+\.\d\)", against["mean+mlp"])
+    assert re.fullmatch(r"−\d+\.\d \(−\d+\.\d to −\d+\.\d\) \*", against["cls+linear"])
+    told = dict(head_details.facts(board, board.cell("cls+linear")))
+    assert told["Against mean+linear"].endswith(": more than chance")
+    unpaired = replace(board.cell("mean+mlp"), to_recommended=None)
+    assert head_details.against(board, unpaired) == "+0.2"
     assert "★" in table(board)
     headers, rows = sheet(board)
     assert headers[-1] == "Against the recommended"
     assert headers[-1] in table(board)
-    assert {row[0]: row[-1] for row in rows}["mean+mlp"] == "+0.2"
+    assert [row[-1] for row in rows] == list(against.values())
     assert all(len(row) == len(headers) for row in rows)
+
+
+def test_heads_stand_against_a_frozen_recommended_one_also_where_a_tuned_one_leads():
+    tuned = "mean+linear?tune=full"
+    board = board_of(**CLOSE, **FAR, **{tuned: (2, 296)})
+    assert (board.best, board.recommendation.name) == (tuned, "mean+linear")
+    for cell in board.cells:
+        told = head_details.against(board, cell)
+        assert (" to " in told) == (cell.name != "mean+linear"), (cell.name, told)
 
 
 def test_a_chart_says_what_its_signs_mean_where_it_has_any():
