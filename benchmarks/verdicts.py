@@ -2,15 +2,16 @@
 
 Sixteen heads that are equally good are compared many times (`simulated.py`): a run is wrong where
 any of them is told apart from the reference, or from the best; and the reference's own interval
-should hold its truth. Then one of them is made two points better: how often is that found? The
-table of docs/training.md is written anew, with the commit that it was made of (`--runs N`;
-`--dry` only prints).
+should hold its truth. Then one of them is made two points better: how often is that found? And of
+frozen heads beside tuned ones, whose scores scatter far more: how often are two frozen ones told
+apart, and how often a tuned one from any other? The tables of docs/training.md are written anew,
+with the commit that they were made of (`--runs N`; `--only heads,tuned`; `--dry` only prints).
 """
 
 import argparse
 import math
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,7 +34,7 @@ from heads.evaluation.predictions import Answers, EvaluationTask
 from heads.evaluation.significance import compare
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
-MARKS = "<!-- verdicts -->", "<!-- /verdicts -->"
+HEADS, TUNED = "verdicts", "verdicts-tuned"  # the marks of the two tables
 CELLS, BETTER = 16, 0.02
 QUIET, NOISY = 0.003, 0.02  # the deviation of a head's score from training to training
 DESIGNS = (
@@ -55,6 +56,23 @@ OF_FEW = (
     Design(rows=SMALL * EACH, seeds=5, repetitions=1),
 )
 OF_SMALL: tuple[MetricName, ...] = ("balanced_accuracy", "macro_f1")
+LEARNED = {  # how many heads are frozen, and the luck of those that are tuned
+    "8 frozen, 4 tuned": (8, (0.01,) * 4),
+    "8 frozen, 4 tuned that scatter wildly": (8, (0.03,) * 4),
+    "1 frozen, 4 tuned": (1, (0.01,) * 4),
+    "1 frozen, 4 tuned that scatter wildly": (1, (0.03,) * 4),
+}
+OF_TUNED = (
+    Design(rows=500, seeds=5),
+    Design(rows=2000, seeds=5),
+    Design(rows=500, seeds=5, repetitions=1),
+)
+HEAD_OF_TUNED = (
+    "| heads | rows tested | false among the frozen | of pairs with a tuned one | five points found "
+    "|",
+    "|---|---|---|---|---|",
+)
+FIVE = 0.05
 HEAD = (
     "| heads | rows tested | false against the reference | against the best | intervals that hold "
     "| two points found |",
@@ -135,6 +153,32 @@ def rates_of_small(metric: MetricName, design: Design, runs: int, *, even: bool)
     return Rates(to_reference=shares[0], to_best=shares[1], held=held, found=math.nan)
 
 
+def rates_of_tuned(design: Design, frozen: int, luck: Sequence[float], runs: int) -> list[float]:
+    """Shares of runs with a false difference of frozen heads, and of pairs with a tuned one.
+
+    The third is that of runs in which a tuned head that is five points better than the reference
+    is told apart from it.
+    """
+    every = [*(QUIET,) * frozen, *luck]
+    tuned = [f"head {number}" for number in range(frozen, len(every))]
+    told = list[tuple[bool, bool]]()
+    for run in range(runs):
+        heads, task = simulated(design, [0.0] * len(every), every, _dice(run))
+        found = compare(heads, task, reference="head 0", tuned=tuned, seed=run)
+        assert found.frozen
+        pairs = {d for d in (*found.to_reference, *found.to_best) if d.differs}
+        pairs |= {d for d in (*found.frozen.to_reference, *found.frozen.to_best) if d.differs}
+        mixed = {d for d in pairs if d.name in tuned or d.other in tuned}
+        told.append((bool(pairs - mixed), bool(mixed)))
+    gains, better = [0.0] * (len(every) - 1) + [FIVE], list[bool]()
+    for run in range(runs, runs + runs // 4):
+        heads, task = simulated(design, gains, every, _dice(run))
+        own = compare(heads, task, reference="head 0", tuned=tuned, seed=run).to_reference
+        better += [d.differs for d in own if d.name == tuned[-1]]
+    shares = [sum(column) / runs for column in zip(*told, strict=True)]
+    return [*shares, sum(better) / max(1, len(better))]
+
+
 def _dice(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 
@@ -150,40 +194,58 @@ def main() -> None:
     """Simulates, and writes the table into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
-    parser.add_argument("--dry", action="store_true", help="print the table and leave the page")
+    parser.add_argument("--only", default="heads,tuned", help="which of the two tables")
+    parser.add_argument("--dry", action="store_true", help="print the tables and leave the page")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    lines: list[str] = [*HEAD]
+    made = {"heads": (HEADS, of_heads), "tuned": (TUNED, of_tuned)}
+    for name in asked.only.split(","):
+        mark, lines_of = made[name]
+        lines = list[str]()
+        for line in lines_of(asked.runs):
+            print(line, flush=True)
+            lines.append(line)
+        if not asked.dry:
+            write(mark, lines, f"{asked.runs:,} runs a line", f" --only {name}")
+
+
+def of_heads(runs: int) -> Iterator[str]:
+    """The table of heads that are all learned on the frozen base model, line by line."""
+    yield from HEAD
     for name, luck in MIXES.items():
         for design in DESIGNS:
-            lines.append(row(name, design, rates(design, luck, asked.runs)))
-            print(lines[-1], flush=True)
+            yield row(name, design, rates(design, luck, runs))
     for metric in BY_CLASSES:
         for design in (Design(rows=500, seeds=3), Design(rows=500, seeds=5, repetitions=1)):
-            found = rates_by(metric, design, asked.runs)
-            lines.append(row(f"16 quiet, by {SCORES[metric].noun}", design, found))
-            print(lines[-1], flush=True)
+            found = rates_by(metric, design, runs)
+            yield row(f"16 quiet, by {SCORES[metric].noun}", design, found)
     for metric in OF_SMALL:
         for even, design in product((True, False), OF_FEW):
-            found = rates_of_small(metric, design, asked.runs, even=even)
+            found = rates_of_small(metric, design, runs, even=even)
             classes = f"{EACH} rows of each of {SMALL} classes" if even else f"{SMALL} classes"
             own = "solved" if design.seeds == 1 else "quiet"
-            lines.append(row(f"16 {own}, {classes}, by {SCORES[metric].noun}", design, found))
-            print(lines[-1], flush=True)
-    if not asked.dry:
-        write(lines, asked.runs)
+            yield row(f"16 {own}, {classes}, by {SCORES[metric].noun}", design, found)
 
 
-def write(lines: Sequence[str], runs: int) -> None:
-    """Puts the table between its marks."""
+def of_tuned(runs: int) -> Iterator[str]:
+    """The table of heads some of which are tuned, line by line."""
+    yield from HEAD_OF_TUNED
+    for (name, (frozen, luck)), design in product(LEARNED.items(), OF_TUNED):
+        shares = rates_of_tuned(design, frozen, luck, runs)
+        told = [f"{100 * share:.1f} %" for share in shares]
+        yield f"| {name} | {design} | {' | '.join(told)} |"
+
+
+def write(mark: str, lines: Sequence[str], runs: str, flags: str) -> None:
+    """Puts a table between its marks."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.check_output(command, text=True, cwd=PAGE.parent).strip()
-    told = f"Made by `python -m benchmarks.verdicts` of {commit}, {runs:,} runs a line:"
-    page = PAGE.read_text("utf-8")
-    before, rest = page.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
+    told = f"Made by `python -m benchmarks.verdicts{flags}` of {commit}, {runs}:"
+    page, (begin, end) = PAGE.read_text("utf-8"), (f"<!-- {mark} -->", f"<!-- /{mark} -->")
+    before, rest = page.split(begin)
+    after = rest.split(end)[1]
     body = "\n".join(["", told, "", *lines, ""])
-    PAGE.write_text(before + MARKS[0] + body + MARKS[1] + after, "utf-8")
+    PAGE.write_text(before + begin + body + end + after, "utf-8")
 
 
 if __name__ == "__main__":
