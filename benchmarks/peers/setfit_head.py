@@ -1,5 +1,5 @@
 """SetFit, the head only: the body embeds, its default head (a logistic regression) is fitted."""
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportArgumentType=false
 
 import setfit
 from peer import Clock, asked, rows, share

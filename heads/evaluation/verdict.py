@@ -289,51 +289,60 @@ def recommend(
         stopped: How many heads a race has stopped.
         left: How many heads are still to be trained.
     """
-    name = _choice(measures, comparisons)
-    own = measures[name or comparisons.best]
-    scored = _scored(measures, own.name)
-    best = f"`{own.name}` scores highest: {scored}"
+    name, aside = _choice(measures, comparisons), tuple(_aside(stopped, left))
+    none = _none(measures, comparisons, name, commonest, aside)
+    return none or _one(measures, comparisons, name, aside)
+
+
+def _none(
+    measures: Mapping[str, Measures],
+    comparisons: Comparisons,
+    name: str,
+    commonest: str,
+    aside: Sequence[str],
+) -> Recommendation | None:
+    """Why no head can be recommended; None where one can."""
+    own, sure = measures[name or comparisons.best], list(aside)
     if own.rows < FEWEST_ROWS:
-        return Recommendation(
-            use=f"None: {_rows(own)} {'is' if own.rows == 1 else 'are'} too few to choose",
-            because=best,
-            how_sure=f"not at all; test on {FEWEST_ROWS} rows or more",
-        )
-    if MAJORITY not in measures:
-        return Recommendation(
-            use="None: heads have not been compared with guessing yet",
-            because=best,
-            how_sure="; ".join(_aside(stopped, left)),
-        )
-    if not name:
-        always = _always(measures[MAJORITY], commonest)
-        return Recommendation(
-            use=f"None: no head is shown to beat guessing ({always})",
-            because=best,
-            how_sure="; ".join([_unbeaten(comparisons, own), *_aside(stopped, left)]),
-        )
-    tuned, among = _tuned(measures, comparisons), comparisons
+        why = f"{_rows(own)} {'is' if own.rows == 1 else 'are'} too few to choose"
+        sure = [f"not at all; test on {FEWEST_ROWS} rows or more"]
+    elif MAJORITY not in measures:
+        why = "heads have not been compared with guessing yet"
+    elif not name:
+        why = f"no head is shown to beat guessing ({_always(measures[MAJORITY], commonest)})"
+        sure = [_unbeaten(comparisons, own), *aside]
+    else:
+        return None
+    because = f"`{own.name}` scores highest: {_scored(measures, own.name)}"
+    return Recommendation(use=f"None: {why}", because=because, how_sure="; ".join(sure))
+
+
+def _one(
+    measures: Mapping[str, Measures], comparisons: Comparisons, name: str, aside: Sequence[str]
+) -> Recommendation:
+    """The recommendation of a head: a frozen one is set against the others of its kind."""
+    because, tuned, among = _scored(measures, name), _tuned(measures, comparisons), comparisons
     if comparisons.frozen is not None and name not in tuned:
         among = comparisons.frozen
-    where = "on the frozen base model " * (among is not comparisons)
     if name == among.reference != among.best:
-        scored += "; no other is shown to be better than this simple head"
+        because += "; no other is shown to be better than this simple head"
     alike = tuple(_alike(among, name))
+    where = "on the frozen base model " * (among is not comparisons)
     sure = [
         *_lead(measures, among, name),
         *_others(measures, among, name, alike, where),
         *_words(comparisons, name),
-        *_aside(stopped, left),
+        *aside,
     ]
     if among is not comparisons:
         near = tuple(one for one in tuned if not _differ(comparisons, name, one))
         alike, (one, *_) = (*alike, *near), (*near, *tuned)
         worse = "is not told apart from it" if near else "is worse"
-        scored += f"; `{one}`, which learns the base model as well, {worse}"
+        because += f"; `{one}`, which learns the base model as well, {worse}"
     elif name in tuned:
-        scored += "; it learns the base model as well, and needs one of its own"
+        because += "; it learns the base model as well, and needs one of its own"
     return Recommendation(
-        name=name, use=f"`{name}`", because=scored, how_sure="; ".join(sure), alike=alike
+        name=name, use=f"`{name}`", because=because, how_sure="; ".join(sure), alike=alike
     )
 
 
