@@ -33,7 +33,8 @@ class TuningReport:
         parameters: How many numbers of the base model were learned.
         diverged: How many trainings ended worse than an answer that is the same for every text;
             each was thrown away, and begun anew with other random numbers.
-        peak_bytes: The most memory that a training took, over what was in use before it.
+        peak_bytes: The most memory that a training held: the weights of its copy, gradients,
+            moments, and what a step keeps for its backward pass.
     """
 
     parameters: int

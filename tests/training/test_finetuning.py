@@ -181,6 +181,26 @@ def test_full_gives_the_losses_of_the_trainer_on_the_true_class(
     assert losses == pytest.approx(trainer.noted, abs=1e-5)
 
 
+# --- Memory is counted, so that it does not hang on what the process did before.
+
+
+def test_memory_is_that_of_weights_gradients_moments_and_activations(
+    loaded: Callable[..., Backbone],
+) -> None:
+    backbone, task, found = loaded("bert"), task_of(), dict[str, int]()
+    for way in ("full", "bitfit", "full again"):
+        run, texts = begun(f"mean+linear?tune={way.split()[0]}", backbone, task)
+        order = texts.lengths(torch.arange(ROWS)).argsort()
+        weights = sum(own.nbytes for own in run.module.state_dict().values())
+        learned = sum(own.nbytes for own in run.module.learned().values())
+        run.step(order[:8])
+        short = run.peak
+        run.step(order[-8:])
+        assert weights + 3 * learned < short < run.peak
+        found[way] = run.peak
+    assert found["bitfit"] < found["full"] == found["full again"]
+
+
 # --- The cut: the same losses from states that are kept.
 
 

@@ -89,9 +89,10 @@ def notes(board: Leaderboard) -> str:
     ways = [way for one in board.ways_of_learning for way in one.ways]
     star = STAR * any(way.to_first is not None and way.to_first.differs for way in ways)
     return (
-        f"{star}Time: search and training, all seeds{reading}. Memory: the most that a training "
-        "took. Base model and head: how many numbers were learned of each. Settings: tried by each "
-        "seed. Diverged: trainings that were thrown away and begun anew."
+        f"{star}Time: search and training, all seeds{reading}. Memory: weights, gradients, "
+        "moments and activations of a training, at their most. Base model and head: how many "
+        "numbers were learned of each. Settings: tried by each seed. Diverged: trainings that were "
+        "thrown away and begun anew."
     )
 
 

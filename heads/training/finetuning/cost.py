@@ -16,14 +16,13 @@ from heads.features.token_states import different, keep_states
 from heads.rng import IsolatedRng
 from heads.settings import Limits
 from heads.training.finetuning.fitter import FineTuningFitter, table
-from heads.training.finetuning.learning import BATCH, TuningRun
+from heads.training.finetuning.learning import BATCH, KEPT, TuningRun
 from heads.training.finetuning.module import Texts
 from heads.training.task import TrainingTask
 
 SAMPLE = 2 * BATCH  # rows of every length, on which steps are timed
 STEPS = 3  # that are timed; the fastest counts
 NUMBER = 4  # bytes of a number in 32 bits
-KEPT = 3  # besides a number that is learned: its gradient and two moments of AdamW
 SPARE = 0.9  # of the memory that is free
 
 

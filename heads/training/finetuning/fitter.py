@@ -25,7 +25,7 @@ from heads.events import result
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
 from heads.training.finetuning.checkpoints import Checkpoints, named
-from heads.training.finetuning.learning import BATCH, TuningRun, TuningSettings, held_before
+from heads.training.finetuning.learning import BATCH, TuningRun, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import TuningPlan
 from heads.training.fitters import adamw
@@ -280,13 +280,12 @@ class _Work:
     def _begun(self, seed: int) -> TuningRun:
         """A copy of the base model and a new head, or the one learned before."""
         task, rng = self._task, IsolatedRng(seed, for_training())
-        before = held_before(for_training())
         module = self._fitter.new(task, self._texts, rng)
         if self._begin is None:
             adamw.at_base_rates(module.recipe, task, self._rows)
         else:
             module.recipe.load_state_dict(dict(self._begin), strict=False)
-        return TuningRun(module, self._texts, task, self._rows, self._settings, rng, seed, before)
+        return TuningRun(module, self._texts, task, self._rows, self._settings, rng, seed)
 
     def _looked(
         self, run: TuningRun, asked: Tensor, factor: float

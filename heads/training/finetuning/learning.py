@@ -4,13 +4,13 @@ Legend: n rows, b rows of a batch.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from heads.backbone.device import HERE, tokens_at_once
 from heads.rng import IsolatedRng
@@ -25,6 +25,7 @@ WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all steps
 PASSES = 3  # times the work of a forward pass, that a step is
 LARGEST = 1.0  # that the norm of all gradients may be
+KEPT = 3  # besides a number that is learned: its gradient and two moments of AdamW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ class TuningRun:
     Attributes:
         module: Both.
         steps: How many steps they have taken.
-        peak: The most bytes that it has held, over what the process held before.
+        peak: The most bytes that it has held: its weights, the gradients and two moments of those
+            that are learned, and what a step has kept for its backward pass.
     """
 
     def __init__(
@@ -70,13 +72,12 @@ class TuningRun:
         settings: TuningSettings,
         rng: IsolatedRng,
         seed: int,
-        before: int = 0,
     ) -> None:
         from transformers import get_linear_schedule_with_warmup
 
         self.module, self.steps, self.peak = module, 0, 0
         self._texts, self._task, self._rows, self._settings = texts, task, rows, settings
-        self._rng, self._seed, self._before = rng, seed, before
+        self._rng, self._seed = rng, seed
         self.epoch_steps = math.ceil(len(rows) / settings.batch)
         whole = settings.epochs * self.epoch_steps
         groups = list(_groups(module, settings))
@@ -85,6 +86,7 @@ class TuningRun:
             self._optimizer, math.ceil(settings.warm_up * whole), whole
         )
         self._learned = [own for _, _, own in module.groups()]
+        self._held = _bytes(module.state_dict().values()) + KEPT * _bytes(self._learned)
         self._order = list[Tensor]()
 
     @property
@@ -114,10 +116,12 @@ class TuningRun:
         loss, tokens = 0.0, tokens_at_once(device) // PASSES
         for some in together(self._texts.lengths(rows), tokens):
             self._task.check()
-            own = self._losses(rows[some], device).sum() / len(rows)
+            graph = _Graph(self.module)
+            with saved_tensors_hooks(graph.keep, graph.give):
+                own = self._losses(rows[some], device).sum() / len(rows)
             with self._rng.rolling():  # what is computed again draws the same dropout again
                 own.backward()
-            self.peak = max(self.peak, _held(device) - self._before)
+            self.peak = max(self.peak, self._held + graph.bytes)
             loss += float(own.detach())
         torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
         self._optimizer.step()
@@ -187,16 +191,25 @@ def _groups(module: TunedRecipe, settings: TuningSettings) -> Iterator[dict[str,
         }
 
 
-def _held(device: torch.device) -> int:
-    """How many bytes are in use: of the process, or on the GPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return psutil.Process().memory_info().rss
+class _Graph:
+    """How many bytes the graph of a step keeps for its backward pass, but for the weights."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._seen = {own.untyped_storage().data_ptr() for own in module.state_dict().values()}
+        self.bytes = 0
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        """Counts a tensor that is kept; those that share their memory once."""
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.bytes += storage.nbytes()
+        return tensor
+
+    def give(self, tensor: Tensor) -> Tensor:
+        """The tensor as it was kept."""
+        return tensor
 
 
-def held_before(device: torch.device) -> int:
-    """How many bytes are in use before a training begins."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return torch.cuda.memory_allocated(device)
-    return _held(device)
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(own.nbytes for own in tensors)

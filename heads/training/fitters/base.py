@@ -61,7 +61,8 @@ class FittedHead:
         base: What the base model has learned with it; None where it is frozen, and of all seeds but
             the first, whose head alone is kept.
         diverged: How often its training was thrown away and begun with other random numbers.
-        peak_bytes: The most memory that its training took; 0 where nothing of its own was measured.
+        peak_bytes: The most memory that its training held: weights, gradients, moments, and what a
+            step keeps for its backward pass; 0 where the base model is frozen.
     """
 
     logits: Tensor
