@@ -117,7 +117,7 @@ class TuningRun:
             own = self._losses(rows[some], device).sum() / len(rows)
             with self._rng.rolling():  # what is computed again draws the same dropout again
                 own.backward()
-            self.peak = max(self.peak, _held(device) - self._before)
+            self.peak = max(self.peak, held(device) - self._before)
             loss += float(own.detach())
         torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
         self._optimizer.step()
@@ -187,7 +187,7 @@ def _groups(module: TunedRecipe, settings: TuningSettings) -> Iterator[dict[str,
         }
 
 
-def _held(device: torch.device) -> int:
+def held(device: torch.device) -> int:
     """How many bytes are in use: of the process, or on the GPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -199,4 +199,4 @@ def held_before(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
-    return _held(device)
+    return held(device)
