@@ -6,4 +6,7 @@ keep one device, one precision and one state of random numbers a process, and he
 several visitors share one; and the last layers are trained from states that are kept at the cut.
 What they are made of is used: torch's AdamW and autocast, Transformers' schedule and gradient
 checkpointing, PEFT's adapters. A test holds the losses to those of Trainer, step by step.
+
+SetFit's contrastive stage is the exception: the pairs, the loss and the loop are its library's, on a
+copy of the base model like all others; what costs the checkpoints within a training.
 """

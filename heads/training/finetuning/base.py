@@ -48,11 +48,16 @@ class TuningFitter:
         """Texts."""
         return "texts"
 
+    @property
+    def learning(self) -> ResolvedRecipe:
+        """The recipe on the copy of the base model."""
+        return self.resolved
+
     def new(self, task: TrainingTask, texts: Texts, rng: IsolatedRng) -> TunedRecipe:
         """A copy of the base model and a new head, where base models are tuned."""
         with rng.rolling():
             return TunedRecipe(
-                self.resolved,
+                self.learning,
                 self.backbone,
                 self.classes,
                 self.plan,

@@ -22,6 +22,8 @@ from heads.backbone.tuned import TunedBase
 from heads.data.splits import Splits
 from heads.errors import RecipeError
 from heads.events import result
+from heads.parts import registry
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import Checkpoints
@@ -53,6 +55,11 @@ class ContrastiveFitter(TuningFitter):
 
     head: Fitter
     texts_a_row: ClassVar[int] = 2
+
+    @property
+    def learning(self) -> ResolvedRecipe:
+        """The reading alone, under a linear layer that learns nothing."""
+        return replace(self.resolved, head=registry.head["linear"], head_options={}, without="")
 
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
