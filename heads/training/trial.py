@@ -140,7 +140,7 @@ def _trial(
 
 
 def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
-    """Whether pairs of texts can be learned from, where a recipe does that.
+    """Whether the base model can learn on pairs of texts, where a recipe wants that.
 
     Raises:
         RecipeError: The library is not installed, or no row has one class.
@@ -172,9 +172,9 @@ def _fitter(
     """
     if not resolved.is_tuned:
         return _frozen_fitter(resolved, backbone, module, classes)
-    frozen, way = with_options(resolved, {TUNE: FROZEN}), resolved.tuning
-    head = None
+    way, head = resolved.tuning, None
     if way.probed or way.paired:
+        frozen = with_options(resolved, {TUNE: FROZEN})
         head = _frozen_fitter(frozen, backbone, module, classes)
     given = {
         "resolved": resolved,

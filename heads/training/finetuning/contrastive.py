@@ -86,72 +86,88 @@ class ContrastiveFitter(TuningFitter):
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
         for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
             settings, chosen = _parted(one.chosen)
-            reads, seed = torch.cat([own, others]), seeds[number]
-            tuned = self._tuned(task, texts, own, reads, settings, seed)
+            stage = _FirstStage(self, task, texts, settings, seeds[number])
+            reads = torch.cat([own, others])
+            done = stage.learned(own, reads, is_kept=number == 0)
             begin = [SearchResult(chosen=chosen, point=one.point)]
-            on_vectors = _on_vectors(task, reads, tuned["vectors"])
-            (head,) = self.head.learn(on_vectors, begin, [own], [others], [seed])
-            base = TunedBase(tune=self.resolved.tune, tensors=tuned["base"])
-            learned.append(
-                replace(
-                    head,
-                    state={f"head.{name}": tensor for name, tensor in head.state.items()},
-                    base=base if number == 0 else None,
-                    peak_bytes=tuned["peak"],
-                )
-            )
+            on_vectors = _on_vectors(task, reads, done["vectors"])
+            (top,) = self.head.learn(on_vectors, begin, [own], [others], [seeds[number]])
+            state = {f"head.{name}": tensor for name, tensor in top.state.items()}
+            base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
+            learned.append(replace(top, state=state, base=base, peak_bytes=done["peak"]))
         return learned
 
     def _tried(
         self, task: TrainingTask, texts: Texts, splits: Splits, settings: TuningSettings, seed: int
     ) -> SearchResult:
         """What the best head comes to on the development rows of the one seed of some splits."""
-        rows, reads = splits.fitted(0), splits.train[0]
-        tuned = self._tuned(task, texts, rows, reads, settings, seed)
-        on_vectors = _on_vectors(task, reads, tuned["vectors"])
+        reads = splits.train[0]
+        done = _FirstStage(self, task, texts, settings, seed).learned(splits.fitted(0), reads)
+        on_vectors = _on_vectors(task, reads, done["vectors"])
         (one,) = result(self.head.search(on_vectors, splits, [seed]))
         chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
         return replace(one, chosen=chosen, point=replace(one.point, settings=chosen), state=None)
 
-    def _tuned(
+
+class _FirstStage:
+    """A base model that learns on pairs, with one seed and one set of settings."""
+
+    def __init__(
         self,
+        fitter: ContrastiveFitter,
         task: TrainingTask,
         texts: Texts,
-        rows: Tensor,
-        reads: Tensor,
         settings: TuningSettings,
         seed: int,
-    ) -> Mapping[str, Any]:
-        """Learns the base model on some rows, and reads some with it; or finds what that came to.
+    ) -> None:
+        self._fitter, self._task, self._texts = fitter, task, texts
+        self._settings, self._seed = settings, seed
+        self._kept = Checkpoints(task.workspace, str(fitter.resolved))
+
+    def learned(self, rows: Tensor, reads: Tensor, *, is_kept: bool = False) -> Mapping[str, Any]:
+        """Learns on some rows and reads some; or finds what that came to.
+
+        Args:
+            is_kept: Whether the base model is wanted as well.
 
         Returns:
-            `vectors` (n, w) of the rows to read, the tensors of the `base` model that are other
-            ones now, and `peak`, the bytes that it took.
+            `vectors` (n, w) of the rows that are read; the tensors of the `base` model that are
+            other ones now, or None; and `peak`, how many bytes it took at most.
 
         Raises:
             RecipeError: The rows to learn from are all of one class.
         """
-        if len(task.targets[rows].unique()) < 2:
-            what = f"{self.resolved.recipe} learns from pairs of texts of different classes, and "
-            raise RecipeError(what + "its rows have one class.", "Add rows of another class.")
-        kept = Checkpoints(task.workspace, str(self.resolved))
-        key = (self.key(task, rows, settings), seed, reads.tolist())
-        if (done := kept.finished(*key)) is not None:
-            return done
+        if len(self._task.targets[rows].unique()) < 2:
+            what = f"{self._fitter.resolved.recipe} learns from pairs of texts of different "
+            raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
+        training = self._fitter.key(self._task, rows, self._settings)
+        key = (training, self._seed, reads.tolist(), is_kept)
+        done = self._kept.finished(*key)
+        if done is None:
+            done = self._learn(rows, reads, is_kept)
+            self._kept.finish(done, *key)
+        return done
+
+    def _learn(self, rows: Tensor, reads: Tensor, is_kept: bool) -> dict[str, Any]:
         from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs
 
-        rng = IsolatedRng(seed, for_training())
-        module = self.new(task, texts, rng)
-        steps = settings.epochs * math.ceil(len(rows) / PAIRS)
-        rate = settings.learning_rate
-        peak = learn_pairs(module, texts, task, rows, rate=rate, steps=steps, seed=seed, rng=rng)
-        done = {
-            "vectors": module.features(texts, reads, task.check),
-            "base": dict(module.tuned_base().tensors),
+        rng = IsolatedRng(self._seed, for_training())
+        module = self._fitter.new(self._task, self._texts, rng)
+        peak = learn_pairs(
+            module,
+            self._texts,
+            self._task,
+            rows,
+            rate=self._settings.learning_rate,
+            steps=self._settings.epochs * math.ceil(len(rows) / PAIRS),
+            seed=self._seed,
+            rng=rng,
+        )
+        return {
+            "vectors": module.features(self._texts, reads, self._task.check),
+            "base": dict(module.tuned_base().tensors) if is_kept else None,
             "peak": peak,
         }
-        kept.finish(done, *key)
-        return done
 
 
 def _on_vectors(task: TrainingTask, reads: Tensor, vectors: Tensor) -> TrainingTask:

@@ -69,7 +69,7 @@ def learn_pairs(
             trainer.remove_callback(shown)
         given = trainer.st_trainer.args
         given.dataloader_pin_memory = False
-        given._n_gpu = min(given.n_gpu, 1)
+        given._n_gpu = min(given.n_gpu, 1)  # of several, the one that everything else is on
         trainer.train_embeddings(
             list(map(str, numbers)), task.targets[numbers].tolist(), args=arguments
         )
