@@ -85,7 +85,7 @@ def layernorm(name: str, module: Any) -> bool:
 
 @tuning(
     title="Pairs first (SetFit)",
-    noun="everything on pairs of texts, then the head",
+    noun="everything by pairs of texts",
     paired=True,
     library="setfit",
 )
@@ -96,7 +96,7 @@ def setfit(name: str, module: Any) -> bool:
     what the recipe reads; the head is fitted to that as to a frozen base model's vectors. By the
     library of that name, which is installed by itself: `pip install "head-to-head[setfit]"`.
 
-    Formula: loss = (cos(u, v) − [u and v are of one class])²
+    Formula: loss of a pair = (cos(u, v) − [u and v are of one class])²
     Source: SetFit (Tunstall et al. 2022, arXiv 2209.11055), by its library
     """
     return True
