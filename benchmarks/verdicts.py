@@ -68,8 +68,7 @@ OF_TUNED = (
     Design(rows=500, seeds=5, repetitions=1),
 )
 HEAD_OF_TUNED = (
-    "| heads | rows tested | false among the frozen | of pairs with a tuned one | five points found "
-    "|",
+    "| heads | rows tested | false of the frozen | of pairs with a tuned one | five points found |",
     "|---|---|---|---|---|",
 )
 FIVE = 0.05

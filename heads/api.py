@@ -192,7 +192,9 @@ def train_grid(
             hinge.
         tune: What is learned of the base model besides the heads: frozen, nothing; last2, its last
             two layers; lora; full, everything; lpft, the head first and then everything; bitfit;
-            layernorm. Each gives cells of its own, which are compared on the same rows.
+            layernorm; setfit, everything on pairs of texts and then the head (by the library of
+            that name, `pip install "head-to-head[setfit]"`). Each gives cells of its own, which are
+            compared on the same rows.
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.

@@ -81,7 +81,7 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
     ):
         notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
     notes += [
-        f"{head.name} reads by a base model of its own, learned with the head: "
+        f"{head.name} reads by a base model of its own, learned for the head: "
         f"{head.asked.learned_of_base(head.base_parameters, backbone.parameters)}."
         for head in heads
         if head.base_parameters

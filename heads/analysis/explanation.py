@@ -42,7 +42,7 @@ from heads.training.finetuning.plan import TuningPlan, plan_of
 Origin = Literal["pretrained", "tuned", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {
     "pretrained": "pretrained, from the checkpoint",
-    "tuned": "pretrained, from the checkpoint, and learned further with the head",
+    "tuned": "pretrained, from the checkpoint, and learned further for the head",
     "untrained": "in the base model's checkpoint, but never trained",
     "random": "random: the base model's checkpoint lacks it",
     "new": "new, learned from the data",
@@ -388,7 +388,7 @@ def _learned(facts: Provenance) -> str:
         first, last = layers[0], layers[-1]
         places.append(f"layer {last}" if first == last else f"layers {first} to {last}")
     how_much = facts.resolved.learned_of_base(facts.plan.parameters, facts.backbone.parameters)
-    return f"{how_much} are learned with the head, in {' and '.join(places)}"
+    return f"{how_much} are learned for the head, in {' and '.join(places)}"
 
 
 def _steps(

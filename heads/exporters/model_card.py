@@ -201,13 +201,21 @@ def _learned_of_base(head: TrainedHead, backbone: Backbone, is_adapter: bool) ->
     if not resolved.is_tuned:
         return "The base model was not changed (frozen); only the head was trained."
     how_much = resolved.learned_of_base(head.base_parameters, backbone.parameters)
-    told = [f"The base model was learned with the head (`{TUNE}={resolved.tune}`): {how_much}"]
-    if "epochs" in settings:
-        epochs, rates = settings["epochs"], (settings["learning_rate"], settings["head_rate"])
-        told.append(f"in {epochs:g} pass{'' if epochs == 1 else 'es'} over the rows, with a")
+    when = "on pairs of texts, before the head" if resolved.tuning.paired else "with the head"
+    told = [f"The base model was learned {when} (`{TUNE}={resolved.tune}`): {how_much}"]
+    if "base_rate" in settings:
+        told.append(f"in {_passes(settings['base_epochs'])} over the rows, with a")
+        told.append(f"learning rate of {settings['base_rate']:.2g}")
+    elif "epochs" in settings:
+        rates = settings["learning_rate"], settings["head_rate"]
+        told.append(f"in {_passes(settings['epochs'])} over the rows, with a")
         told.append("learning rate of {:.2g} ({:.2g} for the head)".format(*rates))
     merged = " They are merged into its weights." * (resolved.tuning.adapter and not is_adapter)
     return f"{' '.join(told)}.{merged}"
+
+
+def _passes(epochs: float) -> str:
+    return f"{epochs:g} pass{'' if epochs == 1 else 'es'}"
 
 
 def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from heads.errors import RecipeError, did_you_mean
@@ -147,6 +148,9 @@ class Tuning(Part):
             asked for.
         adapter: Whether the parameters stay, and what is learned is an addition of low rank.
         probed: Whether the head is learned on the frozen base model first.
+        paired: Whether the base model is learned on pairs of texts first, and then the head on its
+            vectors, as on a frozen one.
+        library: The library that it is learned by, which need not be installed.
         rate: By how much its learning rates are higher than those of learning everything.
         noun: What is learned of the base model, within a sentence.
     """
@@ -155,7 +159,14 @@ class Tuning(Part):
     above: bool = False
     adapter: bool = False
     probed: bool = False
+    paired: bool = False
+    library: str = ""
     rate: float = 1.0
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the library that it is learned by is there."""
+        return not self.library or find_spec(self.library) is not None
 
 
 P = TypeVar("P", bound=Part)

@@ -113,7 +113,7 @@ def check_scaling(
 
 def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head) -> None:
     """Whether a head can be learned together with the base model."""
-    if tune == FROZEN:
+    if tune == FROZEN or tuning[tune.rstrip("0123456789")].paired:
         return
     if top.solve:
         what = f"{top.name} is solved at once, so no gradient of it reaches the base model."
@@ -121,6 +121,16 @@ def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head)
     if given.get(STANDARDISE, AUTO) != AUTO:
         what = f"{recipe}: what the head reads changes while the base model learns, so nothing "
         raise RecipeError(what + "standardises it.", f"Take {STANDARDISE}= or {TUNE}= away.")
+
+
+def check_paired(recipe: Recipe, tune: str, *, step_by_step: bool, siamese: bool) -> None:
+    """Whether a recipe reads one vector a row, of which pairs can be learned from."""
+    if not tuning[tune.rstrip("0123456789")].paired or not (step_by_step or siamese):
+        return
+    reads = "two vectors a row" if siamese else "the states of all tokens"
+    what = f"{recipe}: {TUNE}={tune} compares rows by one vector each, and this reads {reads}."
+    hint = "Take pair= away" if siamese else "Write mean+linear, without late=true or @mix"
+    raise RecipeError(what, f"{hint}, or {TUNE}=full.")
 
 
 def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
@@ -199,6 +209,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     check_scaling(recipe, given, top, step_by_step)
     tune = str(given.get(TUNE, FROZEN))
     check_tune(recipe, given, tune, top)
+    check_paired(recipe, tune, step_by_step=step_by_step, siamese=pair != JOINT)
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation

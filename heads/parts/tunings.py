@@ -81,3 +81,22 @@ def layernorm(name: str, module: Any) -> bool:
     Source: Qi et al. 2022 (arXiv 2211.00635); Lu et al. 2021 (arXiv 2103.05247)
     """
     return "norm" in type(module).__name__.lower()
+
+
+@tuning(
+    title="Pairs first (SetFit)",
+    noun="everything by pairs of texts",
+    paired=True,
+    library="setfit",
+)
+def setfit(name: str, module: Any) -> bool:
+    """The base model is learned on pairs of texts, of one class or of two; then the head on it.
+
+    Texts of one class are drawn together and texts of different classes apart, by the cosine of
+    what the recipe reads; the head is fitted to that as to a frozen base model's vectors. By the
+    library of that name, which is installed by itself: `pip install "head-to-head[setfit]"`.
+
+    Formula: loss of a pair = (cos(u, v) − [u and v are of one class])²
+    Source: SetFit (Tunstall et al. 2022, arXiv 2209.11055), by its library
+    """
+    return True

@@ -19,8 +19,8 @@ from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
-from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
@@ -115,7 +115,7 @@ def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list
     paces: dict[tuple[str, str, bool], TuningPace] = {}
     for cell in cells:
         fitter = cell.fitter
-        if not isinstance(fitter, FineTuningFitter):
+        if not isinstance(fitter, TuningFitter):
             continue
         own = cell.resolved
         key = own.tune, own.pair, bool(own.prompt)
@@ -143,7 +143,7 @@ def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: 
     Raises:
         LimitError: It does not; says what would.
     """
-    fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, FineTuningFitter)]
+    fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, TuningFitter)]
     for fitter in fitters:
         check_memory(fitter)
     if not (fitters and limits.run_seconds):

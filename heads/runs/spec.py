@@ -62,7 +62,7 @@ class RunRequest:
         losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of
             its own.
         tunes: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
-            layernorm; each gives a cell of its own.
+            layernorm, setfit (by the library of that name); each gives a cell of its own.
         model: The base model.
         config: The settings.
     """

@@ -73,7 +73,8 @@ def trained_head(
     thresholds = None if cuts is None else cuts[0]
     training = asdict(asked.config)
     if "epochs" in settings:
-        training["batch_size"] = BATCH if whole else adamw.batch_of(result.rows)
+        by_vectors = not whole or result.trial.resolved.tuning.paired
+        training["batch_size"] = adamw.batch_of(result.rows) if by_vectors else BATCH
     return TrainedHead(
         recipe=recipe.recipe,
         model=asked.model,

@@ -15,6 +15,8 @@ from heads.parts.resolved_recipe import FROZEN, TUNE, ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import Limits
+from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import Fitter, first_of
@@ -67,13 +69,13 @@ class Trial:
     def cut_layers(self) -> tuple[int, ...]:
         """The layers whose states are kept while those above them are learned."""
         fitter = self.fitter
-        return fitter.plan.reads if isinstance(fitter, FineTuningFitter) else ()
+        return fitter.plan.reads if isinstance(fitter, TuningFitter) else ()
 
     @property
     def base_parameters(self) -> int:
         """How many numbers it learns of the base model."""
         fitter = self.fitter
-        return fitter.plan.parameters if isinstance(fitter, FineTuningFitter) else 0
+        return fitter.plan.parameters if isinstance(fitter, TuningFitter) else 0
 
     @property
     def name(self) -> str:
@@ -126,6 +128,7 @@ def _trial(
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
+    _check_paired(resolved, problem)
     fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
         resolved=resolved,
@@ -136,6 +139,25 @@ def _trial(
     )
 
 
+def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
+    """Whether the base model can learn on pairs of texts, where a recipe wants that.
+
+    Raises:
+        RecipeError: The library is not installed, or no row has one class.
+    """
+    if not resolved.tuning.paired:
+        return
+    way = f"{TUNE}={resolved.tune}"
+    if not resolved.tuning.is_installed:
+        library = resolved.tuning.library
+        what = f"{resolved.recipe}: {way} needs the library {library}, not installed here."
+        raise RecipeError(what, f'Run: pip install "head-to-head[{library}]"')
+    if not problem.is_exclusive:
+        what = f"{resolved.recipe}: {way} learns which texts are of one class, and these labels "
+        what += "may be several." if problem.has_classes else "are numbers."
+        raise RecipeError(what, f"Write {TUNE}=full.")
+
+
 def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
     return new_head(resolved, backbone, width, classes)[0]
 
@@ -143,20 +165,29 @@ def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int
 def _fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
-    """How a recipe is learned; one that learns the base model as well begins as it says."""
+    """How a recipe is learned; one that learns the base model as well begins as it says.
+
+    Raises:
+        RecipeError: There is nothing of the base model to learn in its way.
+    """
     if not resolved.is_tuned:
         return _frozen_fitter(resolved, backbone, module, classes)
-    probe = None
-    if resolved.tuning.probed:
+    way, head = resolved.tuning, None
+    if way.probed or way.paired:
         frozen = with_options(resolved, {TUNE: FROZEN})
-        probe = _frozen_fitter(frozen, backbone, module, classes)
-    return FineTuningFitter(
-        resolved=resolved,
-        backbone=backbone,
-        classes=classes,
-        plan=plan_of(resolved, backbone),
-        probe=probe,
-    )
+        head = _frozen_fitter(frozen, backbone, module, classes)
+    given = {
+        "resolved": resolved,
+        "backbone": backbone,
+        "classes": classes,
+        "plan": plan_of(resolved, backbone),
+    }
+    if head is None or way.probed:
+        return FineTuningFitter(**given, probe=head)
+    if head.learns_from != "vectors":
+        what = f"{resolved.recipe}: {resolved.head.name} does not learn from one vector a text, as "
+        raise RecipeError(f"{what}{TUNE}={resolved.tune} lets heads.", f"Write {TUNE}=full.")
+    return ContrastiveFitter(**given, head=head)
 
 
 def _frozen_fitter(

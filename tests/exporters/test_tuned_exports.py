@@ -167,6 +167,24 @@ def test_a_portable_folder_is_loaded_with_all_that_is_known(
     torch.testing.assert_close(twice.logits(TEXTS), classifier.logits(TEXTS))
 
 
+@pytest.mark.parametrize(
+    ("recipe", "native"), [("cls+bert?tune=setfit", True), ("mean+ridge?tune=setfit", False)]
+)
+def test_what_was_learned_on_pairs_goes_along(
+    recipe: str, native: bool, small: Backbone, rows: Corpus, tmp_path: Path
+) -> None:
+    pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")
+    classifier = trained(recipe, small, rows)
+    found = export(classifier, tmp_path / "mine")
+    assert found.native is native
+    assert found.difference < 1e-5
+    again = heads.load(tmp_path / "mine", limits=LIMITS)
+    torch.testing.assert_close(again.logits(TEXTS), classifier.logits(TEXTS))
+    says = " ".join((tmp_path / "mine" / "README.md").read_text("utf-8").split())
+    assert "learned on pairs of texts, before the head (`tune=setfit`)" in says
+    assert "in 1 pass over the rows, with a learning rate of 0.02." in says
+
+
 def test_a_calibrated_head_keeps_its_base_model(lora: Classifier, tmp_path: Path) -> None:
     sure = replace(lora, head=replace(lora.head, temperature=2.0))
     divided = heads.calibrated(sure)

@@ -23,6 +23,7 @@ from heads.data.dataset import Data, read
 from heads.errors import LimitError
 from heads.evaluation.significance import Comparisons, Difference
 from heads.evaluation.transferability import Estimate
+from heads.parts import registry
 from heads.parts.resolve import resolve
 from heads.runs import drill_down, duration, learning_curve, notes, spec
 from heads.runs import leaderboard as boards_of_runs
@@ -283,6 +284,32 @@ def test_a_tuned_head_answers_as_its_run_says(start, data: Data) -> None:
         assert torch.equal(given, told.given[0].long())
         assert board.cell(name).trials == 2
     assert len(revisions) == len(TUNED)
+
+
+def test_a_head_after_pairs_is_a_cell_as_others_are(
+    start, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")
+    recipes = ["mean+linear", "mean+linear?tune=setfit", "mean+ridge?tune=setfit"]
+    run = start(recipes)
+    assert foreseen(run, LIMITS).tuning > 0
+    events = working(run, LIMITS)
+    next(e for e in events if isinstance(e, CurvePointTried) and "setfit" in e.name)
+    events.close()
+    assert list(run.path.glob(f"{WORKSPACE}/*/*.finished.pt"))
+    board, corpus = finished(run), data.corpus
+    assert {cell.name for cell in board.cells if not cell.is_baseline} == {*recipes}
+    assert {board.cell(name).trials for name in recipes} == {2}
+    assert not (run.path / WORKSPACE).exists()
+    for number, name in enumerate(recipes[1:], start=1):
+        tuning = board.cell(name).tuning
+        assert tuning
+        assert tuning.parameters > 0
+        told = answers_of_cell(run, number, name).answers
+        rows = told.rows[0].tolist()
+        monkeypatch.setattr(registry, "find_spec", lambda _: None)  # only training needs it
+        logits = classifier(run, name, LIMITS).logits([corpus.texts[row] for row in rows])
+        assert torch.equal(logits.argmax(dim=1), told.given[0].long())
 
 
 # --- What diverges is thrown away, counted and begun anew.

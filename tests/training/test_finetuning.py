@@ -1,6 +1,5 @@
 """Base models that learn with a head: Trainer's losses, a cut that changes none, a base apart."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny_models import LIMITS, WORDS
+from tiny_models import LIMITS
 from torch import Tensor
 from torch.utils.data import DataLoader
+from tuning_tasks import CLASSES, ROWS, task_of
 
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
@@ -20,38 +20,13 @@ from heads.errors import RecipeError
 from heads.events import result
 from heads.features.token_states import different, keep_states
 from heads.parts.resolve import resolve
-from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
 from heads.training.finetuning.learning import TuningRun, TuningSettings, batches
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import plan_of
-from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 
-ROWS, CLASSES = 96, 3
 SETTINGS = TuningSettings(learning_rate=1e-3, epochs=3, batch=8)
-
-
-def task_of(rows: int = ROWS, **more: Any) -> TrainingTask:
-    """Rows of random words of unlike length; what their first word is tells the class."""
-    rng = torch.Generator().manual_seed(0)
-    texts, targets = [], []
-    for _ in range(rows):
-        length = int(torch.randint(2, 9, (1,), generator=rng))
-        numbers = torch.randint(len(WORDS), (length,), generator=rng).tolist()
-        texts.append(" ".join(WORDS[number] for number in numbers))
-        targets.append(numbers[0] % CLASSES)
-    return TrainingTask(
-        vectors=torch.empty(0, 0),
-        index=torch.arange(rows),
-        targets=torch.tensor(targets),
-        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES),
-        weights=torch.ones(rows),
-        counts=torch.ones(rows),
-        stop=threading.Event(),
-        texts=texts,
-        **more,
-    )
 
 
 def begun(
@@ -194,10 +169,10 @@ def test_memory_is_that_of_weights_gradients_moments_and_activations(
         weights = sum(own.nbytes for own in run.module.state_dict().values())
         learned = sum(own.nbytes for own in run.module.learned().values())
         run.step(order[:8])
-        short = run.peak
+        short = run.memory.peak
         run.step(order[-8:])
-        assert weights + 3 * learned < short < run.peak
-        found[way] = run.peak
+        assert weights + 3 * learned < short < run.memory.peak
+        found[way] = run.memory.peak
     assert found["bitfit"] < found["full"] == found["full again"]
 
 

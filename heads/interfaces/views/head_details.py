@@ -96,6 +96,7 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
 # Settings of a base model that is learned too, as one says them.
 CALLED: Mapping[str, str] = {
     "head_rate": "learning rate of the head", "decay": "learning rate decay a layer",
+    "base_rate": "learning rate of the base model", "base_epochs": "passes of pairs",
 }  # fmt: skip
 PLANNED = "planned"  # epochs that a training was to take, of which it stopped after some
 

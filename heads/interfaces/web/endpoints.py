@@ -97,7 +97,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
             pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
             losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
             tune: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
-                layernorm, by commas; each gives cells of its own.
+                layernorm, setfit, by commas; each gives cells of its own.
             labels_are: What the labels are: one, number, columns, or the sign between several.
             label_columns: Columns of 0 and 1, one for each label, parted by commas.
             order: The classes from low to high, parted by commas.

@@ -15,8 +15,9 @@ from heads.events import result
 from heads.features.token_states import different, keep_states
 from heads.rng import IsolatedRng
 from heads.settings import Limits
-from heads.training.finetuning.fitter import FineTuningFitter, table
-from heads.training.finetuning.learning import BATCH, KEPT, TuningRun
+from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.learning import BATCH, TuningRun
+from heads.training.finetuning.memory import KEPT
 from heads.training.finetuning.module import Texts
 from heads.training.task import TrainingTask
 
@@ -31,7 +32,7 @@ class TuningPace:
     """How fast a base model is tuned here.
 
     Attributes:
-        step: Seconds that a row takes in a step.
+        step: Seconds that a text takes in a step.
         answer: Seconds that it takes to be answered.
     """
 
@@ -52,7 +53,7 @@ class TuningCost:
         scored: How many rows each seed answers in the end.
     """
 
-    fitter: FineTuningFitter
+    fitter: TuningFitter
     task: TrainingTask
     pace: TuningPace
     seeds: int
@@ -61,15 +62,15 @@ class TuningCost:
 
     def seconds(self, rows: int) -> float:
         """With so many rows to learn from, development rows included."""
-        held, pace = round(self.development * rows), self.pace
-        tried = table(self.fitter.resolved, self.task, rows - held)
-        one = pace.step * (rows - held) + pace.answer * held
+        held, step = round(self.development * rows), self.pace.step * self.fitter.texts_a_row
+        tried = self.fitter.table(self.task, rows - held)
+        one = step * (rows - held) + self.pace.answer * held
         search = sum(settings.epochs * one for settings in tried)
-        fit = tried[0].epochs * pace.step * rows + pace.answer * self.scored
+        fit = tried[0].epochs * step * rows + self.pace.answer * self.scored
         return self.seeds * (search + fit)
 
 
-def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
+def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
     """Times a few steps on rows of every length.
 
     Args:
@@ -83,7 +84,7 @@ def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> Tun
     texts = Texts.of(own, fitter.resolved, fitter.backbone)
     device, rng = for_training(), IsolatedRng()
     module = fitter.new(own, texts, rng)
-    settings = replace(table(fitter.resolved, own, len(rows))[0], epochs=1)
+    settings = replace(fitter.table(own, len(rows))[0], epochs=1)
     run = TuningRun(module, texts, own, torch.arange(len(rows)), settings, rng, 0)
     # As in training, rows of like length together: that is how little padding there is.
     parts = torch.arange(len(rows)).split(BATCH)
@@ -93,7 +94,7 @@ def pace_of(fitter: FineTuningFitter, task: TrainingTask, limits: Limits) -> Tun
 
 
 def _only(
-    task: TrainingTask, rows: Sequence[int], fitter: FineTuningFitter, limits: Limits
+    task: TrainingTask, rows: Sequence[int], fitter: TuningFitter, limits: Limits
 ) -> TrainingTask:
     """Some rows by themselves, with what is kept of their states, where there is a cut."""
     texts = [task.texts[row] for row in rows]
@@ -117,7 +118,7 @@ def _timed(work: Callable[..., object], *given: Any) -> float:
     return time.perf_counter() - begun
 
 
-def check_memory(fitter: FineTuningFitter) -> None:
+def check_memory(fitter: TuningFitter) -> None:
     """Refuses a base model whose numbers alone, tuned so, do not fit into memory.
 
     Raises:

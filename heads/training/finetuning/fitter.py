@@ -11,23 +11,21 @@ Legend: n rows, m development rows, c outputs.
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from heads.backbone.backbone import Backbone
 from heads.backbone.device import for_training
 from heads.backbone.tuned import TunedBase
 from heads.data.splits import Splits
 from heads.errors import RecipeError
 from heads.events import result
-from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
-from heads.training.finetuning.checkpoints import Checkpoints, named
-from heads.training.finetuning.learning import BATCH, TuningRun, TuningSettings
-from heads.training.finetuning.module import Texts, TunedRecipe
-from heads.training.finetuning.plan import TuningPlan
+from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.checkpoints import Checkpoints
+from heads.training.finetuning.learning import TuningRun, TuningSettings
+from heads.training.finetuning.module import Texts
 from heads.training.fitters import adamw
 from heads.training.fitters.base import (
     Chosen,
@@ -42,9 +40,6 @@ from heads.training.fitters.base import (
 from heads.training.fitters.successive_halving import factor_of, little
 from heads.training.task import TrainingTask
 
-RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
-STEPS = 300  # that a training should take, within the numbers of passes
-FEWEST, MOST = 3, 10  # passes over the rows
 PATIENCE = 3  # passes without a lower development loss, after which a training ends
 ATTEMPTS = 3  # at a training that diverges
 ANOTHER = 7_919  # is added to the seed of each further attempt
@@ -61,24 +56,14 @@ class _Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FineTuningFitter:
+class FineTuningFitter(TuningFitter):
     """A recipe together with (some of) its base model, under AdamW.
 
     Attributes:
-        resolved: The recipe.
-        backbone: The base model, of which every training has a copy.
-        classes: c.
-        plan: What of the base model is learned.
         probe: Learns the head on the frozen base model first; None where it begins anew.
     """
 
-    resolved: ResolvedRecipe
-    backbone: Backbone
-    classes: int
-    plan: TuningPlan
     probe: Fitter | None = None
-    is_random: ClassVar[bool] = True
-    pace: ClassVar[float] = 1e6
 
     @property
     def learns_from(self) -> Source:
@@ -93,7 +78,7 @@ class FineTuningFitter:
         for number, seed in enumerate(seeds):
             rows, asked = splits.fitted(number), splits.development[number]
             tried = list[_Tried]()
-            for settings in table(self.resolved, task, len(rows)):
+            for settings in self.table(task, len(rows)):
                 work = _Work(self, task, texts, rows, settings, seed, heads[number])
                 tried.append((yield from work.searched(asked, number)))
             best = surest([one.best for one in tried], task)
@@ -119,19 +104,6 @@ class FineTuningFitter:
             learned.append(work.fitted(epochs, others, one.point, is_kept=number == 0))
         return learned
 
-    def new(self, task: TrainingTask, texts: Texts, rng: IsolatedRng) -> TunedRecipe:
-        """A copy of the base model and a new head, where base models are tuned."""
-        with rng.rolling():
-            return TunedRecipe(
-                self.resolved,
-                self.backbone,
-                self.classes,
-                self.plan,
-                device=for_training(),
-                spares_memory=task.fixed.spares_memory,
-                begins_at_cut=texts.kept is not None,
-            )
-
     def _probed(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
     ) -> list[Mapping[str, Tensor] | None]:
@@ -143,17 +115,6 @@ class FineTuningFitter:
         learned = self.probe.learn(task, found, rows, splits.development, seeds)
         before = "" if self.probe.learns_from == "states" else "head."
         return [{f"{before}{name}": t for name, t in one.state.items()} for one in learned]
-
-
-def table(resolved: ResolvedRecipe, task: TrainingTask, rows: int) -> list[TuningSettings]:
-    """The settings that are tried: as many as of any other way of learning."""
-    steps = math.ceil(rows / BATCH)
-    epochs = task.fixed.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
-    rates = [task.fixed.learning_rate] if task.fixed.learning_rate else None
-    if rates is None:
-        most = task.fixed.trials or len(RATES)
-        rates = [rate * resolved.tuning.rate for rate in RATES[-most:]]
-    return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
 
 
 def plain(settings: TuningSettings, epochs: int) -> Chosen:
@@ -191,9 +152,7 @@ class _Work:
         self._fitter, self._task, self._texts, self._rows = fitter, task, texts, rows
         self._settings, self._seed, self._begin = settings, seed, begin
         self._kept = Checkpoints(task.workspace, str(fitter.resolved))
-        objective = task.objective
-        told = (rows.tolist(), task.targets[rows].tolist(), str(objective), str(task.products))
-        self._key = named(*told, settings, fitter.backbone.revision, torch.get_num_threads())
+        self._key = fitter.key(task, rows, settings)
 
     def searched(self, asked: Tensor, number: int) -> Generator[TriedSettings, None, _Tried]:
         """Trains while the development loss falls, with a look after every pass."""
@@ -272,7 +231,7 @@ class _Work:
             "logits": run.module.answers(self._texts, asked, self._task.check),
             "state": run.module.state_of_recipe(),
             "base": base and {"tensors": base.tensors, "adapter": base.adapter},
-            "peak": run.peak,
+            "peak": run.memory.peak,
         }
         self._kept.finish(done, *key)
         return done

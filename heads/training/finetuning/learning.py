@@ -4,16 +4,16 @@ Legend: n rows, b rows of a batch.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import Tensor
 
 from heads.backbone.device import HERE, tokens_at_once
 from heads.rng import IsolatedRng
+from heads.training.finetuning.memory import TrainingMemory
 from heads.training.finetuning.module import Texts, TunedRecipe, together
 from heads.training.task import TrainingTask
 
@@ -25,7 +25,6 @@ WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all steps
 PASSES = 3  # times the work of a forward pass, that a step is
 LARGEST = 1.0  # that the norm of all gradients may be
-KEPT = 3  # besides a number that is learned: its gradient and two moments of AdamW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +58,7 @@ class TuningRun:
     Attributes:
         module: Both.
         steps: How many steps they have taken.
-        peak: The most bytes that it has held: its weights, the gradients and two moments of those
-            that are learned, and what a step has kept for its backward pass.
+        memory: How much it holds.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class TuningRun:
     ) -> None:
         from transformers import get_linear_schedule_with_warmup
 
-        self.module, self.steps, self.peak = module, 0, 0
+        self.module, self.steps = module, 0
         self._texts, self._task, self._rows, self._settings = texts, task, rows, settings
         self._rng, self._seed = rng, seed
         self.epoch_steps = math.ceil(len(rows) / settings.batch)
@@ -86,7 +84,7 @@ class TuningRun:
             self._optimizer, math.ceil(settings.warm_up * whole), whole
         )
         self._learned = [own for _, _, own in module.groups()]
-        self._held = _bytes(module.state_dict().values()) + KEPT * _bytes(self._learned)
+        self.memory = TrainingMemory(module, self._learned)
         self._order = list[Tensor]()
 
     @property
@@ -116,12 +114,11 @@ class TuningRun:
         loss, tokens = 0.0, tokens_at_once(device) // PASSES
         for some in together(self._texts.lengths(rows), tokens):
             self._task.check()
-            graph = _Graph(self.module)
-            with saved_tensors_hooks(graph.keep, graph.give):
+            self.memory.begin()
+            with self.memory.counting():
                 own = self._losses(rows[some], device).sum() / len(rows)
             with self._rng.rolling():  # what is computed again draws the same dropout again
                 own.backward()
-            self.peak = max(self.peak, self._held + graph.bytes)
             loss += float(own.detach())
         torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
         self._optimizer.step()
@@ -189,27 +186,3 @@ def _groups(module: TunedRecipe, settings: TuningSettings) -> Iterator[dict[str,
             "lr": settings.head_rate if depth == head else rate,
             "weight_decay": settings.weight_decay * decays,
         }
-
-
-class _Graph:
-    """How many bytes the graph of a step keeps for its backward pass, but for the weights."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self._seen = {own.untyped_storage().data_ptr() for own in module.state_dict().values()}
-        self.bytes = 0
-
-    def keep(self, tensor: Tensor) -> Tensor:
-        """Counts a tensor that is kept; those that share their memory once."""
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
-        return tensor
-
-    def give(self, tensor: Tensor) -> Tensor:
-        """The tensor as it was kept."""
-        return tensor
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(own.nbytes for own in tensors)

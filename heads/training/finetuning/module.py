@@ -103,12 +103,19 @@ class TunedRecipe(nn.Module):
         return self
 
     def forward(self, texts: Texts, rows: Tensor) -> Tensor:
+        return self.recipe(*self._read(texts, rows))
+
+    def vectors(self, texts: Texts, rows: Tensor) -> Tensor:
+        """What the head gets of some rows, (n, w)."""
+        return self.recipe.vectors(*self._read(texts, rows))
+
+    def _read(self, texts: Texts, rows: Tensor) -> tuple[States, ...]:
+        """The states of the texts of some rows, and of siamese pairs those of the second texts."""
         numbers = texts.index[rows]
         first = self._states([texts.first[n] for n in numbers.tolist()], texts, numbers)
         if not texts.second:
-            return self.recipe(first)
-        second = [texts.second[n] for n in numbers.tolist()]
-        return self.recipe(first, self._backbone.forward(second))
+            return (first,)
+        return first, self._backbone.forward([texts.second[n] for n in numbers.tolist()])
 
     def _states(self, batch: Sequence[Encoded], texts: Texts, numbers: Tensor) -> States:
         if self._cut is None:
@@ -117,7 +124,6 @@ class TunedRecipe(nn.Module):
         kept = texts.kept.states(numbers)
         return self._cut.states(self._backbone, batch, _on(kept, self._backbone.device))
 
-    @torch.no_grad()
     def answers(
         self, texts: Texts, rows: Tensor, check: Callable[[], None] | None = None
     ) -> Tensor:
@@ -126,13 +132,30 @@ class TunedRecipe(nn.Module):
         Args:
             check: Is called before every batch, and may end it all.
         """
+        return self._in_batches(self, texts, rows, check)
+
+    def features(
+        self, texts: Texts, rows: Tensor, check: Callable[[], None] | None = None
+    ) -> Tensor:
+        """The vectors of some rows in 32 bits, (n, w), likewise."""
+        return self._in_batches(self.vectors, texts, rows, check)
+
+    @torch.no_grad()
+    def _in_batches(
+        self,
+        compute: Callable[[Texts, Tensor], Tensor],
+        texts: Texts,
+        rows: Tensor,
+        check: Callable[[], None] | None,
+    ) -> Tensor:
+        """What is computed of some rows, texts of like length together."""
         self.eval()
         lengths, tokens = texts.lengths(rows), tokens_at_once(self._backbone.device)
         order, found = lengths.argsort(stable=True), list[Tensor]()
         for places in together(lengths[order], tokens, self._backbone.reads_padding):
             if check:
                 check()
-            found.append(self(texts, rows[order[places]]).float().to(HERE))
+            found.append(compute(texts, rows[order[places]]).float().to(HERE))
         return torch.cat(found)[order.argsort()]
 
     def groups(self) -> Iterator[tuple[int, str, nn.Parameter]]:

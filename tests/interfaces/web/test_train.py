@@ -1,6 +1,7 @@
 """Training on the page, without a browser: uploads, settings, the worker, who sees which run."""
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -17,7 +18,14 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.web import guards, run_access, training_process, uploads
 from heads.interfaces.web.guards import as_csv
 from heads.interfaces.web.places import your_data
-from heads.interfaces.web.places.settings_form import FORM, OWN, PUBLIC_SECONDS, Plan, applies
+from heads.interfaces.web.places.settings_form import (
+    FORM,
+    LEARNED,
+    OWN,
+    PUBLIC_SECONDS,
+    Plan,
+    applies,
+)
 from heads.interfaces.web.training_jobs import Course, TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
 from heads.runs.runner import begin
@@ -151,6 +159,12 @@ def test_a_plan_asks_for_its_heads_and_refuses_none(few):
     assert tuned.tunes == ("frozen", "lora")
     with pytest.raises(HeadsError, match="No head is chosen"):
         Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
+
+
+def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
+    offered = [name for _, name in LEARNED]
+    assert offered[:4] == ["frozen", "last2", "lora", "full"]
+    assert ("setfit" in offered) == bool(importlib.util.find_spec("setfit"))
 
 
 @pytest.mark.parametrize(

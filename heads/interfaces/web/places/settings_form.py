@@ -177,6 +177,7 @@ LOSSES = [
 LEARNED = [
     (part.told(part.title, part.options), f"{name}{part.options['layers']}" if part.above else name)
     for name, part in tuning.items()
+    if part.is_installed
 ]
 
 

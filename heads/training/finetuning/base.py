@@ -1,0 +1,82 @@
+"""What all fitters that learn a base model share: the copy that learns, and the settings tried."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.device import for_training
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.rng import IsolatedRng
+from heads.training.finetuning.checkpoints import named
+from heads.training.finetuning.learning import BATCH, TuningSettings
+from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.finetuning.plan import TuningPlan
+from heads.training.fitters.base import Source
+from heads.training.task import TrainingTask
+
+RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
+STEPS = 300  # that a training should take, within the numbers of passes
+FEWEST, MOST = 3, 10  # passes over the rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TuningFitter:
+    """A way to learn a recipe together with (some of) its base model.
+
+    Attributes:
+        resolved: The recipe.
+        backbone: The base model, of which every training has a copy.
+        classes: c.
+        plan: What of the base model is learned.
+        texts_a_row: How many texts a pass reads for each row.
+    """
+
+    resolved: ResolvedRecipe
+    backbone: Backbone
+    classes: int
+    plan: TuningPlan
+    is_random: ClassVar[bool] = True
+    pace: ClassVar[float] = 1e6
+    texts_a_row: ClassVar[int] = 1
+
+    @property
+    def learns_from(self) -> Source:
+        """Texts."""
+        return "texts"
+
+    @property
+    def learning(self) -> ResolvedRecipe:
+        """The recipe on the copy of the base model."""
+        return self.resolved
+
+    def new(self, task: TrainingTask, texts: Texts, rng: IsolatedRng) -> TunedRecipe:
+        """A copy of the base model and a new head, where base models are tuned."""
+        with rng.rolling():
+            return TunedRecipe(
+                self.learning,
+                self.backbone,
+                self.classes,
+                self.plan,
+                device=for_training(),
+                spares_memory=task.fixed.spares_memory,
+                begins_at_cut=texts.kept is not None,
+            )
+
+    def table(self, task: TrainingTask, rows: int) -> list[TuningSettings]:
+        """The settings that are tried: as many as of any other way of learning."""
+        steps = math.ceil(rows / BATCH)
+        epochs = task.fixed.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
+        rates = [task.fixed.learning_rate] if task.fixed.learning_rate else None
+        if rates is None:
+            most = task.fixed.trials or len(RATES)
+            rates = [rate * self.resolved.tuning.rate for rate in RATES[-most:]]
+        return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
+
+    def key(self, task: TrainingTask, rows: Tensor, settings: TuningSettings) -> str:
+        """A name of all that a training on some rows depends on, but its seed."""
+        told = (rows.tolist(), task.targets[rows].tolist(), str(task.objective), str(task.products))
+        return named(*told, settings, self.backbone.revision, torch.get_num_threads())

@@ -1,0 +1,184 @@
+"""The fitter of recipes whose base model learns on pairs of texts before their head: SetFit.
+
+First the base model learns that texts of one class lie near each other and texts of other classes
+far, by the cosine of the vectors that the recipe pools; then the head learns on these vectors, as
+it does on those of a frozen base model, by its own fitter. Every seed does so with each of a few
+learning rates, and with the best once more on all its rows.
+
+Source: SetFit (Tunstall et al. 2022, arXiv 2209.11055).
+Legend: n rows, w width of the pooled vector, c classes.
+"""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from heads.backbone.device import for_training
+from heads.backbone.tuned import TunedBase
+from heads.data.splits import Splits
+from heads.errors import RecipeError
+from heads.events import result
+from heads.parts import registry
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.rng import IsolatedRng
+from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.checkpoints import Checkpoints
+from heads.training.finetuning.learning import TuningSettings
+from heads.training.finetuning.module import Texts
+from heads.training.fitters.base import (
+    Chosen,
+    FittedHead,
+    Fitter,
+    SearchResult,
+    TriedSettings,
+    surest,
+)
+from heads.training.task import TrainingTask
+from heads.training.whitening import DerivedVectors
+
+RATE, EPOCHS = "base_rate", "base_epochs"  # what is chosen beside the settings of the head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ContrastiveFitter(TuningFitter):
+    """A base model on pairs of texts, and then a head on its vectors.
+
+    A pass has as many pairs as there are rows.
+
+    Attributes:
+        head: Learns the head from vectors, as on a frozen base model.
+    """
+
+    head: Fitter
+    texts_a_row: ClassVar[int] = 2
+
+    @property
+    def learning(self) -> ResolvedRecipe:
+        """The reading alone, under a linear layer that learns nothing."""
+        return replace(self.resolved, head=registry.head["linear"], head_options={}, without="")
+
+    def search(
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
+        for number, seed in enumerate(seeds):
+            tried = list[SearchResult]()
+            for settings in self.table(task, len(splits.fitted(number))):
+                tried.append(self._tried(task, texts, splits.only(number), settings, seed))
+                tried[-1] = replace(tried[-1], point=replace(tried[-1].point, seed=number))
+                yield tried[-1].point
+            best = surest([one.point for one in tried], task)
+            found.append(next(one for one in tried if one.point is best))
+        return found
+
+    def learn(
+        self,
+        task: TrainingTask,
+        found: Sequence[SearchResult],
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[FittedHead]:
+        texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
+        for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
+            settings, chosen = _parted(one.chosen)
+            stage = _FirstStage(self, task, texts, settings, seeds[number])
+            reads = torch.cat([own, others])
+            done = stage.learned(own, reads, is_kept=number == 0)
+            begin = [SearchResult(chosen=chosen, point=one.point)]
+            on_vectors = _on_vectors(task, reads, done["vectors"])
+            (top,) = self.head.learn(on_vectors, begin, [own], [others], [seeds[number]])
+            state = {f"head.{name}": tensor for name, tensor in top.state.items()}
+            base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
+            learned.append(replace(top, state=state, base=base, peak_bytes=done["peak"]))
+        return learned
+
+    def _tried(
+        self, task: TrainingTask, texts: Texts, splits: Splits, settings: TuningSettings, seed: int
+    ) -> SearchResult:
+        """What the best head comes to on the development rows of the one seed of some splits."""
+        reads = splits.train[0]
+        done = _FirstStage(self, task, texts, settings, seed).learned(splits.fitted(0), reads)
+        on_vectors = _on_vectors(task, reads, done["vectors"])
+        (one,) = result(self.head.search(on_vectors, splits, [seed]))
+        chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
+        return replace(one, chosen=chosen, point=replace(one.point, settings=chosen), state=None)
+
+
+class _FirstStage:
+    """A base model that learns on pairs, with one seed and one set of settings."""
+
+    def __init__(
+        self,
+        fitter: ContrastiveFitter,
+        task: TrainingTask,
+        texts: Texts,
+        settings: TuningSettings,
+        seed: int,
+    ) -> None:
+        self._fitter, self._task, self._texts = fitter, task, texts
+        self._settings, self._seed = settings, seed
+        self._kept = Checkpoints(task.workspace, str(fitter.resolved))
+
+    def learned(self, rows: Tensor, reads: Tensor, *, is_kept: bool = False) -> Mapping[str, Any]:
+        """Learns on some rows and reads some; or finds what that came to.
+
+        Args:
+            is_kept: Whether the base model is wanted as well.
+
+        Returns:
+            `vectors` (n, w) of the rows that are read; the tensors of the `base` model that are
+            other ones now, or None; and `peak`, how many bytes it took at most.
+
+        Raises:
+            RecipeError: The rows to learn from are all of one class.
+        """
+        if len(self._task.targets[rows].unique()) < 2:
+            what = f"{self._fitter.resolved.recipe} learns from pairs of texts of different "
+            raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
+        training = self._fitter.key(self._task, rows, self._settings)
+        key = (training, self._seed, reads.tolist(), is_kept)
+        done = self._kept.finished(*key)
+        if done is None:
+            done = self._learn(rows, reads, is_kept)
+            self._kept.finish(done, *key)
+        return done
+
+    def _learn(self, rows: Tensor, reads: Tensor, is_kept: bool) -> dict[str, Any]:
+        from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs
+
+        rng = IsolatedRng(self._seed, for_training())
+        module = self._fitter.new(self._task, self._texts, rng)
+        peak = learn_pairs(
+            module,
+            self._texts,
+            self._task,
+            rows,
+            rate=self._settings.learning_rate,
+            steps=self._settings.epochs * math.ceil(len(rows) / PAIRS),
+            seed=self._seed,
+            rng=rng,
+        )
+        return {
+            "vectors": module.features(self._texts, reads, self._task.check),
+            "base": dict(module.tuned_base().tensors) if is_kept else None,
+            "peak": peak,
+        }
+
+
+def _on_vectors(task: TrainingTask, reads: Tensor, vectors: Tensor) -> TrainingTask:
+    """The task of a head that learns from the vectors (n, w) of the rows that were read."""
+    index = torch.zeros(len(task.targets), dtype=torch.long)
+    index[reads] = torch.arange(len(reads))
+    return replace(task, vectors=vectors, index=index, kept=DerivedVectors())
+
+
+def _parted(chosen: Chosen) -> tuple[TuningSettings, Chosen]:
+    """The settings of the base model, and those of the head."""
+    values: Any = dict(chosen)
+    base = TuningSettings(learning_rate=values.pop(RATE), epochs=values.pop(EPOCHS))
+    return base, values

@@ -1,0 +1,35 @@
+"""Rows of texts for base models that learn: what the first word of each is tells its class."""
+
+import threading
+from typing import Any
+
+import torch
+from tiny_models import WORDS
+
+from heads.problem import SINGLE_LABEL
+from heads.training.objective import Objective
+from heads.training.task import TrainingTask
+
+ROWS, CLASSES = 96, 3
+
+
+def task_of(rows: int = ROWS, **more: Any) -> TrainingTask:
+    """Rows of random words of unlike length; what their first word is tells the class."""
+    rng = torch.Generator().manual_seed(0)
+    texts, targets = [], []
+    for _ in range(rows):
+        length = int(torch.randint(2, 9, (1,), generator=rng))
+        numbers = torch.randint(len(WORDS), (length,), generator=rng).tolist()
+        texts.append(" ".join(WORDS[number] for number in numbers))
+        targets.append(numbers[0] % CLASSES)
+    return TrainingTask(
+        vectors=torch.empty(0, 0),
+        index=torch.arange(rows),
+        targets=torch.tensor(targets),
+        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES),
+        weights=torch.ones(rows),
+        counts=torch.ones(rows),
+        stop=threading.Event(),
+        texts=texts,
+        **more,
+    )
