@@ -73,8 +73,8 @@ class ExperimentConfig:
     )
     learning_rate: float = _setting(
         0.0,
-        "Step size of AdamW for heads with hidden layers; 0: searched, with the weight decay. "
-        "Linear heads are solved without steps.",
+        "Step size of AdamW for heads with hidden layers on a frozen base model; 0: searched, with "
+        "the weight decay. Linear heads are solved without steps.",
         low=0.0,
         high=1.0,
     )
@@ -99,10 +99,17 @@ class ExperimentConfig:
         low=0,
         high=100,
     )
+    tuning_rate: float = _setting(
+        0.0,
+        "Learning rate of the last layer of a base model that is tuned, or of its adapter; 0: "
+        "searched.",
+        low=0.0,
+        high=1.0,
+    )
     gradient_checkpointing: bool = _setting(
         False,
         "A tuned base model computes its layers twice instead of keeping what they gave: about a "
-        "third more time, and much less memory.",
+        "third more time, and much less memory. Not on an Apple GPU.",
     )
     standardise: str = _setting(
         SEARCHED,

@@ -39,7 +39,7 @@ def called(device: torch.device) -> str:
         return "the processor"
     try:
         return torch.get_device_module(device).get_device_name(device)
-    except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError):  # it does not answer
+    except (RuntimeError, AssertionError, AttributeError, torch.cuda.DeferredCudaCallError):
         return device.type
 
 

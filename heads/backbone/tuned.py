@@ -16,6 +16,7 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.backbone.engine import with_block
 from heads.errors import CheckpointError
+from heads.rng import IsolatedRng
 
 SAMPLES = ("one two three", "one two three four five six seven eight")
 # Base models with what they have learned stay in memory: so many, while they hold no more bytes of
@@ -92,7 +93,8 @@ class TunedBase:
         """
         from peft import set_peft_model_state_dict
 
-        found = with_adapter(model, self.adapter)
+        with IsolatedRng().rolling():  # PEFT draws weights, which are then those of here
+            found = with_adapter(model, self.adapter)
         set_peft_model_state_dict(found, dict(self.tensors))
         return found
 

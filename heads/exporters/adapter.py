@@ -140,7 +140,8 @@ def _save(
         "modules_to_save": list(whole),
         "revision": backbone.untuned.revision if _is_of_hub(backbone) else None,
     }
-    found = with_adapter(model, facts)
+    with IsolatedRng().rolling():  # PEFT draws weights, which are then those of here
+        found = with_adapter(model, facts)
     tensors = {
         INNER + prefix + key.removeprefix(INNER): own
         for key, own in base.tensors.items()

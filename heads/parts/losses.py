@@ -79,7 +79,7 @@ def hinge_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
 def near(targets: Tensor, classes: int) -> Tensor:
     """The goals of `ordinal`: numbers of classes (…) to shares (…, c)."""
-    places = torch.arange(classes)
+    places = torch.arange(classes, device=targets.device)
     return (-2.0 * (places - targets[..., None]).abs()).softmax(dim=-1)
 
 

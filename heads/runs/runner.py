@@ -85,6 +85,7 @@ def _kept(
     if isinstance(event, Baseline):
         return _done(run, asked, keep_baseline(run, asked, event, training_data))
     if isinstance(event, TrialFailed):
+        forget(run.path / WORKSPACE, event.name)
         return keep_failure(run, asked.names.index(event.name), event.says)
     return event if isinstance(event, CurvePointTried) else None
 

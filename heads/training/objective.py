@@ -94,7 +94,7 @@ class Objective:
         assert self.balance is not None
         each = losses[OVR](logits[..., None], target_matrix[..., None], focal=self.focal)  # (…, c)
         has = self.problem.target_matrix(targets, self.outputs)
-        no, yes = self.balance
+        no, yes = self.balance.to(logits.device)
         return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
 
     def target_matrix(self, targets: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.predictions import CellPredictions
 from heads.settings import ExperimentConfig
+from heads.training.finetuning.checkpoints import folder_of, spent
 from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
 from heads.training.objective import TargetScaler, balance_of
 from heads.training.scheduler import Job, Tell, TrainingData
@@ -161,8 +162,10 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     """The whole work on a trial: every seed searches its settings, then fits with them."""
 
     def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
+        before = spent(folder_of(training_task.workspace, trial.name))  # by a process that is gone
         taught = on_task(trial, training_task, training_data.splits, training_data.config)
-        return _learned(taught, _searched(taught, training_data, tell), training_data)
+        found = _learned(taught, _searched(taught, training_data, tell), training_data)
+        return replace(found, seconds=found.seconds + before)
 
     return _job(trial, training_data, work)
 

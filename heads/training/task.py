@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heads.backbone.device import HERE
+from heads.backbone.precision import EXACT, products
 from heads.evaluation.metrics import AUTO, SCORES, Metric, MetricName, metric_of
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
@@ -29,7 +31,9 @@ class FixedSettings:
         standardise: Whether the input is standardised; None where that is searched.
         trials: How many settings a seed tries, whatever is learned; 0: as many as each head has.
         epochs: Passes over the rows in which a base model is tuned; 0: by how many rows there are.
+        tuning_rate: Of the last layer of a base model that is tuned; 0 where it is searched.
         spares_memory: Whether a tuned base model computes its layers twice instead of keeping them.
+        precision: Of products, as the setting has it.
     """
 
     learning_rate: float = 0.0
@@ -37,7 +41,9 @@ class FixedSettings:
     standardise: bool | None = None
     trials: int = 0
     epochs: int = 0
+    tuning_rate: float = 0.0
     spares_memory: bool = False
+    precision: str = EXACT
 
     @classmethod
     def of(cls, config: ExperimentConfig) -> "FixedSettings":
@@ -48,7 +54,9 @@ class FixedSettings:
             standardise={"yes": True, "no": False}.get(config.standardise),
             trials=config.trials,
             epochs=config.epochs,
+            tuning_rate=config.tuning_rate,
             spares_memory=config.gradient_checkpointing,
+            precision=config.precision,
         )
 
 
@@ -106,6 +114,10 @@ class TrainingTask:
         """The metric that settings are chosen by."""
         return SCORES[metric_of(self.metric or AUTO, self.objective.problem, ordered=True)]
 
+    def products_on(self, device: torch.device) -> torch.dtype:
+        """What matrix products are computed in on a device: of a GPU its own probe says it."""
+        return self.products if device == HERE else products(self.fixed.precision, device)
+
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""
         return self.vectors[self.index[rows]]
@@ -126,7 +138,7 @@ class TrainingTask:
         """Ends the work where that was asked for.
 
         Raises:
-            Stopped: It was.
+            Interrupted: It was.
         """
         if self.stop.is_set():
             raise Interrupted

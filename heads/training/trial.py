@@ -103,7 +103,8 @@ def trials(
 
     Args:
         classes: How many outputs a head has.
-        kind: Of the labels.
+        limits: What is allowed.
+        problem: What rows are labelled with.
 
     Raises:
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.

@@ -16,7 +16,7 @@ from heads.settings import ExperimentConfig, Limits
 
 QUICK = ExperimentConfig(learning_rate=0.02, steps=12, standardise="no")
 # One pass for those that learn their base model as well, at a rate that changes it much.
-TUNED = replace(QUICK, epochs=1, trials=1)
+TUNED = replace(QUICK, epochs=1, trials=1, tuning_rate=0.02)
 
 
 def trained(

@@ -44,7 +44,7 @@ SPLITS = Splits(
     train=(EVERY[:64],),
     test=(EVERY[64:],),
 )
-QUICK = FixedSettings(learning_rate=1e-3, epochs=1, trials=1, steps=4)
+QUICK = FixedSettings(learning_rate=1e-3, tuning_rate=1e-3, epochs=1, trials=1, steps=4)
 
 
 def trial(recipe: str, backbone: Backbone, problem: ProblemType = SINGLE_LABEL) -> Trial:
@@ -177,7 +177,7 @@ def test_a_head_answers_from_the_tuned_vectors(recipe: str, small: Backbone, row
     texts = rows.texts[:5]
     frozen = replace(found, head=replace(found.head, base=None, base_parameters=0))
     assert not torch.allclose(found.logits(texts), frozen.logits(texts), rtol=1e-2)
-    assert found.head.chosen["base_rate"] == TUNED.learning_rate
+    assert found.head.chosen["base_rate"] == TUNED.tuning_rate
     assert found.head.chosen["base_epochs"] == 1
 
 

@@ -70,7 +70,7 @@ class TuningFitter:
         """The settings that are tried: as many as of any other way of learning."""
         steps = math.ceil(rows / BATCH)
         epochs = task.fixed.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
-        rates = [task.fixed.learning_rate] if task.fixed.learning_rate else None
+        rates = [task.fixed.tuning_rate] if task.fixed.tuning_rate else None
         if rates is None:
             most = task.fixed.trials or len(RATES)
             rates = [rate * self.resolved.tuning.rate for rate in RATES[-most:]]

@@ -10,14 +10,18 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from heads.caching import write, writing
+from heads.errors import DataError
 
 EVERY = 20.0  # seconds of training that a kill may cost
+SHARE = 20  # times as long as writing the last one took: large base models are written less often
 WHAT = "A checkpoint of a training"
+CLOCK = "seconds"
 
 
 class Checkpoints:
@@ -28,8 +32,9 @@ class Checkpoints:
     """
 
     def __init__(self, workspace: Path | None, cell: str) -> None:
-        self._folder = None if workspace is None else workspace / named(cell)
-        self._written = time.monotonic()
+        self._folder = folder_of(workspace, cell)
+        self._written = self._told = time.monotonic()
+        self._took = 0.0
 
     def finished(self, *key: object) -> dict[str, Any] | None:
         """What a training came to, if it is over."""
@@ -47,12 +52,15 @@ class Checkpoints:
 
     def is_due(self) -> bool:
         """Whether a kill would now cost more than it should."""
-        return self._folder is not None and time.monotonic() - self._written >= EVERY
+        since = time.monotonic() - self._written
+        return self._folder is not None and since >= max(EVERY, SHARE * self._took)
 
     def keep(self, values: Mapping[str, Any], *key: object) -> None:
         """Writes a checkpoint in the place of the one before."""
+        begun = time.monotonic()
         self._write("begun", key, values)
         self._written = time.monotonic()
+        self._took = self._written - begun
 
     def _path(self, kind: str, key: tuple[object, ...]) -> Path:
         assert self._folder is not None
@@ -63,19 +71,39 @@ class Checkpoints:
             return None
         try:
             return torch.load(path, weights_only=True)
-        except (RuntimeError, OSError, EOFError, ValueError):  # not whole: trained again
-            return None
+        except (RuntimeError, OSError, EOFError, ValueError, LookupError, UnpicklingError):
+            return None  # not whole: trained again
 
     def _write(self, kind: str, key: tuple[object, ...], values: Mapping[str, Any]) -> None:
+        """Writes a file, and how long it took to come there; a full disk costs no training."""
         if self._folder is None:
             return
+        now = time.monotonic()
+        seconds = spent(self._folder) + now - self._told
+        self._told = now
 
         def fill(place: Path) -> None:
             with place.open("wb") as file:  # torch refuses names that begin with a dot
                 torch.save(dict(values), file)
 
-        with writing(WHAT):
+        with contextlib.suppress(DataError), writing(WHAT):
             write(self._path(kind, key), fill)
+            write(self._folder / CLOCK, lambda place: place.write_text(f"{seconds:.3f}", "utf-8"))
+
+
+def folder_of(workspace: Path | None, cell: str) -> Path | None:
+    """Where the trainings of a cell lie."""
+    return None if workspace is None else workspace / named(cell)
+
+
+def spent(folder: Path | None) -> float:
+    """How many seconds went into what is kept of a cell, before a kill as well."""
+    if folder is None:
+        return 0.0
+    try:
+        return float((folder / CLOCK).read_text("utf-8"))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def named(*key: object) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heads.backbone.device import for_training
 from heads.backbone.tuned import TunedBase
@@ -171,8 +171,9 @@ class _Work:
             points = [TriedSettings(**one) for one in kept["points"]]
             best, factor, top = kept["best"], kept["factor"], tuple(kept["top"])
             yield from points
-        while run.epoch < self._settings.epochs:
-            for _ in run.learn():
+        while len(points) < self._settings.epochs:
+            # A checkpoint may be from after the last step of a pass, before the look that ends it.
+            for _ in run.learn() if run.epoch == len(points) else ():
                 if self._kept.is_due():
                     told = [one.as_json() for one in points]
                     state = {"points": told, "best": best, "factor": factor, "top": list(top)}
@@ -197,10 +198,9 @@ class _Work:
         Raises:
             RecipeError: It diverged in every attempt.
         """
-        constant = constant_loss(self._task, self._rows)
         for attempt in range(ATTEMPTS):
-            done = self._fit(self._seed + ANOTHER * attempt, epochs, asked, is_kept)
-            if not _has_diverged(done["loss"], point, constant):
+            done = self._fit(self._seed + ANOTHER * attempt, epochs, asked, point, is_kept)
+            if not done["diverged"]:
                 tuned = done["base"] and TunedBase(tune=self._fitter.resolved.tune, **done["base"])
                 return FittedHead(
                     logits=done["logits"],
@@ -210,13 +210,17 @@ class _Work:
                     peak_bytes=done["peak"],
                 )
         what = f"Its training diverged {ATTEMPTS} times, each with other random numbers"
-        raise RecipeError(f"{what}.", "Give a smaller --learning-rate.")
+        rate = self._settings.learning_rate
+        raise RecipeError(f"{what}.", f"Give a --tuning-rate below {rate:.2g}, which it had.")
 
-    def _fit(self, seed: int, epochs: int, asked: Tensor, is_kept: bool) -> dict[str, Any]:
-        """Trains so many passes, and answers; or finds what that came to."""
+    def _fit(
+        self, seed: int, epochs: int, asked: Tensor, point: TriedSettings, is_kept: bool
+    ) -> dict[str, Any]:
+        """Trains so many passes, and answers if it has not diverged; or finds what was kept."""
         key = (self._key, seed, "fit", epochs, asked.tolist(), is_kept)
-        if (done := self._kept.finished(*key)) is not None:
-            return done
+        before = self._kept.finished(*key)
+        if before is not None:
+            return before
         run, kept = self._begun(seed), self._kept.begun(*key)
         if kept is not None:
             run.go_on(kept)
@@ -224,15 +228,19 @@ class _Work:
             for _ in run.learn():
                 if self._kept.is_due():
                     self._kept.keep(run.checkpoint(), *key)
-        base = run.module.tuned_base() if is_kept else None
         logits = run.module.answers(self._texts, self._rows, self._task.check)
-        done = {
-            "loss": float(_weighted(self._task, self._rows, logits).mean()),
-            "logits": run.module.answers(self._texts, asked, self._task.check),
-            "state": run.module.state_of_recipe(),
-            "base": base and {"tensors": base.tensors, "adapter": base.adapter},
-            "peak": run.memory.peak,
+        loss = float(_weighted(self._task, self._rows, logits).mean())
+        done: dict[str, Any] = {
+            "diverged": _has_diverged(loss, point, constant_loss(self._task, self._rows))
         }
+        if not done["diverged"]:
+            base = run.module.tuned_base() if is_kept else None
+            done |= {
+                "logits": run.module.answers(self._texts, asked, self._task.check),
+                "state": run.module.state_of_recipe(),
+                "base": base and {"tensors": base.tensors, "adapter": base.adapter},
+                "peak": run.memory.peak,
+            }
         self._kept.finish(done, *key)
         return done
 
@@ -243,7 +251,7 @@ class _Work:
         if self._begin is None:
             adamw.at_base_rates(module.recipe, task, self._rows)
         else:
-            module.recipe.load_state_dict(dict(self._begin), strict=False)
+            _begin_with(module.recipe, self._begin)
         return TuningRun(module, self._texts, task, self._rows, self._settings, rng, seed)
 
     def _looked(
@@ -256,6 +264,13 @@ class _Work:
         epochs = plain(self._settings, run.epoch)
         point = judged(epochs, run.steps, logits * factor, task, asked)
         return point, logits, factor
+
+
+def _begin_with(recipe: nn.Module, begin: Mapping[str, Tensor]) -> None:
+    """Puts the head that was learned first into a recipe, whose reading may be new yet."""
+    missing, unknown = recipe.load_state_dict(dict(begin), strict=False)
+    if unknown or any(name.startswith("head.") for name in missing):
+        raise ValueError(f"the probed head is of another recipe: {[*unknown, *missing][:3]}")
 
 
 def is_falling(points: Sequence[TriedSettings]) -> bool:

@@ -5,6 +5,7 @@ Legend: n rows, b rows of a batch.
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ HEAD_RATE = 1e-3
 DECAY = 0.9  # of the learning rate, from each layer to the one below
 WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all steps
-PASSES = 3  # times the work of a forward pass, that a step is
+STEP = 3  # times the memory and work of a forward pass
 LARGEST = 1.0  # that the norm of all gradients may be
 
 
@@ -111,13 +112,14 @@ class TuningRun:
         """
         self.module.train()
         self._optimizer.zero_grad()
-        loss, tokens = 0.0, tokens_at_once(device) // PASSES
-        for some in together(self._texts.lengths(rows), tokens):
+        loss, tokens = 0.0, tokens_at_once(device) // STEP
+        for some in together(self._texts.lengths(rows), tokens, self.module.reads_padding):
             self._task.check()
             self.memory.begin()
             with self.memory.counting():
                 own = self._losses(rows[some], device).sum() / len(rows)
-            with self._rng.rolling():  # what is computed again draws the same dropout again
+            # Layers that are computed again draw their dropout again, while nobody else draws.
+            with self._rng.rolling() if self.module.recomputes else nullcontext():
                 own.backward()
             loss += float(own.detach())
         torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
@@ -128,7 +130,7 @@ class TuningRun:
 
     def _losses(self, rows: Tensor, device: torch.device) -> Tensor:
         """The weighted loss of each of some rows, (b,)."""
-        task, dtype = self._task, self._task.products
+        task, dtype = self._task, self._task.products_on(device)
         with self._rng.rolling(), torch.autocast(device.type, dtype, dtype != torch.float32):
             logits = self.module(self._texts, rows).float()
         objective, targets = task.objective, task.targets[rows].to(device)
@@ -143,6 +145,7 @@ class TuningRun:
             "optimizer": self._optimizer.state_dict(),
             "schedule": self._schedule.state_dict(),
             "random": list(self._rng.states),
+            "peak": self.memory.peak,
         }
 
     @torch.no_grad()
@@ -154,6 +157,7 @@ class TuningRun:
         self._optimizer.load_state_dict(kept["optimizer"])
         self._schedule.load_state_dict(kept["schedule"])
         self._rng.states = list(kept["random"])
+        self.memory.peak = max(self.memory.peak, kept["peak"])
 
 
 def batches(rows: Tensor, texts: Texts, batch: int, seed: int, epoch: int) -> list[Tensor]:

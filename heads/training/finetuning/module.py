@@ -64,6 +64,7 @@ class TunedRecipe(nn.Module):
 
     Attributes:
         base: The copy; under PEFT's adapter, where one is learned.
+        recomputes: Whether the backward pass computes layers again instead of keeping their states.
         recipe: What is read of it, and the head.
     """
 
@@ -85,13 +86,21 @@ class TunedRecipe(nn.Module):
         if self._adapter is None:
             for name in plan.depths:
                 self.base.get_parameter(name).requires_grad_(True)
-        if spares_memory and self.base.supports_gradient_checkpointing:
+        # On an Apple GPU torch 2.13 does not draw the same dropout when it computes again.
+        can = device.type != "mps" and self.base.supports_gradient_checkpointing
+        self.recomputes = spares_memory and can
+        if self.recomputes:
             self.base.gradient_checkpointing_enable({"use_reentrant": False})
         self.to(device)
         self._backbone = replace(backbone.prompted(resolved.prompt), model=self.base, block=None)
         self._cut: FromCut | None = None
         if begins_at_cut and plan.cut is not None:
             self._cut = cut_into(self._backbone, plan.stack, plan.cut)
+
+    @property
+    def reads_padding(self) -> bool:
+        """Whether padding changes what the base model gives: only texts of one length go along."""
+        return self._backbone.reads_padding
 
     def train(self, mode: bool = True) -> "TunedRecipe":
         """Dropout is on in whatever learns; what lies below the last layers answers as it is."""

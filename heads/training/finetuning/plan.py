@@ -56,6 +56,9 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         layers = f"{backbone.layers} layers" if backbone.layers else "no layers that can be told"
         what = f"{backbone.id} has {layers}, so {TUNE}={resolved.tune} has no meaning."
         raise RecipeError(what, f"Write {TUNE}=full.")
+    if top.above and resolved.layers is not None and "decoder" in resolved.layers.asks:
+        what = f"{resolved.recipe}: which layers are the last is told of an encoder only."
+        raise RecipeError(what, f"Write {TUNE}=full or {TUNE}=lora.")
     model = copy.deepcopy(backbone.model).eval().requires_grad_(True)
     own = replace(backbone, model=model, block=None).prompted(resolved.prompt)
     with torch.enable_grad():
@@ -66,12 +69,14 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
             depths |= {one: layer for one in _leaves(hidden) if one not in depths}
     below = backbone.layers - count if top.above else -1
     fixed = {one for one, depth in depths.items() if depth <= below}
+    names = {name for name, _ in model.named_parameters()}  # of tied parameters the first
     found = {
         name: (depths.get(id(own), backbone.layers), own.numel())
         for place, module in model.named_modules()
         for leaf, own in module.named_parameters(recurse=False)
         if id(own) in reached - fixed
-        and top.make(name := f"{place}.{leaf}".lstrip("."), module, **options)
+        and (name := f"{place}.{leaf}".lstrip(".")) in names
+        and top.make(name, module, **options)
     }
     if not found:
         what = f"{resolved.recipe}: what it reads of {backbone.id} depends on nothing that "

@@ -114,8 +114,9 @@ class _PooledTexts(nn.Module):
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         """The vectors of a batch, (b, w)."""
         self._task.check()
-        rows, dtype = features["input_ids"].cpu(), self._task.products
-        autocast = torch.autocast(for_training().type, dtype, dtype != torch.float32)
+        rows, device = features["input_ids"].cpu(), for_training()
+        dtype = self._task.products_on(device)
+        autocast = torch.autocast(device.type, dtype, dtype != torch.float32)
         with self._memory.counting(), autocast:
             vectors = self.module.vectors(self._texts, rows).float()
         return {**features, "sentence_embedding": vectors}

@@ -48,6 +48,7 @@ TITLES = {
     "steps": "Steps",
     "trials": "Settings tried",
     "epochs": "Passes over the rows, of a tuned base model",
+    "tuning_rate": "Learning rate, of a tuned base model",
     "gradient_checkpointing": "Spare memory, of a tuned base model",
     "standardise": "Standardise",
     "per_class": "Few rows a class",
@@ -361,7 +362,7 @@ def _field(name: str) -> Any:
         return gr.Checkbox(field.default, label=title, info=says, min_width=240)
     if among := field.metadata.get("among"):
         return gr.Dropdown(list(among), value=field.default, label=title, info=says, min_width=240)
-    if isinstance(field.default, float) and name != "learning_rate":
+    if isinstance(field.default, float) and not name.endswith("_rate"):
         return _slider(name, title)
     if isinstance(field.default, float):  # it is chosen by its order of magnitude
         return gr.Number(field.default, label=title, info=says, step=0.001, min_width=240)
