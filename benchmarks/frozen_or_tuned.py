@@ -13,18 +13,20 @@ import argparse
 import csv
 import random
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import torch
 from torch import Tensor
 
 import heads
-from benchmarks import stored
+from benchmarks import stored, tuning
 from benchmarks.stored import Cell, Table, figure, gap, score
+from heads.backbone import loading
 from heads.evaluation.details import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
@@ -34,6 +36,7 @@ from heads.runs.cells import Cell as TrainedCell
 from heads.runs.cells import answers_of_cell
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import load
+from heads.settings import limits
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "frozen-or-tuned"
@@ -41,6 +44,7 @@ RECIPES = ("mean+linear", "cls+linear", "cls+roberta", "cls@cat4+mlp")
 PLAIN = "cls+linear"  # what a dense layer and four layers are compared with
 WAYS = ("frozen", "last2", "lora", "full", "lpft")
 SEEDS, TRIALS, PASSES, ROWS = 5, 2, 6, 240
+ROUNDS = 3  # in which a pass of each way is timed
 REVIEWS, COMMENTS = 600, 400  # of the test rows, drawn once
 TWEETS = "messy/sentiment140_test_noheader.csv"
 NEGATIVE = {"anger", "disgust", "fear", "sadness"}
@@ -80,9 +84,8 @@ class Study:
     def gaps(self, first: tuple[str, str], others: Sequence[tuple[str, str]]) -> list[Cell]:
         """How much better others are than one: all of them are one family."""
         several = [self.answers[name] for name in (first, *others)]
-        learned = [one.name for name, one in self.answers.items() if name[1] != FROZEN]
-        learned = [one.name for one in several if one.name in learned]
-        found = compare(several, self.task, reference=several[0].name, tuned=learned)
+        own = [self.answers[name].name for name in (first, *others) if name[1] != FROZEN]
+        found = compare(several, self.task, reference=several[0].name, tuned=own)
         by = {one.name: one for one in found.to_reference}
         told = [by[self.answers[name].name] for name in others]
         return [gap(d.difference, d.low, d.high, differs=d.differs) for d in told]
@@ -106,7 +109,8 @@ def main() -> None:
         rows = torch.arange(len(whole.task.targets))
         last = len(rows) - sum(others.values())
         own = whole.only(rows < last)
-        tables += [*of_scores(own, name), of_heads(own, name), of_costs(own, name)]
+        tables += [*of_scores(own, name), of_heads(own, name)]
+        tables.append(of_costs(own, name, paces(board)))
         for other, size in others.items():
             tables += of_scores(whole.only((rows >= last) & (rows < last + size)), other)
             last += size
@@ -219,7 +223,29 @@ def of_heads(study: Study, name: str) -> Table:
     )
 
 
-def of_costs(study: Study, name: str) -> Table:
+def paces(board: Leaderboard) -> dict[str, float]:
+    """Seconds that a pass over the rows takes in each way, on all cores: the middle of some.
+
+    They are taken in turn, since what else runs on a machine changes within the hours of a study.
+    """
+    corpus, learned = load(board.folder).corpus, load(board.folder).splits.train[0].tolist()
+    labels = [str(target) for (target,) in corpus.targets]
+    task = tuning.task_of([(corpus.texts[row], labels[row]) for row in learned])
+    backbone = loading.load(board.model, limits=limits())
+    passes = {
+        way: tuning.ours(f"{PLAIN}?tune={way}", backbone, task, kept=way.startswith("last"))
+        for way in WAYS[1:]
+    }
+    times: dict[str, list[float]] = {way: [] for way in passes}
+    for _ in range(ROUNDS + 1):
+        for way, learn in passes.items():
+            begun = time.perf_counter()
+            learn()
+            times[way].append(time.perf_counter() - begun)
+    return {way: median(own[1:]) for way, own in times.items()}
+
+
+def of_costs(study: Study, name: str, paces: Mapping[str, float]) -> Table:
     """What each way takes: means over the heads."""
     rows = list[list[Cell]]()
     for way in WAYS:
@@ -228,18 +254,22 @@ def of_costs(study: Study, name: str) -> Table:
         rows.append(
             [
                 way,
+                figure(paces[way], 2, "s") if told else "–",
                 figure(fmean(one.seconds for one in own), 1, "s"),
                 figure(max(one.peak_bytes for one in told) / 1e6, 0, "MB") if told else "–",
                 figure(max(one.trials for one in own), 0),
                 figure(fmean(one.learned for one in own), 0),
-                figure(sum(one.diverged for one in told), 0),
+                figure(sum(one.diverged for one in told), 0) if told else "–",
             ]
         )
     return Table(
         title=f"{name}: what it takes",
-        columns=("way", "seconds a head", "peak memory", "trials", "numbers learned", "diverged"),
+        columns=(
+            "way", "a pass", "a head, all seeds", "memory", "trials a seed", "numbers learned",
+            "diverged",
+        ),
         rows=rows,
-    )
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -140,10 +140,7 @@ def theirs(backbone: Backbone, task: TrainingTask, place: Path) -> Callable[[], 
         dataloader_pin_memory=False,
     )
     collate = transformers.DataCollatorWithPadding(backbone.tokenizer)
-
-    def learn() -> None:
-        transformers.Trainer(
-            model=model, args=settings, train_dataset=rows, data_collator=collate
-        ).train()
-
-    return learn
+    trainer = transformers.Trainer(
+        model=model, args=settings, train_dataset=rows, data_collator=collate
+    )
+    return trainer.train

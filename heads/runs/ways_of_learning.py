@@ -160,7 +160,7 @@ def _better(ways: Sequence[WayOfLearning], best: WayOfLearning, compared: Compar
     name, found = SCORES[best.cell.measures.metric], best.to_first
     assert found is not None
     by = f"{name.gap(found.difference)} ({name.between(found.low, found.high)})"
-    first = f"{best.doing} beats {_home(ways[0])} by {by} and takes {times(best, ways[0])}"
+    first = f"{best.doing} beats {_home(ways[0])} by {by} and trains {times(best, ways[0])}"
     if compared.best != best.cell.name:
         highest = next(one for one in ways if one.cell.name == compared.best)
         return f"{first}; {highest.doing} scores highest, but less surely"
@@ -187,7 +187,7 @@ def _not_better(ways: Sequence[WayOfLearning], compared: Comparisons) -> str:
     first, who = f"{other.doing} is not shown to beat {home}", "it"
     if ways[2:]:
         first, who = f"no other way of learning is shown to beat {home}", other.doing
-    told = f"{first}: {who} {by} and takes {times(other, ways[0])}"
+    told = f"{first}: {who} {by} and trains {times(other, ways[0])}"
     if worse:
         told += f"; {_listed([one.doing for one in worse])} {'do' if worse[1:] else 'does'} worse"
     return told + "; each was trained once, which shows nothing of luck" * compared.once
@@ -199,7 +199,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def times(one: WayOfLearning, first: WayOfLearning) -> str:
-    """How many times as long one way takes."""
+    """How many times as long the training of one way takes; texts are read once before any."""
     ratio = one.cell.seconds / max(first.cell.seconds, 1e-3)
     if 1 / AS_LONG < ratio < AS_LONG:
         return "about as long"

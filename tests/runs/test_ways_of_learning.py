@@ -26,7 +26,7 @@ def test_a_way_that_is_better_is_said_with_how_much_longer_it_takes():
     assert one.best is one.ways[1]
     told = "learning LoRA of rank 8 beats the frozen base model by 10.0 points"
     assert one.says.startswith(f"On these 2,000 rows, {told}")
-    assert one.says.endswith("takes about as long.")
+    assert one.says.endswith("trains about as long.")
 
 
 def test_ways_that_are_not_told_apart_from_the_best_are_named():
@@ -52,7 +52,7 @@ def test_the_ratio_of_times_is_rounded():
     board = board_of(**{"mean+linear": (0, 300), LORA: (0, 100)})
     cells = [replace(one, seconds=123.4) if one.name == LORA else one for one in board.cells]
     (one,) = in_ways(replace(board, cells=tuple(cells)))
-    assert one.says.endswith("takes 120 times as long.")
+    assert one.says.endswith("trains 120 times as long.")
 
 
 def test_two_recipes_are_two_comparisons_the_best_first():

@@ -47,7 +47,7 @@ def test_the_answer_is_a_phrase():
     told = ways_of_learning.worth_learning(ONE.ways_of_learning)
     assert re.fullmatch(
         r"yes: learning .* differs by \+10\.0 points \(\+\d.* to \+.*\)"
-        r" and takes [\d,.]+ times as long",
+        r" and trains [\d,.]+ times as long",
         told,
     )
     told = ways_of_learning.worth_learning(TWO.ways_of_learning)
