@@ -302,7 +302,7 @@ def test_a_training_goes_on_from_its_checkpoint_to_the_same_numbers(
     path = tmp_path / "kept.pt"
     torch.save(first.checkpoint(), path)
     again, _ = begun(recipe, backbone, task, seed=0)
-    again.go_on(torch.load(path, weights_only=True))
+    again.load_checkpoint(torch.load(path, weights_only=True))
     told += list(again.learn())
     assert len(told) == again.epoch_steps
     told += [loss for _ in range(2) for loss in again.learn()]

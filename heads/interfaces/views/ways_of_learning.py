@@ -36,7 +36,7 @@ def _phrase(found: WaysOfLearning) -> str:
     assert own is not None
     ends = f"{name.signed(own.low)} to {name.signed(own.high)}"
     by = f"{name.signed(own.difference)}{' points' * name.is_share} ({ends})"
-    return f"{one.doing} differs by {by} and takes {times(one, found.ways[0])}"
+    return f"{one.doing} differs by {by} and trains {times(one, found.ways[0])}"
 
 
 def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:

@@ -36,17 +36,17 @@ class Checkpoints:
         self._written = self._told = time.monotonic()
         self._took = 0.0
 
-    def finished(self, *key: object) -> dict[str, Any] | None:
+    def load_result(self, *key: object) -> dict[str, Any] | None:
         """What a training came to, if it is over."""
         return self._read("finished", key)
 
-    def finish(self, values: Mapping[str, Any], *key: object) -> None:
+    def save_result(self, values: Mapping[str, Any], *key: object) -> None:
         """Keeps what a training came to; its checkpoint is not needed any more."""
         self._write("finished", key, values)
         if self._folder is not None:
             self._path("begun", key).unlink(missing_ok=True)
 
-    def begun(self, *key: object) -> dict[str, Any] | None:
+    def load_checkpoint(self, *key: object) -> dict[str, Any] | None:
         """The last checkpoint of a training, if there is one."""
         return self._read("begun", key)
 
@@ -55,7 +55,7 @@ class Checkpoints:
         since = time.monotonic() - self._written
         return self._folder is not None and since >= max(EVERY, SHARE * self._took)
 
-    def keep(self, values: Mapping[str, Any], *key: object) -> None:
+    def save_checkpoint(self, values: Mapping[str, Any], *key: object) -> None:
         """Writes a checkpoint in the place of the one before."""
         begun = time.monotonic()
         self._write("begun", key, values)

@@ -142,10 +142,10 @@ class _FirstStage:
             raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
         training = self._fitter.key(self._task, rows, self._settings)
         key = (training, self._seed, reads.tolist(), is_kept)
-        done = self._kept.finished(*key)
+        done = self._kept.load_result(*key)
         if done is None:
             done = self._learn(rows, reads, is_kept)
-            self._kept.finish(done, *key)
+            self._kept.save_result(done, *key)
         return done
 
     def _learn(self, rows: Tensor, reads: Tensor, is_kept: bool) -> dict[str, Any]:

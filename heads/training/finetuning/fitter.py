@@ -157,17 +157,17 @@ class _Work:
     def searched(self, asked: Tensor, number: int) -> Generator[TriedSettings, None, _Tried]:
         """Trains while the development loss falls, with a look after every pass."""
         key = (self._key, self._seed, "search")
-        done = self._kept.finished(*key)
+        done = self._kept.load_result(*key)
         if done is not None:
             points = tuple(TriedSettings(**{"parts": None} | one) for one in done["points"])
             yield from points
             best = points[done["best"]]
             return _Tried(points=points, best=replace(best, parts=done["parts"]), held=done["held"])
         run, points, best = self._begun(self._seed), list[TriedSettings](), 0
-        kept = self._kept.begun(*key)
+        kept = self._kept.load_checkpoint(*key)
         factor, top = 1.0, (Tensor(), Tensor())
         if kept is not None:
-            run.go_on(kept["run"])
+            run.load_checkpoint(kept["run"])
             points = [TriedSettings(**one) for one in kept["points"]]
             best, factor, top = kept["best"], kept["factor"], tuple(kept["top"])
             yield from points
@@ -177,7 +177,7 @@ class _Work:
                 if self._kept.is_due():
                     told = [one.as_json() for one in points]
                     state = {"points": told, "best": best, "factor": factor, "top": list(top)}
-                    self._kept.keep({**state, "run": run.checkpoint()}, *key)
+                    self._kept.save_checkpoint({**state, "run": run.checkpoint()}, *key)
             point, logits, factor = self._looked(run, asked, factor)
             points.append(replace(point, seed=number, parts=None))
             if len(points) == 1 or _loss(point) < _loss(points[best]):
@@ -186,7 +186,9 @@ class _Work:
             if len(points) - 1 - best >= PATIENCE or not math.isfinite(_loss(point)):
                 break
         told = [one.as_json() for one in points]
-        self._kept.finish({"points": told, "best": best, "parts": top[0], "held": top[1]}, *key)
+        self._kept.save_result(
+            {"points": told, "best": best, "parts": top[0], "held": top[1]}, *key
+        )
         ended = replace(points[best], parts=top[0])
         return _Tried(points=tuple(points), best=ended, held=top[1])
 
@@ -218,16 +220,16 @@ class _Work:
     ) -> dict[str, Any]:
         """Trains so many passes, and answers if it has not diverged; or finds what was kept."""
         key = (self._key, seed, "fit", epochs, asked.tolist(), is_kept)
-        before = self._kept.finished(*key)
+        before = self._kept.load_result(*key)
         if before is not None:
             return before
-        run, kept = self._begun(seed), self._kept.begun(*key)
+        run, kept = self._begun(seed), self._kept.load_checkpoint(*key)
         if kept is not None:
-            run.go_on(kept)
+            run.load_checkpoint(kept)
         while run.epoch < epochs:
             for _ in run.learn():
                 if self._kept.is_due():
-                    self._kept.keep(run.checkpoint(), *key)
+                    self._kept.save_checkpoint(run.checkpoint(), *key)
         logits = run.module.answers(self._texts, self._rows, self._task.check)
         loss = float(_weighted(self._task, self._rows, logits).mean())
         done: dict[str, Any] = {
@@ -241,7 +243,7 @@ class _Work:
                 "base": base and {"tensors": base.tensors, "adapter": base.adapter},
                 "peak": run.memory.peak,
             }
-        self._kept.finish(done, *key)
+        self._kept.save_result(done, *key)
         return done
 
     def _begun(self, seed: int) -> TuningRun:

@@ -149,7 +149,7 @@ class TuningRun:
         }
 
     @torch.no_grad()
-    def go_on(self, kept: Mapping[str, Any]) -> None:
+    def load_checkpoint(self, kept: Mapping[str, Any]) -> None:
         """Goes on from a checkpoint."""
         for name, own in self.module.learned().items():
             own.copy_(kept["tensors"][name])
