@@ -88,6 +88,7 @@ def layernorm(name: str, module: Any) -> bool:
     noun="everything by pairs of texts",
     paired=True,
     library="setfit",
+    rate=0.3,
 )
 def setfit(name: str, module: Any) -> bool:
     """The base model is learned on pairs of texts, of one class or of two; then the head on it.
