@@ -1,5 +1,7 @@
 """Base models that learn with a head: Trainer's losses, a cut that changes none, a base apart."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +176,15 @@ def test_memory_is_that_of_weights_gradients_moments_and_activations(
         assert weights + 3 * learned < short < run.memory.peak
         found[way] = run.memory.peak
     assert found["bitfit"] < found["full"] == found["full again"]
+
+
+def test_a_training_that_is_over_holds_no_memory(loaded: Callable[..., Backbone]) -> None:
+    run, _ = begun("mean+linear?tune=full", loaded("bert"), task_of())
+    run.step(torch.arange(8))
+    kept = [weakref.ref(own) for own in run.module.parameters()]
+    del run
+    gc.collect()
+    assert not any(own() is not None for own in kept)
 
 
 # --- The cut: the same losses from states that are kept.

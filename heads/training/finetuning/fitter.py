@@ -231,10 +231,9 @@ class _Work:
                 if self._kept.is_due():
                     self._kept.save_checkpoint(run.checkpoint(), *key)
         logits = run.module.answers(self._texts, self._rows, self._task.check)
-        loss = float(_weighted(self._task, self._rows, logits).mean())
-        done: dict[str, Any] = {
-            "diverged": _has_diverged(loss, point, constant_loss(self._task, self._rows))
-        }
+        loss = scaled_loss(self._task, self._rows, logits)
+        constant = constant_loss(self._task, self._rows)
+        done: dict[str, Any] = {"diverged": _has_diverged(loss, point, constant)}
         if not done["diverged"]:
             base = run.module.tuned_base() if is_kept else None
             done |= {
@@ -288,13 +287,27 @@ def _loss(point: TriedSettings) -> float:
 
 
 def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
-    """Whether a training ends worse than a constant answer, though its search did not.
+    """Whether a training ends no better than a constant answer, though its search did.
 
     Args:
-        loss: What the head comes to in the end on the rows that it has learned from. (Not its
-            losses on the way: those of a short training are mostly from before it learned.)
+        loss: The `scaled_loss` in the end of the rows that it has learned from. (Not its losses on
+            the way: those of a short training are mostly from before it learned.)
+        point: The look at which the search was best; its loss is scaled as well.
+        constant: The `constant_loss` of the rows.
     """
-    return not math.isfinite(loss) or loss > constant > _loss(point) / CLEARLY
+    return not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
+
+
+def scaled_loss(task: TrainingTask, rows: Tensor, logits: Tensor) -> float:
+    """The mean loss of some rows, their logits (n, c) divided by the temperature that suits them.
+
+    A short training may be right about its rows and too sure or too unsure of them all.
+    """
+    if not logits.isfinite().all():
+        return math.inf
+    counts = task.counts[rows]
+    factor = factor_of(logits, task.targets[rows], task.objective, 1.0, counts)
+    return float(_weighted(task, rows, factor * logits).mean())
 
 
 def _weighted(task: TrainingTask, rows: Tensor, logits: Tensor) -> Tensor:

@@ -35,12 +35,15 @@ class TrainingMemory:
         self.peak = max(self.peak, self._always + self._kept)
 
     def _keep(self, tensor: Tensor) -> Tensor:
-        """Counts a tensor that is kept; those that share their memory once."""
+        """Counts a tensor that is kept; those that share their memory once.
+
+        What is kept is an alias: a graph that keeps its own outputs themselves is never freed.
+        """
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())
             self._kept += storage.nbytes()
-        return tensor
+        return tensor.detach()
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
