@@ -1,6 +1,5 @@
 """Units on several threads: told in order, ended at once, and nothing is swallowed."""
 
-import gc
 import sys
 import threading
 import time
@@ -40,10 +39,13 @@ def training_data() -> TrainingData:
     )
 
 
+EARLIER: list[threading.Thread] = []
+
+
 @pytest.fixture(autouse=True)
 def _nobody_stays() -> Iterator[None]:
     """No thread of the grid outlives its test, and torch has as many threads as before."""
-    gc.collect()  # closes what earlier tests began and left: its threads are not this test's
+    EARLIER[:] = threading.enumerate()  # what other tests of this process have left going
     threads = torch.get_num_threads()
     yield
     assert working() == []
@@ -51,12 +53,12 @@ def _nobody_stays() -> Iterator[None]:
 
 
 def working() -> list[str]:
-    """The threads of the grid, and what each is doing."""
+    """The threads of the grid that this test has begun, and what each is doing."""
     frames = sys._current_frames()
     return [
         f"{one.name}: {''.join(traceback.format_stack(frames[one.ident])) if one.ident else ''}"
         for one in threading.enumerate()
-        if one.name.startswith("grid") and one.ident in frames
+        if one.name.startswith("grid") and one.ident in frames and one not in EARLIER
     ]
 
 
