@@ -6,11 +6,20 @@ from typing import Any
 import torch
 from tiny_models import WORDS
 
+from heads.data.splits import Splits
 from heads.problem import SINGLE_LABEL
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 
 ROWS, CLASSES = 96, 3
+EVERY = torch.arange(ROWS)
+SPLITS = Splits(
+    kind="folds",
+    search=(EVERY[:48],),
+    development=(EVERY[48:64],),
+    train=(EVERY[:64],),
+    test=(EVERY[64:],),
+)
 
 
 def task_of(rows: int = ROWS, **more: Any) -> TrainingTask:

@@ -14,11 +14,10 @@ from quick_heads import TUNED, classifiers
 from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import normalize
-from tuning_tasks import CLASSES, ROWS, task_of
+from tuning_tasks import CLASSES, EVERY, ROWS, SPLITS, task_of
 
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
-from heads.data.splits import Splits
 from heads.errors import RecipeError
 from heads.events import result
 from heads.parts import registry
@@ -36,14 +35,6 @@ from heads.training.trial import Trial, trials
 pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")
 from heads.training.finetuning import setfit_trainer
 
-EVERY = torch.arange(ROWS)
-SPLITS = Splits(
-    kind="folds",
-    search=(EVERY[:48],),
-    development=(EVERY[48:64],),
-    train=(EVERY[:64],),
-    test=(EVERY[64:],),
-)
 QUICK = FixedSettings(learning_rate=1e-3, tuning_rate=1e-3, epochs=1, trials=1, steps=4)
 
 

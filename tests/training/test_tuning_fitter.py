@@ -8,11 +8,10 @@ import pytest
 import torch
 from tiny_models import LIMITS
 from torch import Tensor
-from tuning_tasks import CLASSES, ROWS, task_of
+from tuning_tasks import CLASSES, SPLITS, task_of
 
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
-from heads.data.splits import Splits
 from heads.errors import RecipeError
 from heads.events import result
 from heads.parts.losses import near
@@ -28,15 +27,6 @@ from heads.training.fitters.base import FittedHead, SearchResult
 from heads.training.objective import Objective
 from heads.training.task import FixedSettings, Interrupted, TrainingTask
 from heads.training.trial import trials
-
-EVERY = torch.arange(ROWS)
-SPLITS = Splits(
-    kind="folds",
-    search=(EVERY[:48],),
-    development=(EVERY[48:64],),
-    train=(EVERY[:64],),
-    test=(EVERY[64:],),
-)
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """What all fitters that learn a base model share: the copy that learns, and the settings tried."""
 
 import math
+from abc import abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,18 +11,47 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import for_training
+from heads.data.splits import Splits
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
 from heads.training.finetuning.checkpoints import named
 from heads.training.finetuning.learning import BATCH, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import TuningPlan
-from heads.training.fitters.base import Source
+from heads.training.fitters.base import SearchResult, Source, TriedSettings, surest
 from heads.training.task import TrainingTask
 
 RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
 STEPS = 300  # that a training should take, within the numbers of passes
 FEWEST, MOST = 3, 10  # passes over the rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Training:
+    """One training of a base model.
+
+    Attributes:
+        task: What is learned.
+        texts: Those of all rows.
+        rows: (n,), those that are learned from.
+        settings: How.
+        seed: Of new weights, dropout and the order of the rows.
+        number: Of that seed among those of the cell, from 0.
+    """
+
+    task: TrainingTask
+    texts: Texts
+    rows: Tensor
+    settings: TuningSettings
+    seed: int
+    number: int
+
+    def key(self, backbone: Backbone) -> str:
+        """A name of all that it depends on, but its seed."""
+        task = self.task
+        told = (self.rows.tolist(), task.targets[self.rows].tolist(), str(task.objective))
+        own = (str(task.products), self.settings, backbone.revision, torch.get_num_threads())
+        return named(*told, *own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +107,41 @@ class TuningFitter:
             rates = [rate * self.resolved.tuning.rate for rate in RATES[-most:]]
         return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
 
-    def key(self, task: TrainingTask, rows: Tensor, settings: TuningSettings) -> str:
-        """A name of all that a training on some rows depends on, but its seed."""
-        told = (rows.tolist(), task.targets[rows].tolist(), str(task.objective), str(task.products))
-        return named(*told, settings, self.backbone.revision, torch.get_num_threads())
+    def search(
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+        """Every seed trains once with each of the settings of `table`, and keeps the surest."""
+        texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
+        for number, begin in enumerate(self.begins(task, splits, seeds)):
+            own, tried = splits.only(number), list[SearchResult]()
+            rows = own.fitted(0)
+            for settings in self.table(task, len(rows)):
+                training = Training(
+                    task=task,
+                    texts=texts,
+                    rows=rows,
+                    settings=settings,
+                    seed=seeds[number],
+                    number=number,
+                )
+                tried.append((yield from self.tries(training, own, begin)))
+            best = surest([one.point for one in tried], task)
+            found.append(next(one for one in tried if one.point is best))
+        return found
+
+    def begins(
+        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+    ) -> list[Mapping[str, Tensor] | None]:
+        """For each seed the head that begins: learned on the frozen base model, or none."""
+        return [None] * len(seeds)
+
+    @abstractmethod
+    def tries(
+        self, training: Training, splits: Splits, begin: Mapping[str, Tensor] | None
+    ) -> Generator[TriedSettings, None, SearchResult]:
+        """What one training of a search comes to on the development rows.
+
+        Args:
+            splits: Those of its seed alone.
+            begin: The head that begins, or none.
+        """

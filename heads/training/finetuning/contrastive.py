@@ -25,7 +25,7 @@ from heads.events import result
 from heads.parts import registry
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
-from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.base import Training, TuningFitter
 from heads.training.finetuning.checkpoints import Checkpoints
 from heads.training.finetuning.learning import TuningSettings
 from heads.training.finetuning.module import Texts
@@ -35,7 +35,6 @@ from heads.training.fitters.base import (
     Fitter,
     SearchResult,
     TriedSettings,
-    surest,
 )
 from heads.training.task import TrainingTask
 from heads.training.whitening import DerivedVectors
@@ -61,19 +60,17 @@ class ContrastiveFitter(TuningFitter):
         """The reading alone, under a linear layer that learns nothing."""
         return replace(self.resolved, head=registry.head["linear"], head_options={}, without="")
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
-        texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
-        for number, seed in enumerate(seeds):
-            tried = list[SearchResult]()
-            for settings in self.table(task, len(splits.fitted(number))):
-                tried.append(self._tried(task, texts, splits.only(number), settings, seed))
-                tried[-1] = replace(tried[-1], point=replace(tried[-1].point, seed=number))
-                yield tried[-1].point
-            best = surest([one.point for one in tried], task)
-            found.append(next(one for one in tried if one.point is best))
-        return found
+    def tries(
+        self, training: Training, splits: Splits, begin: Mapping[str, Tensor] | None
+    ) -> Generator[TriedSettings, None, SearchResult]:
+        reads, settings = splits.train[0], training.settings
+        done = _FirstStage(self, training).learned(reads)
+        on_vectors = _on_vectors(training.task, reads, done["vectors"])
+        (one,) = result(self.head.search(on_vectors, splits, [training.seed]))
+        chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
+        point = replace(one.point, settings=chosen, seed=training.number)
+        yield point
+        return replace(one, chosen=chosen, point=point, state=None)
 
     def learn(
         self,
@@ -86,9 +83,16 @@ class ContrastiveFitter(TuningFitter):
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
         for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
             settings, chosen = _parted(one.chosen)
-            stage = _FirstStage(self, task, texts, settings, seeds[number])
+            training = Training(
+                task=task,
+                texts=texts,
+                rows=own,
+                settings=settings,
+                seed=seeds[number],
+                number=number,
+            )
             reads = torch.cat([own, others])
-            done = stage.learned(own, reads, is_kept=number == 0)
+            done = _FirstStage(self, training).learned(reads, is_kept=number == 0)
             begin = [SearchResult(chosen=chosen, point=one.point)]
             on_vectors = _on_vectors(task, reads, done["vectors"])
             (top,) = self.head.learn(on_vectors, begin, [own], [others], [seeds[number]])
@@ -97,35 +101,16 @@ class ContrastiveFitter(TuningFitter):
             learned.append(replace(top, state=state, base=base, peak_bytes=done["peak"]))
         return learned
 
-    def _tried(
-        self, task: TrainingTask, texts: Texts, splits: Splits, settings: TuningSettings, seed: int
-    ) -> SearchResult:
-        """What the best head comes to on the development rows of the one seed of some splits."""
-        reads = splits.train[0]
-        done = _FirstStage(self, task, texts, settings, seed).learned(splits.fitted(0), reads)
-        on_vectors = _on_vectors(task, reads, done["vectors"])
-        (one,) = result(self.head.search(on_vectors, splits, [seed]))
-        chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
-        return replace(one, chosen=chosen, point=replace(one.point, settings=chosen), state=None)
-
 
 class _FirstStage:
-    """A base model that learns on pairs, with one seed and one set of settings."""
+    """A base model that learns on pairs, in one training."""
 
-    def __init__(
-        self,
-        fitter: ContrastiveFitter,
-        task: TrainingTask,
-        texts: Texts,
-        settings: TuningSettings,
-        seed: int,
-    ) -> None:
-        self._fitter, self._task, self._texts = fitter, task, texts
-        self._settings, self._seed = settings, seed
-        self._kept = Checkpoints(task.workspace, str(fitter.resolved))
+    def __init__(self, fitter: ContrastiveFitter, training: Training) -> None:
+        self._fitter, self._training = fitter, training
+        self._kept = Checkpoints(training.task.workspace, str(fitter.resolved))
 
-    def learned(self, rows: Tensor, reads: Tensor, *, is_kept: bool = False) -> Mapping[str, Any]:
-        """Learns on some rows and reads some; or finds what that came to.
+    def learned(self, reads: Tensor, *, is_kept: bool = False) -> Mapping[str, Any]:
+        """Learns on the rows of the training and reads some; or finds what that came to.
 
         Args:
             is_kept: Whether the base model is wanted as well.
@@ -137,34 +122,35 @@ class _FirstStage:
         Raises:
             RecipeError: The rows to learn from are all of one class.
         """
-        if len(self._task.targets[rows].unique()) < 2:
+        own = self._training
+        if len(own.task.targets[own.rows].unique()) < 2:
             what = f"{self._fitter.resolved.recipe} learns from pairs of texts of different "
             raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
-        training = self._fitter.key(self._task, rows, self._settings)
-        key = (training, self._seed, reads.tolist(), is_kept)
+        key = (own.key(self._fitter.backbone), own.seed, reads.tolist(), is_kept)
         done = self._kept.load_result(*key)
         if done is None:
-            done = self._learn(rows, reads, is_kept)
+            done = self._learn(reads, is_kept)
             self._kept.save_result(done, *key)
         return done
 
-    def _learn(self, rows: Tensor, reads: Tensor, is_kept: bool) -> dict[str, Any]:
+    def _learn(self, reads: Tensor, is_kept: bool) -> dict[str, Any]:
         from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs
 
-        rng = IsolatedRng(self._seed, for_training())
-        module = self._fitter.new(self._task, self._texts, rng)
+        own, settings = self._training, self._training.settings
+        rng = IsolatedRng(own.seed, for_training())
+        module = self._fitter.new(own.task, own.texts, rng)
         peak = learn_pairs(
             module,
-            self._texts,
-            self._task,
-            rows,
-            rate=self._settings.learning_rate,
-            steps=self._settings.epochs * math.ceil(len(rows) / PAIRS),
-            seed=self._seed,
+            own.texts,
+            own.task,
+            own.rows,
+            rate=settings.learning_rate,
+            steps=settings.epochs * math.ceil(len(own.rows) / PAIRS),
+            seed=own.seed,
             rng=rng,
         )
         return {
-            "vectors": module.features(self._texts, reads, self._task.check),
+            "vectors": module.features(own.texts, reads, own.task.check),
             "base": dict(module.tuned_base().tensors) if is_kept else None,
             "peak": peak,
         }

@@ -22,7 +22,7 @@ from heads.data.splits import Splits
 from heads.errors import RecipeError
 from heads.events import result
 from heads.rng import IsolatedRng
-from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.base import Training, TuningFitter
 from heads.training.finetuning.checkpoints import Checkpoints
 from heads.training.finetuning.learning import TuningRun, TuningSettings
 from heads.training.finetuning.module import Texts
@@ -35,7 +35,6 @@ from heads.training.fitters.base import (
     Source,
     TriedSettings,
     judged,
-    surest,
 )
 from heads.training.fitters.successive_halving import factor_of, little
 from heads.training.task import TrainingTask
@@ -44,15 +43,6 @@ PATIENCE = 3  # passes without a lower development loss, after which a training 
 ATTEMPTS = 3  # at a training that diverges
 ANOTHER = 7_919  # is added to the seed of each further attempt
 CLEARLY = 0.95  # of the loss of a constant answer: below it something was learned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Tried:
-    """What one training of a search came to: its looks, and the logits (m, c) of the best."""
-
-    points: tuple[TriedSettings, ...]
-    best: TriedSettings
-    held: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,23 +60,10 @@ class FineTuningFitter(TuningFitter):
         """Texts; and what the frozen head learns from, where one is learned first."""
         return "texts" if self.probe is None else self.probe.learns_from
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
-        texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
-        heads = self._probed(task, splits, seeds)
-        for number, seed in enumerate(seeds):
-            rows, asked = splits.fitted(number), splits.development[number]
-            tried = list[_Tried]()
-            for settings in self.table(task, len(rows)):
-                work = _Work(self, task, texts, rows, settings, seed, heads[number])
-                tried.append((yield from work.searched(asked, number)))
-            best = surest([one.best for one in tried], task)
-            own, state = next(one for one in tried if one.best is best), heads[number]
-            chosen = {**best.settings, "converged": not is_falling(own.points)}
-            point = replace(best, settings=chosen)
-            found.append(SearchResult(chosen=chosen, point=point, held=own.held, state=state))
-        return found
+    def tries(
+        self, training: Training, splits: Splits, begin: Mapping[str, Tensor] | None
+    ) -> Generator[TriedSettings, None, SearchResult]:
+        return (yield from _Work(self, training, begin).searched(splits.development[0]))
 
     def learn(
         self,
@@ -98,16 +75,22 @@ class FineTuningFitter(TuningFitter):
     ) -> list[FittedHead]:
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
         for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
-            settings = settings_of(one.chosen)
-            work = _Work(self, task, texts, own, settings, seeds[number], one.state)
+            training = Training(
+                task=task,
+                texts=texts,
+                rows=own,
+                settings=settings_of(one.chosen),
+                seed=seeds[number],
+                number=number,
+            )
+            work = _Work(self, training, one.state)
             epochs = int(one.chosen["epochs"])
             learned.append(work.fitted(epochs, others, one.point, is_kept=number == 0))
         return learned
 
-    def _probed(
+    def begins(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
     ) -> list[Mapping[str, Tensor] | None]:
-        """For each seed the head that begins: learned on the frozen base model, or none."""
         if self.probe is None:
             return [None] * len(seeds)
         found = result(self.probe.search(task, splits, seeds))
@@ -140,38 +123,30 @@ class _Work:
     """One training on some rows with one seed and one set of settings."""
 
     def __init__(
-        self,
-        fitter: FineTuningFitter,
-        task: TrainingTask,
-        texts: Texts,
-        rows: Tensor,
-        settings: TuningSettings,
-        seed: int,
-        begin: Mapping[str, Tensor] | None,
+        self, fitter: FineTuningFitter, training: Training, begin: Mapping[str, Tensor] | None
     ) -> None:
-        self._fitter, self._task, self._texts, self._rows = fitter, task, texts, rows
-        self._settings, self._seed, self._begin = settings, seed, begin
-        self._kept = Checkpoints(task.workspace, str(fitter.resolved))
-        self._key = fitter.key(task, rows, settings)
+        self._fitter, self._training, self._begin = fitter, training, begin
+        self._task, self._texts, self._rows = training.task, training.texts, training.rows
+        self._kept = Checkpoints(training.task.workspace, str(fitter.resolved))
+        self._key = training.key(fitter.backbone)
 
-    def searched(self, asked: Tensor, number: int) -> Generator[TriedSettings, None, _Tried]:
+    def searched(self, asked: Tensor) -> Generator[TriedSettings, None, SearchResult]:
         """Trains while the development loss falls, with a look after every pass."""
-        key = (self._key, self._seed, "search")
+        key = (self._key, self._training.seed, "search")
         done = self._kept.load_result(*key)
         if done is not None:
-            points = tuple(TriedSettings(**{"parts": None} | one) for one in done["points"])
+            points = [TriedSettings(**one) for one in done["points"]]
             yield from points
-            best = points[done["best"]]
-            return _Tried(points=points, best=replace(best, parts=done["parts"]), held=done["held"])
-        run, points, best = self._begun(self._seed), list[TriedSettings](), 0
+            return self._found(points, done["best"], (done["parts"], done["held"]))
+        run, points, best = self._begun(self._training.seed), list[TriedSettings](), 0
         kept = self._kept.load_checkpoint(*key)
-        factor, top = 1.0, (Tensor(), Tensor())
+        factor, top = 1.0, (Tensor(), Tensor())  # `top`: parts and logits of the best look
         if kept is not None:
             run.load_checkpoint(kept["run"])
             points = [TriedSettings(**one) for one in kept["points"]]
             best, factor, top = kept["best"], kept["factor"], tuple(kept["top"])
             yield from points
-        while len(points) < self._settings.epochs:
+        while len(points) < self._training.settings.epochs:
             # A checkpoint may be from after the last step of a pass, before the look that ends it.
             for _ in run.learn() if run.epoch == len(points) else ():
                 if self._kept.is_due():
@@ -179,7 +154,7 @@ class _Work:
                     state = {"points": told, "best": best, "factor": factor, "top": list(top)}
                     self._kept.save_checkpoint({**state, "run": run.checkpoint()}, *key)
             point, logits, factor = self._looked(run, asked, factor)
-            points.append(replace(point, seed=number, parts=None))
+            points.append(replace(point, seed=self._training.number, parts=None))
             if len(points) == 1 or _loss(point) < _loss(points[best]):
                 best, top = len(points) - 1, (point.parts, logits)
             yield points[-1]
@@ -189,8 +164,16 @@ class _Work:
         self._kept.save_result(
             {"points": told, "best": best, "parts": top[0], "held": top[1]}, *key
         )
-        ended = replace(points[best], parts=top[0])
-        return _Tried(points=tuple(points), best=ended, held=top[1])
+        return self._found(points, best, top)
+
+    def _found(
+        self, points: Sequence[TriedSettings], best: int, top: tuple[Tensor | None, Tensor]
+    ) -> SearchResult:
+        """What the training came to in its best look, with each development row's part there."""
+        parts, held = top
+        chosen = {**points[best].settings, "converged": not is_falling(points)}
+        point = replace(points[best], settings=chosen, parts=parts)
+        return SearchResult(chosen=chosen, point=point, held=held, state=self._begin)
 
     def fitted(
         self, epochs: int, asked: Tensor, point: TriedSettings, *, is_kept: bool
@@ -201,7 +184,7 @@ class _Work:
             RecipeError: It diverged in every attempt.
         """
         for attempt in range(ATTEMPTS):
-            done = self._fit(self._seed + ANOTHER * attempt, epochs, asked, point, is_kept)
+            done = self._fit(self._training.seed + ANOTHER * attempt, epochs, asked, point, is_kept)
             if not done["diverged"]:
                 tuned = done["base"] and TunedBase(tune=self._fitter.resolved.tune, **done["base"])
                 return FittedHead(
@@ -212,7 +195,7 @@ class _Work:
                     peak_bytes=done["peak"],
                 )
         what = f"Its training diverged {ATTEMPTS} times, each with other random numbers"
-        rate = self._settings.learning_rate
+        rate = self._training.settings.learning_rate
         raise RecipeError(f"{what}.", f"Give a --tuning-rate below {rate:.2g}, which it had.")
 
     def _fit(
@@ -253,7 +236,7 @@ class _Work:
             adamw.at_base_rates(module.recipe, task, self._rows)
         else:
             _begin_with(module.recipe, self._begin)
-        return TuningRun(module, self._texts, task, self._rows, self._settings, rng, seed)
+        return TuningRun(module, self._texts, task, self._rows, self._training.settings, rng, seed)
 
     def _looked(
         self, run: TuningRun, asked: Tensor, factor: float
@@ -262,7 +245,7 @@ class _Work:
         task, logits = self._task, run.module.answers(self._texts, asked, self._task.check)
         targets, counts = task.targets[asked], task.counts[asked]
         factor = factor_of(logits, targets, task.objective, factor, counts)
-        epochs = plain(self._settings, run.epoch)
+        epochs = plain(self._training.settings, run.epoch)
         point = judged(epochs, run.steps, logits * factor, task, asked)
         return point, logits, factor
 
