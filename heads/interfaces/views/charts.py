@@ -55,6 +55,7 @@ SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
 # Of an axis that has room on a phone; every score stands beside its row with the unit.
 FEW: Figure = {"nticks": 4, "tickangle": 0, "showticksuffix": "none"}
 MOST_ROWS, MOST_BARS = 30, 20
+UPRIGHT = 8  # columns, above which their names stand upright
 ROW, NAME = 25, 22  # pixels of a row, and letters of its name
 
 
@@ -544,14 +545,18 @@ def _heat(
         "zmax": 1,
     }
     faint = {"z": empty, "colorscale": [[0, GRID], [1, GRID]]}
-    # Options go below the head's name; of many columns Plotly turns the names, which takes room.
-    room = 60 + 45 * (len(tops) > 5 and any("?" in top for top in tops))
+    # Options go below the head's name. Plotly turns the names of more columns than have room;
+    # of many they stand upright, where slanting ones of two lines would lie on each other.
+    names = [escape(cut(top, 20)) for top in tops]
+    upright = len(tops) > UPRIGHT and any("?" in top for top in tops)
+    room = 60 + 45 * (len(tops) > 5 and any("?" in top for top in tops)) + 35 * upright
     return _figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
         36 * len(readings) + room,
         xaxis=_axis(
             tickvals=list(range(len(tops))),
-            ticktext=[escape(cut(top, 20)).replace("?", "<br>?", 1) for top in tops],
+            ticktext=names if upright else [name.replace("?", "<br>?", 1) for name in names],
+            **({"tickangle": -90} if upright else {}),
             side="top",
             showgrid=False,
         ),
