@@ -549,6 +549,7 @@ def _heat(
     # of many they stand upright, where slanting ones of two lines would lie on each other.
     names = [escape(cut(top, 20)) for top in tops]
     upright = len(tops) > UPRIGHT and any("?" in top for top in tops)
+    turned: Figure = {"tickangle": -90} if upright else {}
     room = 60 + 45 * (len(tops) > 5 and any("?" in top for top in tops)) + 35 * upright
     return _figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
@@ -556,7 +557,7 @@ def _heat(
         xaxis=_axis(
             tickvals=list(range(len(tops))),
             ticktext=names if upright else [name.replace("?", "<br>?", 1) for name in names],
-            **({"tickangle": -90} if upright else {}),
+            **turned,
             side="top",
             showgrid=False,
         ),
