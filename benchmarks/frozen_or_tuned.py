@@ -2,11 +2,11 @@
 
 On few rows of sst2 and trec6, four heads are learned in five ways, five times each: on the frozen
 base model, with its last two layers, with LoRA, with everything, and with everything from the head
-that was learned first (LP-FT). Every way tries as many learning rates, on development rows, for as
-many passes. What was learned from film reviews (sst2) also answers tweets (sentiment140) and
-comments (GoEmotions, joy or one of anger, disgust, fear and sadness), whose words are others:
-that is what LP-FT is for. The runs are kept, and what
-is done is not done again; ``--write`` stores the figures for docs/tuning.md.
+that was learned first (LP-FT); the head on the mean by SetFit as well. Every way tries as many
+settings, on development rows, for as many passes. What was learned from film reviews (sst2) also
+answers tweets (sentiment140) and comments (GoEmotions, joy or one of anger, disgust, fear and
+sadness), whose words are others: that is what LP-FT is for. The runs are kept, and what is done is
+not done again; ``--write`` stores the figures for docs/tuning.md.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,8 @@ KEPT = stored.ROOT / ".venv" / "frozen-or-tuned"
 RECIPES = ("mean+linear", "cls+linear", "cls+roberta", "cls@cat4+mlp")
 PLAIN = "cls+linear"  # what a dense layer and four layers are compared with
 WAYS = ("frozen", "last2", "lora", "full", "lpft")
+PAIRED, PAIRED_RECIPE = "setfit", "mean+linear"  # an optional extra, in a run of its own
+COLUMNS = (*WAYS, PAIRED)
 SEEDS, TRIALS, PASSES, ROWS = 5, 2, 6, 240
 ROUNDS = 3  # in which a pass of each way is timed
 REVIEWS, COMMENTS = 600, 400  # of the test rows, drawn once
@@ -54,7 +57,7 @@ Row = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """A run with all cells done, seen on some of its tested rows.
+    """Runs on the same splits with all cells done, seen on some of their tested rows.
 
     Attributes:
         cells: What was measured, by recipe and way.
@@ -104,8 +107,12 @@ def main() -> None:
     tables = list[Table]()
     for name in asked.only.split(","):
         run = asked.kept / f"{name}-{asked.rows}{'-quick' * asked.quick}"
-        board, others = learned(asked.data, name, run, asked.rows, quick=asked.quick)
-        whole = studied(board)
+        paired = run.with_name(f"{run.name}-{PAIRED}")
+        board, others = learned(asked.data, name, run, asked.rows, RECIPES, WAYS, quick=asked.quick)
+        by_pairs, _ = learned(
+            asked.data, name, paired, asked.rows, [PAIRED_RECIPE], [PAIRED], quick=asked.quick
+        )
+        whole = studied(board, by_pairs)
         rows = torch.arange(len(whole.task.targets))
         last = len(rows) - sum(others.values())
         own = whole.only(rows < last)
@@ -120,7 +127,14 @@ def main() -> None:
 
 
 def learned(
-    data: Path, name: str, run: Path, rows: int, *, quick: bool
+    data: Path,
+    name: str,
+    run: Path,
+    rows: int,
+    recipes: Sequence[str],
+    ways: Sequence[str],
+    *,
+    quick: bool,
 ) -> tuple[Leaderboard, dict[str, int]]:
     """The leaderboard of a data set; how many rows of other data were tested after its own."""
     tested, others = list(rows_of(data / name / "test.csv")), dict[str, int]()
@@ -138,9 +152,8 @@ def learned(
         config = heads.ExperimentConfig(
             seeds=SEEDS, trials=TRIALS, epochs=1 if quick else PASSES, curve=False
         )
-        # The most telling heads first: a run that is cut off has them.
-        ways = {"recipes": RECIPES, "tune": WAYS}
-        board = heads.train_grid(paths[0], test=paths[1], config=config, out=run, **ways)
+        asked: dict[str, Any] = {"recipes": recipes, "tune": ways}
+        board = heads.train_grid(paths[0], test=paths[1], config=config, out=run, **asked)
     return board, others
 
 
@@ -179,33 +192,50 @@ def written(path: Path, rows: Sequence[Row]) -> None:
         csv.writer(file).writerows([("text", "label"), *rows])
 
 
-def studied(board: Leaderboard) -> Study:
-    """All cells of a run by recipe and way."""
-    run, asked = board.folder, load(board.folder)
+def studied(*boards: Leaderboard) -> Study:
+    """All cells of runs on the same rows by recipe and way."""
     by_name = {
-        str(with_options(resolve(one), {TUNE: way})): (one, way) for one in RECIPES for way in WAYS
+        str(with_options(resolve(one), {TUNE: way})): (one, way)
+        for one in RECIPES
+        for way in COLUMNS
     }
-    answers = {
-        by_name[name]: answers_of_cell(run, asked.names.index(name), name).answers
-        for name in by_name
-    }
-    cells = {by_name[cell.name]: cell for cell in board.cells if not cell.is_baseline}
-    return Study(cells=cells, answers=answers, task=asked.task)
+    cells, answers, tasks = {}, {}, []
+    for board in boards:
+        asked = load(board.folder)
+        tasks.append(asked.task)
+        for cell in board.cells:
+            if not cell.is_baseline:
+                number = asked.names.index(cell.name)
+                cells[by_name[cell.name]] = cell
+                answers[by_name[cell.name]] = answers_of_cell(
+                    board.folder, number, cell.name
+                ).answers
+    assert all(torch.equal(one.targets, tasks[0].targets) for one in tasks)
+    return Study(cells=cells, answers=answers, task=tasks[0])
 
 
 def of_scores(study: Study, name: str) -> Iterator[Table]:
     """What every head came to in every way, and what that is more than frozen."""
+    done = {one: [way for way in COLUMNS if (one, way) in study.cells] for one in RECIPES}
+    missing = {one: ["–"] * (len(COLUMNS) - len(own)) for one, own in done.items()}
     yield Table(
         title=f"{name}: accuracy",
-        columns=("head", *WAYS),
-        rows=[[f"`{one}`", *(study.score(one, way) for way in WAYS)] for one in RECIPES],
+        columns=("head", *COLUMNS),
+        rows=[
+            [f"`{one}`", *(study.score(one, way) for way in own), *missing[one]]
+            for one, own in done.items()
+        ],
     )
     yield Table(
         title=f"{name}: points more than on the frozen base model",
-        columns=("head", *WAYS[1:]),
+        columns=("head", *COLUMNS[1:]),
         rows=[
-            [f"`{one}`", *study.gaps((one, FROZEN), [(one, way) for way in WAYS[1:]])]
-            for one in RECIPES
+            [
+                f"`{one}`",
+                *study.gaps((one, FROZEN), [(one, way) for way in own[1:]]),
+                *missing[one],
+            ]
+            for one, own in done.items()
         ],
     )
 
@@ -236,6 +266,7 @@ def paces(board: Leaderboard) -> dict[str, float]:
         way: tuning.ours(f"{PLAIN}?tune={way}", backbone, task, kept=way.startswith("last"))
         for way in WAYS[1:]
     }
+    passes[PAIRED] = tuning.on_pairs(f"{PAIRED_RECIPE}?tune={PAIRED}", backbone, task)
     times: dict[str, list[float]] = {way: [] for way in passes}
     for _ in range(ROUNDS + 1):
         for way, learn in passes.items():
@@ -248,8 +279,8 @@ def paces(board: Leaderboard) -> dict[str, float]:
 def of_costs(study: Study, name: str, paces: Mapping[str, float]) -> Table:
     """What each way takes: means over the heads."""
     rows = list[list[Cell]]()
-    for way in WAYS:
-        own = [study.cells[one, way] for one in RECIPES]
+    for way in COLUMNS:
+        own = [study.cells[one, way] for one in RECIPES if (one, way) in study.cells]
         told = [one.tuning for one in own if one.tuning]
         rows.append(
             [

@@ -6,6 +6,7 @@ with the lower layers computed in every step, and with their states kept at the 
 of layers predicts is 2 of 6 of the time of everything.
 """
 
+import math
 import tempfile
 import threading
 import time
@@ -113,6 +114,20 @@ def ours(recipe: str, backbone: Backbone, task: TrainingTask, *, kept: bool) -> 
     settings = TuningSettings(learning_rate=3e-5, epochs=100)
     run = TuningRun(module, texts_of, own, rows, settings, rng, 0)
     return lambda: list(run.learn())
+
+
+def on_pairs(recipe: str, backbone: Backbone, task: TrainingTask) -> Callable[[], Any]:
+    """One pass of SetFit's first stage, which has as many pairs as there are rows."""
+    from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs  # an optional extra
+
+    resolved, rng = resolve(recipe), IsolatedRng()
+    texts = Texts.of(task, resolved, backbone)
+    with rng.rolling():
+        module = TunedRecipe(resolved, backbone, task.classes, plan_of(resolved, backbone))
+    rows = torch.arange(len(task.targets))
+    steps = math.ceil(len(rows) / PAIRS)
+    told: dict[str, Any] = {"rate": 3e-5, "steps": steps, "seed": 0, "rng": rng}
+    return lambda: learn_pairs(module, texts, task, rows, **told)
 
 
 def theirs(backbone: Backbone, task: TrainingTask, place: Path) -> Callable[[], Any]:
