@@ -10,6 +10,7 @@ from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import METRICS, SCORES
+from heads.parts.registry import tuning
 from heads.parts.resolve import parts
 from heads.problem import PROBLEM_TYPES
 
@@ -93,8 +94,14 @@ def _family(entry: CatalogEntry) -> tuple[str, ...]:
 
 
 def _shelf(shelf: Iterable[Mapping[str, Any]]) -> str:
-    rows = ((f"`{part['name']}`", part["says"], part["source"]) for part in shelf)
+    rows = ((f"`{_written(part)}`", part["says"], part["source"]) for part in shelf)
     return _table(("name", "what it does", "source"), rows)
+
+
+def _written(part: Mapping[str, Any]) -> str:
+    """A part as a recipe writes it: of last layers it is always said how many."""
+    is_last = part["name"] in tuning and tuning[part["name"]].above
+    return f"{part['name']}{part['options']['layers']}" if is_last else part["name"]
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -193,7 +193,7 @@ def train_grid(
         tune: What is learned of the base model besides the heads: frozen, nothing; last2, its last
             two layers; lora; full, everything; lpft, the head first and then everything; bitfit;
             layernorm; setfit, everything on pairs of texts and then the head (by the library of
-            that name, `pip install "head-to-head[setfit]"`). Each gives cells of its own, which are
+            that name, `pip install setfit`). Each gives cells of its own, which are
             compared on the same rows.
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.

@@ -80,7 +80,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     'There are: linear, roberta.'
     """
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     if near:
         return f"Did you mean '{near[0]}'?"
     return f"There are: {', '.join(known)}." if len(known) <= MOST_LISTED else ""

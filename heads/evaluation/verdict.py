@@ -12,6 +12,7 @@ from heads.evaluation.significance import Comparisons, Difference
 WIDE = 0.02  # an interval that leaves more than two points open settles little,
 FIFTH = 5  # as does one that leaves open more than a fifth of what is wrong yet
 POWER_80 = ((3 + 0.84) / 3) ** 2  # rows to find a difference in 4 of 5 runs, at a bar near 3
+FAR = 100  # times as many rows as there are: more is no number to plan with
 FEW_GROUPS = 20  # of rows: fewer say little, however many rows they have
 FEWEST = 3  # heads, of which the best is chosen
 SEEN = 0.002  # less than 0.2 points is not worth the rows that it would take
@@ -76,8 +77,11 @@ def _beside_frozen(
         between = f"{name.between(-found.high, -found.low)}, 95 %"
         told = f"`{tuned}`, the best head that learns the base model as well"
         return [first, f"{told}, is worse than `{usual}` {by} ({between})."]
-    told = f"`{usual}`, on the frozen base model, is not told apart from it"
-    return [first, f"`{tuned}` learns the base model as well; {told}."]
+    if best == tuned:
+        told = f"scores highest, but is not shown to beat `{usual}`"
+        return [first, f"`{tuned}`, which learns the base model as well, {told}."]
+    told = f"`{tuned}`, the best head that learns the base model as well"
+    return [first, f"{told}, is not told apart from `{usual}`."]
 
 
 def _tuned(measures: Mapping[str, Measures], comparisons: Comparisons) -> list[str]:
@@ -225,7 +229,13 @@ def _more_rows(seen: Difference, own: Measures) -> list[str]:
     if not about:
         return []
     lead = f"The lead seen, `{seen.name}` by {by}"
-    return [f"{lead}, would take about {about:,} tested rows to settle."]
+    rows = _so_many(about, own).replace("rows", "tested rows")
+    return [f"{lead}, would take {rows} to settle."]
+
+
+def _so_many(rows: int, own: Measures) -> str:
+    """About how many rows; a number only where somebody might have so many."""
+    return f"about {rows:,} rows" if rows <= FAR * own.rows else f"more than {FAR} times the rows"
 
 
 def _needed(seen: Difference, own: Measures, gap: float) -> int:
@@ -272,6 +282,7 @@ def recommend(
     commonest: str = "",
     stopped: int = 0,
     left: int = 0,
+    improving: int = 0,
 ) -> Recommendation:
     """The head that is shown to be better than the reference, else the reference.
 
@@ -288,8 +299,9 @@ def recommend(
         commonest: The class that the majority baseline answers, where a row has one.
         stopped: How many heads a race has stopped.
         left: How many heads are still to be trained.
+        improving: How many were still improving when their training was ended.
     """
-    name, aside = _choice(measures, comparisons), tuple(_aside(stopped, left))
+    name, aside = _choice(measures, comparisons), tuple(_aside(stopped, left, improving))
     none = _none(measures, comparisons, name, commonest, aside)
     return none or _one(measures, comparisons, name, aside)
 
@@ -542,7 +554,8 @@ def _settling(open_: Sequence[Difference], groups: int, own: Measures) -> str:
     if bound <= matters:
         return f"none is better by more than {_bound(bound, score)} (95 %)"
     if about := _needed(rival, own, matters):
-        return f"about {about:,} rows would settle a difference of {_gap(matters, score)}"
+        rows = _so_many(about, own)
+        return f"{rows} would settle a difference of {_gap(matters, score)}"
     return f"one may be better by up to {_bound(bound, score)} (95 %)"
 
 
@@ -570,12 +583,15 @@ def _unbeaten(comparisons: Comparisons, own: Measures) -> str:
         return f"on {_rows(own)} no head is ahead of it"
     first = f"the lead of {score.gap(-found.difference)} on {_rows(own)} may be chance"
     about = _needed(found, own, -found.difference)
-    return f"{first}; about {about:,} rows would settle it" if about else first
+    return f"{first}; {_so_many(about, own)} would settle it" if about else first
 
 
-def _aside(stopped: int, left: int) -> Iterator[str]:
-    """Which heads are in no comparison."""
+def _aside(stopped: int, left: int, improving: int) -> Iterator[str]:
+    """Which heads are in no comparison, or not trained to their end."""
     if stopped:
         yield f"{stopped} more {'was' if stopped == 1 else 'were'} stopped in the race"
     if left:
         yield f"{left} more {'is' if left == 1 else 'are'} still to be trained"
+    if improving:
+        heads = "1 head was" if improving == 1 else f"{improving} heads were"
+        yield f"{heads} still improving when training ended, so more passes may change this"

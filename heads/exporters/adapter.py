@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.models import BUNDLED, BUNDLED_PACKAGE
 from heads.backbone.tuned import TunedBase, with_adapter
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
@@ -183,6 +184,9 @@ def _more(backbone: Backbone, heads: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def _notes(backbone: Backbone) -> Iterator[str]:
     yield "The base model is not in this folder: the adapter and the head are put onto it."
+    if backbone.id == BUNDLED:
+        place = f"{BUNDLED_PACKAGE}, `Path({BUNDLED_PACKAGE}.__file__).parent / 'model'`"
+        yield f"Without a network take the folder of the Python package {place}, as base model."
     if not hub_id(backbone):
         yield "Its base model is not of the Hub: give the folder that it lies in."
 

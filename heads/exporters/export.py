@@ -113,12 +113,21 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
         try:
             path.chmod(0o755)
             written = write(path)
+            _let_read(path)
             if folder.exists():
                 folder.rmdir()
             path.replace(folder)
         finally:
             shutil.rmtree(path, ignore_errors=True)
     return written
+
+
+def _let_read(path: Path) -> None:
+    """Gives all files the permissions of the card: safetensors lets nobody else read its own."""
+    mode = (path / "README.md").stat().st_mode if (path / "README.md").exists() else 0o644
+    for file in path.rglob("*"):
+        if file.is_file():
+            file.chmod(mode & 0o777)
 
 
 def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder: Path) -> Exported:

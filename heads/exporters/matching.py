@@ -20,7 +20,8 @@ from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
-from heads.parts.resolved_recipe import LATE, PAIR, ResolvedRecipe
+from heads.parts.resolve import resolve, with_options
+from heads.parts.resolved_recipe import LATE, PAIR, TUNE, ResolvedRecipe
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.
@@ -180,6 +181,8 @@ def _nothing(recipe: Recipe, known: list[Recipe], backbone: Backbone) -> RecipeE
     else:
         why = f"the class of {backbone.model_type} has other layers than {recipe.head}"
     what = f"On {base_name(backbone)} no class of Transformers computes {recipe}: {why}."
+    if tune := dict(recipe.options).get(TUNE):
+        nearest = with_options(resolve(nearest), {TUNE: tune}).recipe
     return RecipeError(what, f"The nearest recipe that has one: {nearest}.")
 
 

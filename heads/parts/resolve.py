@@ -250,7 +250,10 @@ def tuned(name: str) -> str:
         RecipeError: There is no such way, or none with a number.
     """
     bare = name.rstrip("0123456789")
-    part, number = tuning[bare], name[len(bare) :]
+    number, stem = name[len(bare) :], bare.rstrip("+-_ ")
+    if bare not in tuning and stem in tuning:  # last-1, lora_8
+        bare, number = stem, "0"
+    part = tuning[bare]
     usual = [str(value) for value in part.options.values()]
     if number and (not usual or not 1 <= int(number) <= LARGEST_COUNT):
         what = f"{TUNE}={name[:40]}: {bare} takes {'numbers from 1 on' if usual else 'no number'}."

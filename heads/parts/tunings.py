@@ -95,7 +95,7 @@ def setfit(name: str, module: Any) -> bool:
 
     Texts of one class are drawn together and texts of different classes apart, by the cosine of
     what the recipe reads; the head is fitted to that as to a frozen base model's vectors. By the
-    library of that name, which is installed by itself: `pip install "head-to-head[setfit]"`.
+    library of that name, which is installed by itself: `pip install setfit`.
 
     Formula: loss of a pair = (cos(u, v) − [u and v are of one class])²
     Source: SetFit (Tunstall et al. 2022, arXiv 2209.11055), by its library

@@ -97,6 +97,11 @@ class Cell:
         return self.parameters + (self.tuning.parameters if self.tuning else 0)
 
     @property
+    def is_converged(self) -> bool:
+        """Whether no seed was still improving when its training was ended."""
+        return all(one.get("converged", True) for one in self.chosen_by_seed)
+
+    @property
     def is_baseline(self) -> bool:
         """Whether it needs no base model."""
         return self.name in BASELINES

@@ -20,7 +20,7 @@ from heads.runs.spec import RunSpec
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.finetuning.base import TuningFitter
-from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
+from heads.training.finetuning.cost import TuningCost, check_memory, fewer_rows, pace_of
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
@@ -49,12 +49,15 @@ class Expected:
         training: For all heads on all cores, and what is computed besides.
         has_race: Whether a race may save some of that; how much is not known before it.
         tuning: For all cells that learn the base model, if no training ends early.
+        tuning_bytes: The most memory that one of their trainings takes, beside the base model that
+            all share.
     """
 
     reading: float
     training: float
     has_race: bool = False
     tuning: float = 0.0
+    tuning_bytes: int = 0
 
     @property
     def seconds(self) -> float:
@@ -69,7 +72,8 @@ class Expected:
         if self.reading:
             told = f"{_spoken(self.reading)} to read all texts once, then training"
         if self.tuning:
-            less = f", {_spoken(self.tuning)} of it for tuned base models at most{less}"
+            room = f" and {memory(self.tuning_bytes)} of memory" * bool(self.tuning_bytes)
+            less = f", {_spoken(self.tuning)} of it{room} for tuned base models at most{less}"
         return f"About {_spoken(self.seconds)}: {told}{less}."
 
 
@@ -82,11 +86,13 @@ def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expe
     seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in heads) / threads
     least, each = BESIDES
     besides = least + each * len(corpus)
+    costs = tuning_costs(asked, cells)
     return Expected(
         reading=_reading(asked, cells, backbone),
         training=seconds + besides,
         has_race=config.race,
-        tuning=sum(cost.seconds(len(splits.train[0])) for cost in tuning_costs(asked, cells)),
+        tuning=sum(cost.seconds(len(splits.train[0])) for cost in costs),
+        tuning_bytes=max((cost.pace.peak_bytes for cost in costs), default=0),
     )
 
 
@@ -112,20 +118,15 @@ def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list
         texts=corpus.texts,
         pairs=corpus.pairs,
     )
-    paces: dict[tuple[str, str, bool], TuningPace] = {}
     for cell in cells:
         fitter = cell.fitter
         if not isinstance(fitter, TuningFitter):
             continue
-        own = cell.resolved
-        key = own.tune, own.pair, bool(own.prompt)
-        if key not in paces:
-            paces[key] = pace_of(fitter, task, limits_here())
         found.append(
             TuningCost(
                 fitter=fitter,
                 task=task,
-                pace=paces[key],
+                pace=pace_of(fitter, task, limits_here()),
                 seeds=seeds or len(splits),
                 development=len(splits.development[0]) / len(splits.train[0]),
                 scored=len(splits.test[0]),
@@ -264,6 +265,17 @@ def _pace(width: int) -> float:
     torch.set_num_threads(threads)
     # The best of them: what else runs now will not run all the time.
     return 2 * one.numel() * width / min(times)
+
+
+def memory(size: int) -> str:
+    """Memory as one says it, in two figures.
+
+    >>> memory(478_000_000), memory(2_350_000_000)
+    ('480 MB', '2.4 GB')
+    """
+    if size < 1e9:
+        return f"{float(f'{size / 1e6:.2g}'):.0f} MB"
+    return f"{size / 1e9:.1f} GB"
 
 
 def _spoken(seconds: float) -> str:

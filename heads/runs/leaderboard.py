@@ -228,7 +228,9 @@ def _verdict(
     judged = judge(measures, comparisons, commonest=usual)
     judged = (*judged, *wording.of_these_rows(asked.splits))
     left = len(asked.recipes) - stopped - sum(not cell.is_baseline for cell in cells.values())
-    recommended = recommend(measures, comparisons, commonest=usual, stopped=stopped, left=left)
+    improving = sum(not cell.is_converged for cell in cells.values())
+    told = {"stopped": stopped, "left": left, "improving": improving}
+    recommended = recommend(measures, comparisons, commonest=usual, **told)
     return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 

@@ -119,13 +119,13 @@ def so_far(
 
 def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
     """Which heads were cut off by the cap of steps, in any of their seeds; a sentence or none."""
-    cut = [c for c in cells if not all(one.get("converged", True) for one in c.chosen_by_seed)]
+    cut = [cell for cell in cells if not cell.is_converged]
     frozen, tuned = ([c for c in cut if bool(c.tuning) is kind] for kind in (False, True))
     cap = f"the cap of {CAP:,} steps or {CAP_PASSES} passes"
     passes = "the last of the passes that tuning was given"
     return (
         *_cut_off(frozen, cap, "a little low"),
-        *_cut_off(tuned, passes, "low, and more --epochs would tell"),
+        *_cut_off(tuned, passes, "low, and more passes (--epochs) would tell"),
     )
 
 

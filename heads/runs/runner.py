@@ -41,8 +41,17 @@ from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import ExperimentConfig, Limits
 from heads.training.finetuning.checkpoints import forget
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
-from heads.training.search import CurvePointTried, SearchFinished, TrialResult, fit_job, trial_job
+from heads.training.search import (
+    CurvePointTried,
+    SearchFinished,
+    SeedFitting,
+    TrialResult,
+    fit_job,
+    trial_job,
+)
 from heads.training.trial import Trial, trials
+
+Trying = CurvePointTried | SeedFitting
 
 # --- The cells of a run, trained on all cores; each is measured and kept as it comes.
 
@@ -53,7 +62,7 @@ def filled(
     cells: Sequence[Trial],
     training_data: TrainingData,
     backbone: Backbone,
-) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
+) -> Generator[Progress | Trying | CellDone, None, None]:
     """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
 
     Raises:
@@ -78,7 +87,7 @@ def filled(
 
 def _kept(
     run: RunFolder, asked: RunSpec, event: object, training_data: TrainingData, backbone: Backbone
-) -> CurvePointTried | CellDone | Progress | None:
+) -> Trying | CellDone | Progress | None:
     """Keeps what a core has made, and says so; None, where there is nothing to say."""
     if isinstance(event, TrialResult):
         return _kept_cell(run, asked, event, training_data, backbone)
@@ -87,7 +96,7 @@ def _kept(
     if isinstance(event, TrialFailed):
         forget(run.path / WORKSPACE, event.name)
         return keep_failure(run, asked.names.index(event.name), event.says)
-    return event if isinstance(event, CurvePointTried) else None
+    return event if isinstance(event, CurvePointTried | SeedFitting) else None
 
 
 def _left(
@@ -159,7 +168,7 @@ def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
     return CellDone(cell=cell, done=counted(run, asked), planned=len(asked.names))
 
 
-Event = Progress | CurvePointTried | CellDone | Leaderboard
+Event = Progress | Trying | CellDone | Leaderboard
 
 
 def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> RunFolder:
@@ -234,8 +243,8 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
 
     Yields:
         `Progress`, whose share never falls, `CurvePointTried` for every point of a validation
-        curve, `CellDone` for every cell, and the `Leaderboard` at the end, also where the time
-        allowed was used up.
+        curve, `SeedFitting` where a seed of a tuned cell begins its last training, `CellDone` for
+        every cell, and the `Leaderboard` at the end, also where the time allowed was used up.
 
     Raises:
         HeadsError: The run is broken, busy, or its base model has changed.
@@ -293,7 +302,7 @@ def _compared(run: RunFolder) -> Leaderboard:
 
 def _worked(
     run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
-) -> Generator[Progress | CurvePointTried | CellDone, None, None]:
+) -> Generator[Progress | Trying | CellDone, None, None]:
     cells = cells_of(asked, backbone, limits)
     # All texts are read twice where the states of their tokens are kept.
     once = 0.5 if any(cell.needs_states or cell.cut_layers for cell in cells) else 1.0

@@ -254,9 +254,13 @@ def for_tuned(
     trials = config.trials or TUNED_TRIALS
     seeds = max(config.seeds, TUNED_SEEDS) if by_seed else config.seeds
     each = "setting" if trials == 1 else "settings"
-    told = f"As the base model is tuned in some, every head tries {trials} {each}"
-    more = f", and all are trained with {seeds} seeds" if seeds > config.seeds else ""
-    return replace(config, trials=trials, seeds=seeds), [f"{told}{more}."]
+    more = f" and is trained with {seeds} seeds" if seeds > config.seeds else ""
+    fair = "so that frozen and tuned base models are compared fairly"
+    told = [f"Every head tries {trials} {each}{more}, {fair}."]
+    if not by_seed and (count := config.folds * config.repetitions) < TUNED_SEEDS:
+        luck = f"The luck of a tuned base model is seen in {count} trainings only"
+        told.append(f"{luck}, so its intervals are wide: take {TUNED_SEEDS} folds or more.")
+    return replace(config, trials=trials, seeds=seeds), told
 
 
 def save(run: RunFolder, asked: RunSpec) -> None:

@@ -149,6 +149,9 @@ def judged(ways: Sequence[WayOfLearning], best: WayOfLearning | None, compared: 
     """
     rows = ways[0].cell.measures.rows
     told = _better(ways, best, compared) if best else _not_better(ways, compared)
+    if cut := [one.doing for one in ways if not one.cell.is_converged]:
+        was = "were" if cut[1:] else "was"
+        told += f"; {_listed(cut)} {was} still improving at the last pass, and more would tell"
     return f"On {'this row' if rows == 1 else f'these {rows:,} rows'}, {told}."
 
 
@@ -182,15 +185,24 @@ def _not_better(ways: Sequence[WayOfLearning], compared: Comparisons) -> str:
         by = f"by {name.gap(-found.difference)} ({name.between(-found.high, -found.low)})"
         every = "every other way of learning, the nearest, " * bool(ways[2:])
         return f"{home} beats {every}{other.doing}{',' * bool(ways[2:])} {by}"
-    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    by = f"differs by {name.signed(found.difference)}{' points' * name.is_share} ({ends})"
     first, who = f"{other.doing} is not shown to beat {home}", "it"
     if ways[2:]:
         first, who = f"no other way of learning is shown to beat {home}", other.doing
-    told = f"{first}: {who} {by} and trains {times(other, ways[0])}"
+    told = f"{first}: {who} {gained(other)} and trains {times(other, ways[0])}"
     if worse:
         told += f"; {_listed([one.doing for one in worse])} {'do' if worse[1:] else 'does'} worse"
     return told + "; each was trained once, which shows nothing of luck" * compared.once
+
+
+def gained(one: WayOfLearning) -> str:
+    """How much more or less a way scores than the first, where that may be chance."""
+    name, found = SCORES[one.cell.measures.metric], one.to_first
+    assert found is not None
+    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
+    words = ("better", "worse") if name.scale == "error" else ("higher", "lower")
+    more = words[found.difference < 0]
+    by = f"{name.gap(abs(found.difference))} {more}"
+    return f"scores {by} ({ends}){', which may be chance,' * (not found.differs)}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -105,6 +105,14 @@ class CurvePointTried:
     point: TriedSettings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFitting:
+    """A seed of a cell that learns its base model begins to learn with what its search chose."""
+
+    name: str
+    seed: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchFinished:
     """Every seed of a cell has chosen its settings.
@@ -164,7 +172,7 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
         before = spent(folder_of(training_task.workspace, trial.name))  # by a process that is gone
         taught = on_task(trial, training_task, training_data.splits, training_data.config)
-        found = _learned(taught, _searched(taught, training_data, tell), training_data)
+        found = _learned(taught, _searched(taught, training_data, tell), training_data, tell)
         return replace(found, seconds=found.seconds + before)
 
     return _job(trial, training_data, work)
@@ -191,6 +199,7 @@ def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished)
             on_task(trial, training_task, training_data.splits, training_data.config),
             searched,
             training_data,
+            tell,
         )
 
     return _job(trial, training_data, work)
@@ -223,16 +232,11 @@ def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> S
 
 
 def _learned(
-    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData
+    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
 ) -> TrialResult:
     """Learns with every seed and the settings that it has chosen."""
     begun = time.perf_counter()
-    learned = taught.learn(
-        searched.found,
-        training_data.splits.train,
-        training_data.splits.test,
-        seeds_of(training_data),
-    )
+    learned = _fitted(taught, searched, training_data, tell)
     return TrialResult(
         trial=taught.trial,
         chosen=tuple(one.chosen for one in searched.found),
@@ -243,6 +247,23 @@ def _learned(
         rows=len(training_data.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
+
+
+def _fitted(
+    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
+) -> list[FittedHead]:
+    """The heads of all seeds: side by side, or one by one where each takes long, and told of."""
+    splits, seeds = training_data.splits, seeds_of(training_data)
+    if not taught.trial.is_tuned:
+        return taught.learn(searched.found, splits.train, splits.test, seeds)
+    learned = list[FittedHead]()
+    for number, one in enumerate(
+        zip(searched.found, splits.train, splits.test, seeds, strict=True)
+    ):
+        tell(SeedFitting(name=taught.trial.name, seed=number))
+        found, rows, asked, seed = one
+        learned += taught.learn([found], [rows], [asked], [seed])
+    return learned
 
 
 def _outcome(

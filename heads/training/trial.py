@@ -152,7 +152,7 @@ def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
     if not resolved.tuning.is_installed:
         library = resolved.tuning.library
         what = f"{resolved.recipe}: {way} needs the library {library}, not installed here."
-        raise RecipeError(what, f'Run: pip install "head-to-head[{library}]"')
+        raise RecipeError(what, f"Run: pip install {library}")
     if not problem.is_exclusive:
         what = f"{resolved.recipe}: {way} learns which texts are of one class, and these labels "
         what += "may be several." if problem.has_classes else "are numbers."

@@ -515,8 +515,8 @@ def test_a_frozen_head_that_is_not_told_apart_goes_before_a_tuned_one():
         "; `full`, which learns the base model as well, is not told apart from it"
     )
     assert told[1] == (
-        "`full` learns the base model as well; `mlp`, on the frozen base model, is not told apart "
-        "from it."
+        "`full`, which learns the base model as well, scores highest, but is not shown to beat "
+        "`mlp`."
     )
 
 

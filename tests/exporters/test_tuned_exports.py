@@ -247,6 +247,8 @@ def test_an_adapter_answers_as_the_head_does(
     before = {name: own.clone() for name, own in backbone.model.state_dict().items()}
     classifier = trained(recipe, backbone, rows)
     found = export(classifier, tmp_path / "mine", adapter=True)
+    modes = {path.stat().st_mode for path in found.folder.iterdir()}
+    assert len(modes) == 1  # whoever may read the card may read the weights
     assert found.native
     assert found.called.startswith("an adapter of PEFT for ")
     assert found.difference <= 1e-5

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,6 +107,10 @@ def test_settings_of_tuned_runs_are_said_where_they_change(seeds: int, trials: i
     folds, (told,) = for_tuned(config, [resolve("mean+linear?tune=full")], by_seed=False)
     assert (folds.trials, folds.seeds) == (trials or 3, seeds)
     assert "seeds" not in told
+    _, (_, few) = for_tuned(
+        replace(config, folds=2), [resolve("mean+linear?tune=full")], by_seed=False
+    )
+    assert "2 trainings only" in few
 
 
 def test_grids_are_crossed_with_what_is_learned(start) -> None:
@@ -392,8 +397,11 @@ def test_heads_that_were_still_improving_are_counted_by_kind(start) -> None:
     told = [one for one in found.verdict if "the last of the passes" in one]
     assert told == [
         "3 heads were still improving when they reached the last of the passes that tuning was "
-        "given: their scores may be low, and more --epochs would tell."
+        "given: their scores may be low, and more passes (--epochs) would tell."
     ]
+    # Nobody is spared that: neither who reads the recommendation, nor who asks whether it is worth.
+    assert "3 heads were still improving" in found.recommendation.how_sure
+    assert "still improving at the last pass" in found.ways_of_learning[0].says
 
 
 # --- How long it will take is told before, and what cannot fit is refused.
@@ -403,7 +411,7 @@ def test_a_tuned_run_is_announced_with_its_time(start, monkeypatch: pytest.Monke
     frozen, tuned = foreseen(start(["mean+linear"]), LIMITS), foreseen(start(), LIMITS)
     assert frozen.tuning == 0
     assert tuned.tuning > 0
-    assert "tuned base models" in tuned.says
+    assert re.search(r"of it and \d+ MB of memory for tuned base models", tuned.says)
     monkeypatch.setattr(duration, "pace_of", lambda *_: TuningPace(step=1e-3, answer=0.0))
     once, more = (
         foreseen(start(config=replace(CONFIG, epochs=epochs)), LIMITS) for epochs in (2, 8)

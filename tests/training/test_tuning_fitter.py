@@ -1,6 +1,8 @@
 """Base models that learn: the same after every interruption, told beforehand, and on any device."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +118,21 @@ def test_short_and_long_rows_make_the_pace(
 ) -> None:
     timed = iter([1.0, 5.0, 2.0, 3.0, 0.0])  # two parts, twice; and the answers
     monkeypatch.setattr(cost, "_timed", lambda *_: next(timed))
+    monkeypatch.setattr(cost, "_paces", OrderedDict())
     own = fitter("mean+linear?tune=full", loaded("bert"))
     pace = pace_of(own, task_of(), LIMITS)
     assert pace.step == pytest.approx((1.0 + 3.0) / cost.SAMPLE)
+    # Other settings are of the same pace: nothing is timed again.
+    assert pace_of(replace(own, classes=5), task_of(), LIMITS) is pace
+
+
+def test_what_steps_hold_is_told_of_each_way(loaded: Callable[..., Backbone]) -> None:
+    held = {
+        tune: pace_of(fitter(f"mean+linear?tune={tune}", loaded("bert")), task_of(), LIMITS)
+        for tune in ("full", "last1", "bitfit")
+    }
+    assert held["full"].peak_bytes > held["last1"].peak_bytes > 0
+    assert held["full"].peak_bytes > held["bitfit"].peak_bytes > 0
 
 
 # --- What is learned.

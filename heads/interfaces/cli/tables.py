@@ -55,7 +55,7 @@ from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
 from heads.study.mteb import Reproduced
-from heads.training.search import CurvePointTried
+from heads.training.search import CurvePointTried, SeedFitting
 
 UNBOUND = 10_000  # characters of a line in which nothing is folded
 GAP = 3  # characters between two columns
@@ -390,6 +390,8 @@ def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
                 says, trying = f"{event.says} ({event.share:.0%})", ""
             elif isinstance(event, CurvePointTried):
                 trying = f"{event.name}: {told(event.point.score)} on development rows"
+            elif isinstance(event, SeedFitting):
+                trying = f"{event.name}: training {event.seed + 1} of {len(asked.splits)}"
             elif isinstance(event, CellDone):
                 cells[event.cell.name] = event.cell
                 says = f"{event.done} of {event.planned} cells are done"

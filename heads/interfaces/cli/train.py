@@ -90,7 +90,7 @@ def train(
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin, foreseen, working
-    from heads.runs.spec import RunRequest
+    from heads.runs.spec import RunRequest, load
 
     told: list[str] = []
     if resume:
@@ -119,6 +119,8 @@ def train(
             config=config or ExperimentConfig(),
         )
         run = begin(request, limits=limits(), out=out)
+        if any(one.is_tuned for one in load(run).resolved):
+            print("heads: timing some steps of what learns the base model", file=sys.stderr)
         print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
     events = working(run, limits())
     try:
@@ -236,13 +238,15 @@ def work(folder: Path) -> None:
 def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.events import Progress
     from heads.runs.runner import CellDone
-    from heads.training.search import CurvePointTried
+    from heads.training.search import CurvePointTried, SeedFitting
 
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}
     if isinstance(event, CurvePointTried):
         told = {"event": "trying", "recipe": event.name, "metric": metric, **event.point.as_json()}
         return told | ({metric: event.point.score} if metric == "accuracy" else {})
+    if isinstance(event, SeedFitting):
+        return {"event": "fitting", "recipe": event.name, "metric": metric, "seed": event.seed}
     if isinstance(event, CellDone):
         own = event.cell.measures
         told = {"event": "cell", "recipe": event.cell.name, "metric": metric, "score": own.score}

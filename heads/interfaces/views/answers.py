@@ -63,9 +63,8 @@ def trust(measures: Measures) -> str:
     if measures.rows < FEWEST_ROWS:
         return f"not known: {counted(measures.rows, 'row')} are too few to tell"
     if error <= most_by_chance(measures.bins, repeats):
-        return (
-            f"yes, as far as {counted(measures.rows, 'row')} can tell: {off}, which may be chance"
-        )
+        rows = counted(measures.rows, "row")
+        return f"cannot be told from {rows}: {off}, which may be chance"
     answers = sum(one.rows for one in measures.bins)
     gap = sum(one.rows * (one.confidence - one.accuracy) for one in measures.bins) / answers
     way = "it is too sure" if gap > 0 else "it is not sure enough"

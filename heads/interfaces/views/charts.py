@@ -101,6 +101,7 @@ def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
     usual = {
         "height": height,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "minreducedheight": 20,  # of a single row there is room for its names all the same
         "showlegend": False,
         "dragmode": False,
         "hovermode": "closest",
@@ -550,7 +551,12 @@ def _heat(
     names = [escape(cut(top, 20)) for top in tops]
     upright = len(tops) > UPRIGHT and any("?" in top for top in tops)
     turned: Figure = {"tickangle": -90} if upright else {}
-    room = 60 + 45 * (len(tops) > 5 and any("?" in top for top in tops)) + 35 * upright
+    room = (
+        60
+        + 14 * any("?" in top for top in tops)
+        + 45 * (len(tops) > 5 and any("?" in top for top in tops))
+        + 35 * upright
+    )
     return _figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
         36 * len(readings) + room,

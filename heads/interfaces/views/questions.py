@@ -162,6 +162,7 @@ QUESTIONS: Sequence[Question] = (
         asks="Where do heads disagree?",
         draw=_apart,
         brief=_apart_brief,
+        applies=lambda board: sum(not cell.is_baseline for cell in board.cells) > 1,
     ),
     Question(
         name="sizes",

@@ -10,10 +10,22 @@ from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolved_recipe import FROZEN
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, nearest_of, times
+from heads.runs.ways_of_learning import (
+    WayOfLearning,
+    WaysOfLearning,
+    gained,
+    nearest_of,
+    times,
+)
 
 NONE = "–"
 STAR = "* told apart, all ways of this recipe taken together (95 %). "
+
+
+FAMILY = (
+    "These intervals take the ways of one recipe together, those of the leaderboard all heads, so "
+    "the two differ. "
+)
 
 
 def worth_learning(found: Sequence[WaysOfLearning]) -> str:
@@ -32,11 +44,7 @@ def worth_learning(found: Sequence[WaysOfLearning]) -> str:
 def _phrase(found: WaysOfLearning) -> str:
     """What the best way gains, or the one that comes nearest, and how much longer it takes."""
     one = found.best or nearest_of(found.ways)
-    name, own = SCORES[one.cell.measures.metric], one.to_first
-    assert own is not None
-    ends = f"{name.signed(own.low)} to {name.signed(own.high)}"
-    by = f"{name.signed(own.difference)}{' points' * name.is_share} ({ends})"
-    return f"{one.doing} differs by {by} and trains {times(one, found.ways[0])}"
+    return f"{one.doing} {gained(one)} and trains {times(one, found.ways[0])}"
 
 
 def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:
@@ -89,8 +97,8 @@ def notes(board: Leaderboard) -> str:
     ways = [way for one in board.ways_of_learning for way in one.ways]
     star = STAR * any(way.to_first is not None and way.to_first.differs for way in ways)
     return (
-        f"{star}Time: search and training, all seeds{reading}. Memory: weights, gradients, "
-        "moments and activations of a training, at their most. Base model and head: how many "
+        f"{star}{FAMILY}Time: search and training, all seeds{reading}. Memory: what one training "
+        "held at most (weights, gradients, moments, activations). Base model and head: how many "
         "numbers were learned of each. Settings: tried by each seed. Diverged: trainings that were "
         "thrown away and begun anew."
     )

@@ -47,11 +47,12 @@ def build(places: TrainingSlots) -> None:
         group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         tune = gr.Textbox(FROZEN, label="tune")
+        tuned = [gr.Number(0, label=name) for name in ("epochs", "trials", "tuning_rate")]
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen, *parted, tune]
+    inputs += [*how, group, unseen, *parted, tune, *tuned]
     limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
     asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
     trains.click(guarded(_trainer(places)), inputs, answer, api_name="train_grid", **limit)
@@ -88,6 +89,9 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         folds: float = 5,
         repetitions: float = 1,
         tune: str = FROZEN,
+        epochs: float = 0,
+        trials: float = 0,
+        tuning_rate: float = 0,
     ) -> Iterator[dict[str, Any]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
 
@@ -107,7 +111,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
-        last = (group, unseen, folds, repetitions, tune)
+        last = (group, unseen, folds, repetitions, tune, epochs, trials, tuning_rate)
         yield from _trained(places, request.session_hash or "", *given, *more, *last)
 
     return train_grid
@@ -165,7 +169,8 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
     from heads.runs.spec import RunRequest
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    *rest, race, precision, metric, group, unseen, folds, repetitions, tune = rest
+    *rest, folds, repetitions, tune, epochs, trials, tuning_rate = rest
+    *rest, race, precision, metric, group, unseen = rest
     seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
     public = limits().public
@@ -178,6 +183,9 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
         precision=precision or "auto",
         metric=metric or "auto",
         unseen=unseen or "aside",
+        epochs=_whole("epochs", epochs, 0, 100),
+        trials=_whole("trials", trials, 0, 3),
+        tuning_rate=_fraction("tuning_rate", tuning_rate),
     )
     with places.taken(visitor) as stop:
         yield from waiting(places, visitor, stop)
@@ -208,6 +216,14 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
     if not (fits and value == value and low <= value <= high and value == int(value)):
         raise DataError(f"{name} must be a whole number from {low} to {high:,}.", "Mend it.")
     return int(value)
+
+
+def _fraction(name: str, value: Any) -> float:
+    """A number from 0 to 1."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (fits and 0 <= value <= 1):
+        raise DataError(f"{name} must be a number from 0 to 1.", "Mend it.")
+    return float(value)
 
 
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.

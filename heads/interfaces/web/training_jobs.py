@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from heads.parts.resolved_recipe import ResolvedRecipe
 
 BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
+AS_LONG = 30  # times as long as a frozen one, roughly, a tuned head takes
+SEARCHED = 0.7  # of the time of a tuned head, roughly, goes into its search
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
 STARTING = 6.0  # seconds until a worker has imported torch and Transformers, usually
@@ -40,6 +42,8 @@ class Course:
         share: How far it is (0 to 1).
         done: How many cells are done, baselines too.
         planned: How many there are.
+        tuned: The heads that learn their base model as well: each takes long, and comes last.
+        splits: How many seeds, or folds, every head has.
         metric: What the scores are.
         scores: Of the heads that are done: score and the ends of its interval.
         left: Seconds that it takes yet; None where that cannot be told.
@@ -49,10 +53,13 @@ class Course:
     share: float = 0.0
     done: int = 0
     planned: int = 0
+    tuned: frozenset[str] = frozenset()
+    splits: int = 1
     metric: MetricName = "accuracy"
     scores: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     left: float | None = None
-    _times: list[tuple[float, int]] = field(default_factory=list)
+    _times: list[tuple[float, float]] = field(default_factory=list)
+    _tuned_done: set[str] = field(default_factory=set)
 
     def hear(self, event: dict[str, Any]) -> None:
         """Takes in an event of the worker."""
@@ -61,6 +68,8 @@ class Course:
             self.says, self.share = event["says"], max(self.share, event["share"])
         elif event["event"] == "cell":
             self._take(event)
+        elif event["event"] in ("trying", "fitting") and event["recipe"] in self.tuned:
+            self._look_into(event)
 
     def _take(self, event: dict[str, Any]) -> None:
         from heads.evaluation.predictions import BASELINES
@@ -71,13 +80,44 @@ class Course:
         # A new dictionary: pages read the old one meanwhile.
         score = event["score"], event["low"], event["high"]
         self.scores = self.scores | {event["recipe"]: score}
-        share = BEGUN + (TRAINED - BEGUN) * self.done / max(self.planned, 1)
-        self.share = max(self.share, share)  # a race has taken some of the bar before
+        self._tuned_done |= self.tuned & {event["recipe"]}
         self.says = f"Training heads: {self.done} of {self.planned}"
-        self._times.append((time.monotonic(), self.done))
+        self._move(0.0)
+
+    def _look_into(self, event: dict[str, Any]) -> None:
+        """How far a tuned head is, which takes minutes or hours."""
+        seed, part = event["seed"], SEARCHED + (1 - SEARCHED) * event["seed"] / self.splits
+        what = "with the settings chosen"
+        if event["event"] == "trying":
+            settings = event["settings"]
+            passes = settings.get("epochs", settings.get("base_epochs", 1))
+            planned = max(settings.get("planned", passes), 1)
+            part = SEARCHED * (seed + min(passes / planned, 1.0)) / self.splits
+            what = f"trying settings, pass {passes:g} of {planned:g}"
+        where = f"training {seed + 1} of {self.splits}, {what}"
+        self.says = f"{self.done} of {self.planned} done; {event['recipe']}: {where}"
+        self._move(part)
+
+    def _move(self, part: float) -> None:
+        """Moves the bar, and tells the time left of what is under way.
+
+        Args:
+            part: How far the tuned head is that is under way.
+        """
+        tuned, known = len(self.tuned), len(self._tuned_done)
+        whole = self.planned - tuned + AS_LONG * tuned
+        now = self.done - known + AS_LONG * (known + part)
+        # A race has taken some of the bar before.
+        self.share = max(self.share, BEGUN + (TRAINED - BEGUN) * min(1.0, now / max(whole, 1)))
+        is_frozen = self.done - known < self.planned - tuned  # of these nothing tells of tuned ones
+        if is_frozen and tuned:
+            return
+        if self._times and now < self._times[-1][1]:
+            return  # another setting is tried
+        self._times.append((time.monotonic(), now))
         (first, before), (last, now) = self._times[0], self._times[-1]
         if now > before:
-            self.left = (last - first) / (now - before) * (self.planned - now)
+            self.left = (last - first) / (now - before) * (whole - now)
 
     @property
     def brief(self) -> str:
@@ -202,6 +242,9 @@ class TrainingJobs:
                     return
                 asked = load(job.run)
                 job.course.metric, job.course.planned = asked.metric, len(asked.names)
+                job.course.splits = len(asked.splits)
+                both = zip(asked.recipes, asked.resolved, strict=True)
+                job.course.tuned = frozenset(name for name, one in both if one.is_tuned)
                 job.course.says, job.recipes = "Starting", asked.resolved
                 budget = asked.config.budget_seconds or limits().run_seconds
                 begun, has_started = time.monotonic(), False

@@ -81,21 +81,21 @@ class ContrastiveFitter(TuningFitter):
         seeds: Sequence[int],
     ) -> list[FittedHead]:
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
-        for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
+        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
             settings, chosen = _parted(one.chosen)
             training = Training(
                 task=task,
                 texts=texts,
                 rows=own,
                 settings=settings,
-                seed=seeds[number],
-                number=number,
+                seed=seed,
+                number=one.point.seed,
             )
             reads = torch.cat([own, others])
-            done = _FirstStage(self, training).learned(reads, is_kept=number == 0)
+            done = _FirstStage(self, training).learned(reads, is_kept=one.point.seed == 0)
             begin = [SearchResult(chosen=chosen, point=one.point)]
             on_vectors = _on_vectors(task, reads, done["vectors"])
-            (top,) = self.head.learn(on_vectors, begin, [own], [others], [seeds[number]])
+            (top,) = self.head.learn(on_vectors, begin, [own], [others], [seed])
             state = {f"head.{name}": tensor for name, tensor in top.state.items()}
             base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
             learned.append(replace(top, state=state, base=base, peak_bytes=done["peak"]))

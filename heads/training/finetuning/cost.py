@@ -1,6 +1,8 @@
 """What tuning takes, before it begins: a few steps on some of the rows, and what they come to."""
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +18,7 @@ from heads.features.token_states import different, keep_states
 from heads.rng import IsolatedRng
 from heads.settings import Limits
 from heads.training.finetuning.base import TuningFitter
+from heads.training.finetuning.checkpoints import named
 from heads.training.finetuning.learning import BATCH, TuningRun
 from heads.training.finetuning.memory import KEPT
 from heads.training.finetuning.module import Texts
@@ -34,10 +37,12 @@ class TuningPace:
     Attributes:
         step: Seconds that a text takes in a step.
         answer: Seconds that it takes to be answered.
+        peak_bytes: The most memory that these steps held, as `TrainingMemory` counts it.
     """
 
     step: float
     answer: float
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,12 +75,33 @@ class TuningCost:
         return self.seeds * (search + fit)
 
 
+MOST_KEPT = 64  # paces that are remembered
+_paces: OrderedDict[str, TuningPace] = OrderedDict()
+_timing = threading.Lock()  # steps that are timed at once slow each other down
+
+
 def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
-    """Times a few steps on rows of every length.
+    """How fast a few steps on rows of every length are, timed once in a process.
+
+    Fitters that learn the same of a base model share a pace, whatever their heads.
 
     Args:
         task: The rows; `vectors` and `index` are not looked at.
     """
+    resolved = fitter.resolved
+    way = (resolved.tune, resolved.pair, resolved.prompt, fitter.backbone.revision)
+    how = (task.fixed.spares_memory, task.products, torch.get_num_threads())
+    key = named(*way, *how, task.texts, task.pairs)
+    with _timing:
+        if key not in _paces:
+            _paces[key] = _timed_pace(fitter, task, limits)
+        _paces.move_to_end(key)
+        while len(_paces) > MOST_KEPT:
+            _paces.popitem(last=False)
+        return _paces[key]
+
+
+def _timed_pace(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
     texts = Texts.of(task, fitter.resolved, fitter.backbone)
     lengths = texts.lengths(torch.arange(len(task.targets)))
     order = lengths.argsort()
@@ -91,7 +117,7 @@ def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningP
     times = [[_timed(run.step, part, device) for part in parts] for _ in range(TIMES)]
     step = sum(map(min, *times)) / len(rows)
     answer = _timed(module.answers, texts, torch.arange(len(rows))) / len(rows)
-    return TuningPace(step=step, answer=answer)
+    return TuningPace(step=step, answer=answer, peak_bytes=run.memory.peak)
 
 
 def _only(

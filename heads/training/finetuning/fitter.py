@@ -74,18 +74,18 @@ class FineTuningFitter(TuningFitter):
         seeds: Sequence[int],
     ) -> list[FittedHead]:
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
-        for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):
+        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
             training = Training(
                 task=task,
                 texts=texts,
                 rows=own,
                 settings=settings_of(one.chosen),
-                seed=seeds[number],
-                number=number,
+                seed=seed,
+                number=one.point.seed,
             )
             work = _Work(self, training, one.state)
             epochs = int(one.chosen["epochs"])
-            learned.append(work.fitted(epochs, others, one.point, is_kept=number == 0))
+            learned.append(work.fitted(epochs, others, one.point, is_kept=one.point.seed == 0))
         return learned
 
     def begins(

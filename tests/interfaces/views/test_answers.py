@@ -78,7 +78,7 @@ def test_few_rows_make_an_error_that_is_no_more_than_chance():
     told = answers.trust(
         measures_of(bins=few, values={"calibration_error": calibration_error(few)})
     )
-    assert told == "yes, as far as 90 rows can tell: off by 10 points, which may be chance"
+    assert told == "cannot be told from 90 rows: off by 10 points, which may be chance"
     assert answers.most_by_chance(few, repeats=4) == pytest.approx(2 * answers.most_by_chance(few))
 
 

@@ -46,7 +46,7 @@ def test_the_question_is_asked_first_where_there_is_an_answer():
 def test_the_answer_is_a_phrase():
     told = ways_of_learning.worth_learning(ONE.ways_of_learning)
     assert re.fullmatch(
-        r"yes: learning .* differs by \+10\.0 points \(\+\d.* to \+.*\)"
+        r"yes: learning .* scores 10\.0 points higher \(\+\d.* to \+.*\)"
         r" and trains [\d,.]+ times as long",
         told,
     )
@@ -57,7 +57,7 @@ def test_the_answer_is_a_phrase():
     assert ways_of_learning.worth_learning(many).endswith("; yes for 3 of 3 other recipes")
     close = tuned_board(**{"mean+linear": (0, 300), "mean+linear?tune=lora": (0, 299)})
     told = ways_of_learning.worth_learning(close.ways_of_learning)
-    assert told.startswith("not shown: learning LoRA of rank 8 differs by +0.1 points (−")
+    assert told.startswith("not shown: learning LoRA of rank 8 scores 0.1 points higher (−")
 
 
 def test_a_row_says_what_a_way_gives_and_what_it_takes():

@@ -162,7 +162,7 @@ def test_a_run_says_whether_fine_tuning_was_worth_it(tab, look, file):
     page.locator("#start").click()
     page.locator("#sentences dl").wait_for(timeout=180_000)
     fold = page.locator("#result .fold", has_text="Is fine-tuning worth it?")
-    assert "learning the last 2 layers differs by" in fold.locator("> button").inner_text()
+    assert "learning the last 2 layers scores" in fold.locator("> button").inner_text()
     fold.locator("> button").click()
     fold.locator("table tbody tr").nth(1).wait_for()
     told = fold.inner_text()

@@ -125,7 +125,9 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     named = client.view_api(return_format="dict")["named_endpoints"]["/train_grid"]["parameters"]
     asked = [one["parameter_name"] for one in named if not one["parameter_has_default"]]
     assert asked == ["file"]
-    assert named[-1]["parameter_name"] == "tune"
+    assert [one["parameter_name"] for one in named][-4:] == [
+        "tune", "epochs", "trials", "tuning_rate"
+    ]  # fmt: skip
     assert {event["event"] for event in events} >= {"progress", "cell"}
     assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
     assert board["state"] == "finished"
@@ -138,7 +140,8 @@ def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
     (tmp_path / "mine.csv").write_text("\n".join(["text,label", *rows]), "utf-8")
     file = handle_file(str(tmp_path / "mine.csv"))
     asked = {"recipes": "mean+linear", "model": str(tiny("bert")), "folds": 2}
-    job = client.submit(file, **asked, tune="frozen, last1", api_name="/train_grid")
+    short = {"epochs": 1, "trials": 1, "tuning_rate": 1e-3}
+    job = client.submit(file, **asked, tune="frozen, last1", **short, api_name="/train_grid")
     job.result()
     board = job.outputs()[-1]
     (found,) = board["ways_of_learning"]
@@ -147,6 +150,12 @@ def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
     reports = {cell["recipe"]: cell["tuning"] for cell in board["cells"]}
     assert reports["mean+linear"] is None
     assert reports["mean+linear?tune=last1"]["parameters"] > 0
+    (own,) = (cell for cell in board["cells"] if cell["recipe"] == "mean+linear?tune=last1")
+    assert own["trials"] == 1
+    assert own["chosen"]["learning_rate"] == 1e-3
+    assert own["chosen"]["planned"] == 1
+    with pytest.raises(AppError, match="tuning_rate must be a number from 0 to 1"):
+        client.predict(file, **asked, tuning_rate=7, api_name="/train_grid")
     with pytest.raises(AppError, match="no way of learning called 'ful'"):
         client.predict(file, **asked, tune="ful", api_name="/train_grid")
 

@@ -231,6 +231,54 @@ def test_a_course_never_goes_back_and_tells_the_time_left():
     assert course.brief.endswith(" left")
 
 
+def test_a_course_says_how_far_a_tuned_head_is():
+    tuned = frozenset({"mean+linear?tune=full", "cls+linear?tune=full"})
+    course = Course(planned=5, tuned=tuned, splits=2)
+    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 5}
+    course.hear(cell | {"recipe": "majority", "done": 1})
+    course.hear(cell | {"recipe": "mean+linear", "done": 2})
+    course.hear(cell | {"recipe": "tfidf", "done": 3})
+    assert course.left is None  # what frozen heads take says nothing of tuned ones
+    assert course.share < 0.5
+    told = {"recipe": "mean+linear?tune=full", "metric": "accuracy", "seed": 0}
+    looks = [{"epochs": 1, "planned": 4}, {"epochs": 2, "planned": 4}]
+    shares = [course.share]
+    for look in looks:
+        course.hear(told | {"event": "trying", "settings": look})
+        shares.append(course.share)
+        time.sleep(0.01)
+    assert course.says.startswith("3 of 5 done; mean+linear?tune=full: training 1 of 2, trying")
+    assert course.says.endswith("pass 2 of 4")
+    assert course.left > 0
+    course.hear(told | {"event": "trying", "settings": looks[0]})  # another setting begins
+    shares.append(course.share)
+    course.hear(told | {"event": "fitting", "seed": 1})
+    assert course.says.endswith("training 2 of 2, with the settings chosen")
+    course.hear(cell | {"recipe": "mean+linear?tune=full", "done": 4})
+    shares.append(course.share)
+    course.hear(cell | {"recipe": "cls+linear?tune=full", "done": 5})
+    shares.append(course.share)
+    assert shares == sorted(shares)
+    assert course.share == pytest.approx(0.95)
+
+
+def test_an_estimate_of_what_is_no_longer_chosen_is_dropped(monkeypatch):
+    monkeypatch.setattr(your_data, "_estimated", lambda *given: [given[1]] * 3)
+    newest, jobs = your_data.Newest(), TrainingJobs(TrainingSlots(most=1))
+    late, soon = (your_data.probed(jobs, newest, held) for held in ("first", "second"))
+    for answers in (late, soon):
+        button, *_ = next(answers)
+        assert "measuring" in button["value"]
+    assert next(soon) == ["second"] * 3
+    assert all("value" not in one for one in next(late))
+
+
+def test_a_grid_of_ways_is_what_is_ticked():
+    form = (["joint"], ["softmax"], ["frozen", "full", "bitfit"])
+    asked = Plan.of("", "tunes", [], 3, *form, *DEFAULTS)
+    assert (asked.recipes, asked.tunes) == (("mean+linear",), ("frozen", "full", "bitfit"))
+
+
 def test_a_course_says_what_the_scores_are():
     course = Course()
     cell = {"event": "cell", "metric": "spearman", "score": 0.5, "low": -0.125, "high": 0.75}

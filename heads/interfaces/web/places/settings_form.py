@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # --- What the form says: which heads, in which ways, compared how.
 
 OWN = "own"
+WAYS_OF_LEARNING, TUNED = "tunes", "mean+linear"  # that head, in every way that is ticked
+USUAL_WAYS = (FROZEN, "last2", "lora", "full", "lpft")
 PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(ExperimentConfig) if field.name != "seeds")
 TITLES = {
@@ -94,7 +96,7 @@ class Plan:
             RecipeError: No head is chosen, or nothing is ticked.
             DataError: A setting is not within its range.
         """
-        recipes = tuple(own or ()) if grid == OWN else ()
+        recipes = {OWN: tuple(own or ()), WAYS_OF_LEARNING: (TUNED,)}.get(str(grid), ())
         if grid == OWN and not recipes:
             raise RecipeError("No head is chosen.", "Choose at least two to compare.")
         pairs, losses, tunes, *form = rest
@@ -107,7 +109,7 @@ class Plan:
             raise RecipeError(what, "Tick at least the head alone.")
         values = {field.name: value for field, value in zip(FORM, form, strict=True)}
         config = config_of(values | {"seeds": seeds}, limits())
-        name = "small" if grid == OWN else str(grid)
+        name = "small" if recipes else str(grid)
         return cls(
             model=str(model or BUNDLED),
             grid=name,
@@ -280,7 +282,19 @@ def build(opening: Opening) -> SettingsInputs:
     )
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    grid.input(lambda grid: gr.update(visible=grid == OWN), grid, own, queue=False, **quiet)
+
+    def chosen(grid: str, ticked: list[str]) -> list[Any]:
+        """The choice of heads of one's own; and which ways of learning are ticked."""
+        ways = [one for one in ticked if one not in USUAL_WAYS]
+        if grid == WAYS_OF_LEARNING:
+            ways = [*USUAL_WAYS, *ways]
+        elif {*USUAL_WAYS} <= {*ticked}:  # they came with that grid
+            ways = [FROZEN, *ways]
+        else:
+            ways = ticked
+        return [gr.update(visible=grid == OWN), ways]
+
+    grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **quiet)
     return inputs
 
 
@@ -291,7 +305,7 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
             WAYS,
             value=[JOINT],
             label="Two texts a row enter",
-            info="Each way is a cell of its own. Only for data with second texts.",
+            info="Every head is trained in each way ticked. Only for data with second texts.",
             min_width=280,
             elem_id="ways",
         )
@@ -299,7 +313,8 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
             LOSSES,
             value=[SOFTMAX],
             label="One class a row is learned by",
-            info="Each loss is a cell of its own. Several labels or numbers decide for themselves.",
+            info="Every head is trained with each loss that is ticked. Several labels or numbers "
+            "decide for themselves.",
             min_width=280,
             elem_id="losses",
         )
@@ -312,11 +327,19 @@ def _tunes() -> gr.CheckboxGroup:
         LEARNED,
         value=[FROZEN],
         label="What is learned",
-        info="Each is a cell of its own. All but the first also learn the base model, which takes "
-        "minutes to hours a head where there is no GPU; the button says how long.",
+        info="Every head is trained in each way that is ticked. All but the first learn the base "
+        "model too, which takes minutes to hours a head where there is no GPU; the button says how "
+        f"long.{_missing()}",
         min_width=280,
         elem_id="tunes",
     )
+
+
+def _missing() -> str:
+    """Which ways of learning need a library that is not here."""
+    names = [f"{part.title}: pip install {part.library}" for part in tuning.values()
+             if not part.is_installed]  # fmt: skip
+    return f" Not installed: {', '.join(names)}." if names and not limits().public else ""
 
 
 def _form(drawn: Mapping[str, Any]) -> list[Any]:
@@ -331,7 +354,7 @@ def _form(drawn: Mapping[str, Any]) -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS, TUNES, USUAL_TUNES
+    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
@@ -343,7 +366,7 @@ def _grids() -> list[tuple[str, str]]:
         ("Every head, on the mean", HEADS),
         ("Every pooling, a linear layer on each", POOLINGS),
         ("Layer by layer, a linear layer on each", LAYERS),
-        (f"Frozen or fine-tuned? mean+linear in {len(USUAL_TUNES)} ways", TUNES),
+        (f"Frozen or fine-tuned? {TUNED} in {len(USUAL_WAYS)} ways", WAYS_OF_LEARNING),
         ("My own choice", OWN),
     ]
 

@@ -34,6 +34,7 @@ BEAT = 1.0  # seconds between two looks at a training
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
 MOST_MINE = 30  # runs that a browser remembers
+FIND = "Find the best head"
 FOREST, HEAT = "Forest", "Heat map"
 
 
@@ -377,6 +378,7 @@ class Card:
     find: gr.Button
     few: gr.Button
     estimate: gr.HTML
+    newest: gr.State
     data: data_form.DataInputs
     settings: settings_form.SettingsInputs
 
@@ -385,13 +387,20 @@ def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
     with gr.Column(visible=False, elem_id="card") as area:
         view = gr.HTML("", elem_id="account", js_on_load=CLICKS)
         with gr.Row(elem_id="start-row"):
-            find = gr.Button("Find the best head", variant="primary", elem_id="start")
+            find = gr.Button(FIND, variant="primary", elem_id="start")
             few = gr.Button(f"Find it on {FEWER:,} rows first", visible=False, elem_id="few")
         estimate = gr.HTML("", elem_id="estimate")
         data = data_form.build(held)
         settings = settings_form.build(opening)
     return Card(
-        area=area, view=view, find=find, few=few, estimate=estimate, data=data, settings=settings
+        area=area,
+        view=view,
+        find=find,
+        few=few,
+        estimate=estimate,
+        newest=gr.State(Newest()),
+        data=data,
+        settings=settings,
     )
 
 
@@ -539,7 +548,7 @@ def _wire_card(
     }  # fmt: skip
     probes: dict[str, Any] = {
         "fn": partial(probed, jobs),
-        "inputs": asked,
+        "inputs": [card.newest, *asked],
         "outputs": [card.find, card.few, card.estimate],
         "trigger_mode": "always_last",
         **READS,
@@ -560,7 +569,7 @@ def _wire_card(
     data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
-    changes += [settings.pairs.input, settings.losses.input, settings.tunes.input]
+    changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
     changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
     gr.on(changes, **probes)
     _wire_start(card, around, jobs, shows, asked)
@@ -613,17 +622,44 @@ def remembered(mine: Any) -> list[str]:
     return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
 
 
-def probed(jobs: TrainingJobs, *given: Any) -> Iterator[list[Any]]:
-    """How long it will take: the button says so, from a few texts that are read for it."""
+class Newest:
+    """Counts what a visitor has asked, so that late answers to earlier questions are dropped."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def begin(self) -> int:
+        """The number of a new question."""
+        self._count += 1
+        return self._count
+
+    def is_at(self, number: int) -> bool:
+        """Whether that question is the last one."""
+        return self._count == number
+
+
+def probed(jobs: TrainingJobs, newest: Newest, *given: Any) -> Iterator[list[Any]]:
+    """How long it will take: the button says so, from a few texts that are read for it.
+
+    What was chosen may have changed meanwhile; then the next answer is the one that counts.
+    """
+    number = newest.begin()
+    if not given[0]:
+        yield [gr.update(value=FIND, interactive=True), gr.update(visible=False), ""]
+        return
+    measuring = gr.update(value=f"{FIND} · measuring how long …", interactive=True)
+    yield [measuring, gr.update(visible=False), ""]
+    found = _estimated(jobs, *given)
+    yield found if newest.is_at(number) else [gr.skip()] * len(found)
+
+
+def _estimated(jobs: TrainingJobs, *given: Any) -> list[Any]:
+    """Button, offer of fewer rows and remark once that is measured."""
     from heads.interfaces.views.leaderboard import duration
+    from heads.runs.duration import memory
     from heads.runs.runner import probed as measured
 
-    plain = gr.update(value="Find the best head", interactive=True)
-    hidden = gr.update(visible=False)
-    fields = 2 + data_form.ALL
-    yield [plain, hidden, ""]
-    if not given[0]:
-        return
+    hidden, fields = gr.update(visible=False), 2 + data_form.ALL
     data = None
     try:
         data = data_form.chosen(*given[:fields])
@@ -631,18 +667,20 @@ def probed(jobs: TrainingJobs, *given: Any) -> Iterator[list[Any]]:
     except Exception as error:
         # What is wrong with the data, the card says.
         is_said = data is None and isinstance(error, HeadsError)
-        yield [gr.update(interactive=False), hidden, "" if is_said else failed(error)]
-        return
+        unfit = gr.update(value=FIND, interactive=False)
+        return [unfit, hidden, "" if is_said else failed(error)]
     seconds = jobs.starting + found.seconds
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
     is_long = seconds > LONG and len(data.corpus) > 1.2 * FEWER
     told = []
     if found.has_race:
         told.append("A race may make it shorter.")
+    if found.tuning_bytes:
+        told.append(f"A training of the base model takes about {memory(found.tuning_bytes)}.")
     if limits().run_seconds:
         told.append(f"After {limits().run_seconds:.0f} seconds what is done is kept.")
-    yield [
-        gr.update(value=f"Find the best head · about {about}", interactive=True),
+    return [
+        gr.update(value=f"{FIND} · about {about}", interactive=True),
         gr.update(visible=is_long),
         render("quiet.html", says=" ".join(told)),
     ]
