@@ -151,6 +151,12 @@ def without_effect(asked: RunSpec) -> list[str]:
         for name in names
         if getattr(config, name) != getattr(usual, name)
     ]
+    if not any(one.is_tuned for one in asked.resolved):
+        found += [
+            f"The setting {name} has no effect here: no recipe learns its base model (tune=)."
+            for name in ("epochs", "tuning_rate", "gradient_checkpointing")
+            if getattr(config, name) != getattr(usual, name)
+        ]
     drawn = kind == PER_CLASS and "test" not in asked.corpus.parts
     if config.held_out != usual.held_out and not drawn:
         why = "it is for per_class without a test set"

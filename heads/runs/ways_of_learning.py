@@ -150,8 +150,8 @@ def judged(ways: Sequence[WayOfLearning], best: WayOfLearning | None, compared: 
     rows = ways[0].cell.measures.rows
     told = _better(ways, best, compared) if best else _not_better(ways, compared)
     if cut := [one.doing for one in ways if not one.cell.is_converged]:
-        was = "were" if cut[1:] else "was"
-        told += f"; {_listed(cut)} {was} still improving at the last pass, and more would tell"
+        who = f"{cut[0]} was" if len(cut) == 1 else f"{len(cut)} of the {len(ways)} ways were"
+        told += f"; {who} still improving at the last pass: more passes would tell"
     return f"On {'this row' if rows == 1 else f'these {rows:,} rows'}, {told}."
 
 

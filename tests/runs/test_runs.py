@@ -711,6 +711,7 @@ def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
         ({"per_class": 8, "folds": 2, "held_out": 0.3}, False, ["folds"]),
         ({"per_class": 8, "held_out": 0.3}, True, ["held_out"]),
         ({"folds": 2, "held_out": 0.3}, False, ["held_out"]),
+        ({"folds": 2, "epochs": 2, "tuning_rate": 1e-4}, False, ["epochs", "tuning_rate"]),
     ],
 )
 def test_a_setting_that_means_nothing_for_these_rows_is_said(

@@ -117,7 +117,8 @@ def _argument(one: Parameter, says: str) -> Parameter:
     known: dict[str, Any] = {}
     if (get_origin(kind) or kind) in (Sequence, tuple):
         if is_flag and one.name not in REPEATED:
-            kind, default, known = str, ",".join(default), {"callback": listed}
+            kind, default, known = list[str], list(default), {"callback": _parted}
+            known["metavar"] = "<str>"
             says += "; parted by commas"
         else:
             kind, default = list[str], default if default is Parameter.empty else list(default)
@@ -132,6 +133,11 @@ def _argument(one: Parameter, says: str) -> Parameter:
         info = typer.Argument(help=says)
     annotation = Annotated[kind, info]
     return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _parted(values: Sequence[str]) -> tuple[str, ...]:
+    """Values that are parted by commas, of a flag that may be given again."""
+    return listed(",".join(values))
 
 
 def _gathered(

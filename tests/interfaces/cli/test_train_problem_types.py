@@ -63,7 +63,7 @@ def test_features_are_seven_cells(capfd, some):
 
 def test_every_loss_is_a_cell_of_its_own(capfd, some):
     recipes = ["-r", "mean+linear", "-r", "mean+ridge"]
-    _, heads = trained(capfd, some("sentiment"), *recipes, "--loss", "softmax,ovr")
+    _, heads = trained(capfd, some("sentiment"), *recipes, "--loss", "softmax", "--loss", "ovr")
     assert set(heads) == {"mean+linear", "mean+linear?loss=ovr", "mean+ridge"}
 
 
