@@ -100,8 +100,9 @@ def _shelf(shelf: Iterable[Mapping[str, Any]]) -> str:
 
 def _written(part: Mapping[str, Any]) -> str:
     """A part as a recipe writes it: of last layers it is always said how many."""
-    is_last = part["name"] in tuning and tuning[part["name"]].above
-    return f"{part['name']}{part['options']['layers']}" if is_last else part["name"]
+    own = tuning.get(part["name"])
+    is_of_layers = own is not None and own.above and "layers" in part["options"]
+    return f"{part['name']}{part['options']['layers']}" if is_of_layers else part["name"]
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
