@@ -100,9 +100,9 @@ def _shelf(shelf: Iterable[Mapping[str, Any]]) -> str:
 
 def _written(part: Mapping[str, Any]) -> str:
     """A part as a recipe writes it: of last layers it is always said how many."""
-    own = tuning.get(part["name"])
-    is_of_layers = own is not None and own.above and "layers" in part["options"]
-    return f"{part['name']}{part['options']['layers']}" if is_of_layers else part["name"]
+    name, options = part["name"], part["options"]
+    is_of_layers = "layers" in options and name in tuning and tuning[name].above
+    return f"{name}{options['layers']}" if is_of_layers else name
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
