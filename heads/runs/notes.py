@@ -222,6 +222,12 @@ def of_tuned(cells: Sequence[Cell]) -> list[str]:
                 f"{cell.name}: {count} of {every} trainings ended worse than an answer that is the "
                 f"same for every text; {each} and begun anew with other random numbers."
             )
+        table = cell.measures.confusion
+        if table is not None and (table.sum(dim=0) > 0).sum() == 1:
+            told.append(
+                f"{cell.name} gives every text the same class: its training has not left the "
+                "constant answer. More passes (--epochs), or another --tuning-rate, may help."
+            )
     counts = {cell.trials for cell in heads if cell.trials}
     if tuned and len(counts) > 1:
         few = [cell.name for cell in heads if 0 < cell.trials < max(counts)]

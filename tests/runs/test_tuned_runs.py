@@ -201,6 +201,17 @@ def test_diverged_trainings_and_unequal_searches_are_noted() -> None:
     assert "(1 to 3); fewer than others: mean+linear." in unlike
 
 
+def test_a_tuned_head_that_says_always_the_same_is_noted() -> None:
+    board = board_of(**{"mean+linear": (0, 330), "mean+linear?tune=full": (0, 100)})
+    tuning = TuningReport(parameters=9, diverged=0, peak_bytes=0)
+    tuned = replace(board.cell("mean+linear?tune=full"), tuning=tuning)
+    always = torch.tensor([[1000, 0], [1000, 0]])
+    stuck = replace(tuned, measures=replace(tuned.measures, confusion=always))
+    assert notes.of_tuned([board.cell("mean+linear"), tuned]) == []
+    (told,) = notes.of_tuned([board.cell("mean+linear"), stuck])
+    assert told.startswith("mean+linear?tune=full gives every text the same class")
+
+
 # --- A kill, a stop, and the same numbers.
 
 

@@ -178,7 +178,7 @@ def test_the_time_is_told_whatever_the_head(top: str, small: Backbone) -> None:
     pace = pace_of(own, task_of(), LIMITS)
     assert pace.step > 0
     assert pace.answer > 0
-    assert own.texts_a_row == 2
+    assert own.texts_a_row > 2  # two of a pair, with more padding than in sorted batches
 
 
 # --- A stop, a kill, and what cannot be.

@@ -24,6 +24,7 @@ def compare(
     pairs: str = JOINT,
     model: str = BUNDLED,
     sample: str = "",
+    run: str = "",
 ) -> Answers:
     """Compares a text under several recipes.
 
@@ -32,7 +33,8 @@ def compare(
     """
     from heads.analysis.comparison import comparing
 
-    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
+    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
     found = last_of(comparing(sentence(text), pair, **asked)).comparison
     yield found.as_json(), lambda: cli.tables.comparison(found)
 

@@ -63,7 +63,7 @@ class TuningFitter:
         backbone: The base model, of which every training has a copy.
         classes: c.
         plan: What of the base model is learned.
-        texts_a_row: How many texts a pass reads for each row.
+        texts_a_row: How many texts a pass takes the time of, for each row.
     """
 
     resolved: ResolvedRecipe
@@ -72,7 +72,7 @@ class TuningFitter:
     plan: TuningPlan
     is_random: ClassVar[bool] = True
     pace: ClassVar[float] = 1e6
-    texts_a_row: ClassVar[int] = 1
+    texts_a_row: ClassVar[float] = 1
 
     @property
     def learns_from(self) -> Source:

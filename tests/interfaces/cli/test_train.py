@@ -276,6 +276,18 @@ def test_a_head_of_a_run_is_exported_with_its_scores(capfd, trained, tmp_path):
     assert f"{heads} heads were scored on these rows. If this one was chosen" in card
 
 
+def test_heads_of_a_run_are_asked(capfd, trained):
+    text = ["compare", "I want my money back."]
+    code, out, _ = run(capfd, *text, "--run", trained["run"], "--json")
+    found = json.loads(out)
+    assert code == 0
+    heads = [cell["recipe"] for cell in trained["cells"] if not cell["baseline"]]
+    assert {one["recipe"] for one in found["recipes"]} <= {*heads}
+    code, out, _ = run(capfd, *text, "--run", trained["run"], "-r", "cls+ridge", "--json")
+    assert code == 0
+    assert [one["recipe"] for one in json.loads(out)["recipes"]] == ["cls+ridge"]
+
+
 def test_an_export_of_what_a_run_has_not_is_a_sentence(capfd, trained, tmp_path):
     for recipe, name, sentence in (
         ("mean+gpt2", trained["run"], "has no trained head mean+gpt2"),
