@@ -31,7 +31,8 @@ from heads.training.trial import Trial
 
 ROUNDS = 100  # products that are timed
 TEXTS = 128  # that are read to measure the pace
-TIMES = 3  # that they are read
+TIMES = 3  # that they are read, if that is quick:
+ENOUGH = 1.0  # seconds, after which they are not read again
 EFFICIENCY = 0.55  # of the pace of one large product, that training reaches
 STEP = 3e-4  # seconds of a step of one copy, whatever the head
 USUAL_STEPS, USUAL_EPOCHS = 1_000, 25  # after which most heads have converged
@@ -222,6 +223,8 @@ def _timed(texts: Sequence[tuple[str, str]], engine: InferenceEngine) -> float:
         for _, states in engine.passes(encoded, layers):
             states.layer(-1)[0, 0, 0].item()  # a GPU is waited for
         times.append(time.perf_counter() - begun)
+        if sum(times) > ENOUGH:
+            break
     letters, every = (sum(len(a) + len(b) for a, b in rows) for rows in (some, texts))
     return min(times) * every / max(1, letters)
 

@@ -116,12 +116,12 @@ def test_a_checkpoint_that_cannot_be_read_or_written_costs_no_training(tmp_path:
 def test_short_and_long_rows_make_the_pace(
     loaded: Callable[..., Backbone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timed = iter([1.0, 5.0, 2.0, 3.0, 0.0])  # two parts, twice; and the answers
+    timed = iter([0.1, 0.5, 0.2, 0.3, 0.0])  # two parts, twice; and the answers
     monkeypatch.setattr(cost, "_timed", lambda *_: next(timed))
     monkeypatch.setattr(cost, "_paces", OrderedDict())
     own = fitter("mean+linear?tune=full", loaded("bert"))
     pace = pace_of(own, task_of(), LIMITS)
-    assert pace.step == pytest.approx((1.0 + 3.0) / cost.SAMPLE)
+    assert pace.step == pytest.approx((0.1 + 0.3) / cost.SAMPLE)
     # Other settings are of the same pace: nothing is timed again.
     assert pace_of(replace(own, classes=5), task_of(), LIMITS) is pace
 

@@ -25,7 +25,8 @@ from heads.training.finetuning.module import Texts
 from heads.training.task import TrainingTask
 
 SAMPLE = 2 * BATCH  # rows of every length, on which steps are timed
-TIMES = 2  # that each step is timed; the faster counts
+TIMES = 2  # that each step is timed, the faster counts; if that is quick:
+ENOUGH = 3.0  # seconds, after which none is timed again
 NUMBER = 4  # bytes of a number in 32 bits
 SPARE = 0.9  # of the memory that is free
 
@@ -114,8 +115,10 @@ def _timed_pace(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> Tun
     run = TuningRun(module, texts, own, torch.arange(len(rows)), settings, rng, 0)
     # As in training, rows of like length together: that is how little padding there is.
     parts = torch.arange(len(rows)).split(BATCH)
-    times = [[_timed(run.step, part, device) for part in parts] for _ in range(TIMES)]
-    step = sum(map(min, *times)) / len(rows)
+    times = list[list[float]]()
+    while len(times) < TIMES and sum(map(sum, times)) < ENOUGH:
+        times.append([_timed(run.step, part, device) for part in parts])
+    step = sum(map(min, zip(*times, strict=True))) / len(rows)
     answer = _timed(module.answers, texts, torch.arange(len(rows))) / len(rows)
     return TuningPace(step=step, answer=answer, peak_bytes=run.memory.peak)
 
