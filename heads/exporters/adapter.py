@@ -18,7 +18,7 @@ from heads.backbone.tuned import TunedBase, with_adapter
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import stored_shapes
-from heads.errors import CheckpointError, RecipeError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import base_name, hub_id, model_card
 from heads.exporters.transformers import (
@@ -67,6 +67,16 @@ def _check_way(resolved: ResolvedRecipe, verb: str) -> None:
     if not resolved.tuning.adapter:
         what = f"{resolved.recipe} {verb} no adapter of its base model."
         raise RecipeError(what, f"{WITHOUT[:-1]}, or train it with {TUNE}=lora.")
+
+
+def has_adapter(classifier: Classifier) -> bool:
+    """Whether a head can be written as an adapter."""
+    try:
+        check_adapter(classifier)
+        equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
+    except HeadsError:
+        return False
+    return True
 
 
 def check_adapter(classifier: Classifier) -> None:
@@ -185,8 +195,8 @@ def _more(backbone: Backbone, heads: Mapping[str, Tensor]) -> dict[str, Any]:
 def _notes(backbone: Backbone) -> Iterator[str]:
     yield "The base model is not in this folder: the adapter and the head are put onto it."
     if backbone.id == BUNDLED:
-        place = f"{BUNDLED_PACKAGE}, `Path({BUNDLED_PACKAGE}.__file__).parent / 'model'`"
-        yield f"Without a network take the folder of the Python package {place}, as base model."
+        place = f"`Path({BUNDLED_PACKAGE}.__file__).parent / 'model'`"
+        yield f"Without a network load the base model from {place}, which is in a Python package."
     if not hub_id(backbone):
         yield "Its base model is not of the Hub: give the folder that it lies in."
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,10 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import base_inputs
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, RecipeError
+from heads.exporters.adapter import has_adapter
 from heads.exporters.export import export
 from heads.exporters.model_card import model_card
+from heads.interfaces.web import downloads
 
 TEXTS = ["the cat sat on a mat", "a dog ran home", "it was late and the flight was cancelled twice"]
 READ = """
@@ -293,6 +296,19 @@ def test_what_has_no_adapter_is_refused_in_a_sentence(
     with pytest.raises(kind, match=re.escape(says)):
         export(one, tmp_path / "mine", adapter=True)
     assert not (tmp_path / "mine").exists()
+
+
+def test_the_page_offers_an_adapter_where_there_is_one(
+    lora: Classifier, small: Backbone, rows: Corpus, tmp_path: Path
+) -> None:
+    assert has_adapter(lora)
+    for recipe in ("cls+bert", "cls+bert?tune=last1", "mean+linear?tune=lora"):
+        assert not has_adapter(classifiers([recipe], rows, small, TUNED)[0])
+    file, says = downloads.written(lora, downloads.ADAPTER, tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        names = {Path(name).name for name in archive.namelist()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} <= names
+    assert "an adapter of PEFT for BertForSequenceClassification" in says[0]
 
 
 def test_an_adapter_that_is_merged_is_not_there_to_export(

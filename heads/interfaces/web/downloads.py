@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
+ADAPTER = "PEFT adapter, without the base model (zip)"  # of what tune=lora has learned
 SAYS = (
     "The head with its base model, for use without this app: as a class of Transformers where "
     "there is one that computes the same, else with a short loader of its own."
@@ -48,7 +49,7 @@ def written(
         says, difference = _with_tokenizer(classifier, folder)
         says.insert(1, exact.format(difference))
     else:
-        found = export(classifier, folder)
+        found = export(classifier, folder, adapter=form == ADAPTER)
         says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
     if calibrated:
         by = classifier.head.chosen[CALIBRATED]

@@ -326,13 +326,17 @@ def calibrates(asked: Location, one: "Classifier") -> bool:
 
 
 def takes(asked: Location) -> list[Any]:
-    """Whether the head can be divided by its temperature; nothing is written yet."""
+    """In which forms, and whether divided by its temperature; nothing is written yet."""
+    from heads.exporters.adapter import has_adapter
+
+    hidden, forms = gr.update(visible=False), [downloads.FOLDER, downloads.ONNX]
     try:
         (one,) = result(selecting(asked, [of_lane(asked)])).classifiers
         offered = gr.update(visible=calibrates(asked, one), value=False)
-        return [offered, "", gr.update(visible=False)]
+        forms += [downloads.ADAPTER] * has_adapter(one)
+        return [gr.update(choices=forms, value=downloads.FOLDER), offered, "", hidden]
     except Exception as error:
-        return [gr.update(visible=False), failed(error), gr.update(visible=False)]
+        return [gr.skip(), hidden, failed(error), hidden]
 
 
 # --- What of it is waited for.
@@ -585,7 +589,7 @@ def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
 
     given = [place.query, form, calibrated]
     prepare.click(asking.prepared, given, [told, file], **ONE_AT_A_TIME, **QUIET)
-    return [calibrated, told, file]
+    return [form, calibrated, told, file]
 
 
 def shown(asked: Location) -> list[Any]:
