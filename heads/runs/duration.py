@@ -20,7 +20,7 @@ from heads.runs.spec import RunSpec
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.finetuning.base import TuningFitter
-from heads.training.finetuning.cost import TuningCost, check_memory, fewer_rows, pace_of
+from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
 from heads.training.fitters import adamw
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
@@ -119,15 +119,18 @@ def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list
         texts=corpus.texts,
         pairs=corpus.pairs,
     )
+    paces: dict[tuple[str, str, str], TuningPace] = {}
     for cell in cells:
-        fitter = cell.fitter
+        fitter, own = cell.fitter, cell.resolved
         if not isinstance(fitter, TuningFitter):
             continue
+        if (way := (own.tune, own.pair, own.prompt)) not in paces:
+            paces[way] = pace_of(fitter, task, limits_here())
         found.append(
             TuningCost(
                 fitter=fitter,
                 task=task,
-                pace=pace_of(fitter, task, limits_here()),
+                pace=paces[way],
                 seeds=seeds or len(splits),
                 development=len(splits.development[0]) / len(splits.train[0]),
                 scored=len(splits.test[0]),

@@ -3,6 +3,7 @@
 from heads.interfaces.web import gradio_patches  # before Gradio
 
 # isort: split
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,7 +70,8 @@ def build() -> Page:
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)
         opening.wire(page)
-        query.change(None, query, None, js="(query) => heads.remember(query)", **QUIET)
+        remembers = f"{{ heads.remember(query); heads.fills({json.dumps(OPENING.text)}); }}"
+        query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
     return page
 
 

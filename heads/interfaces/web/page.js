@@ -130,6 +130,19 @@ window.heads = {
     heads.place();
   },
 
+  // Gradio 6.31 loses the first words that it is told to show while it puts the page together: the
+  // field then goes on showing those of the opening, which others have been asked for already.
+  fills(opening) {
+    setTimeout(() => {
+      const text = new URLSearchParams(location.search).get("text");
+      const box = document.querySelector("#sentence textarea");
+      if (!box || !text || box.value !== opening || text === opening) return;
+      if (document.activeElement === box) return;
+      box.value = text;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    }, 500);
+  },
+
   // What the heads were last asked, and what they are to be asked now, when that is sent: of steps
   // in quick succession the last one counts.
   fromTo() {
