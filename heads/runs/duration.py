@@ -124,6 +124,7 @@ def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list
         fitter, own = cell.fitter, cell.resolved
         if not isinstance(fitter, TuningFitter):
             continue
+        # `pace_of` remembers by a key that holds all texts, so it is asked once for each way.
         if (way := (own.tune, own.pair, own.prompt)) not in paces:
             paces[way] = pace_of(fitter, task, limits_here())
         found.append(

@@ -336,7 +336,8 @@ def load(run: RunFolder) -> RunSpec:
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
 
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
-TUNES = "tunes"  # one recipe, frozen and in the ways to learn the base model that are usual:
+# One recipe, this one if none is named, frozen and in the usual ways to learn the base model.
+TUNES, TUNED = "tunes", "mean+linear"
 USUAL_TUNES = (FROZEN, "last2", "lora", "full", "lpft")
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
@@ -374,7 +375,7 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
         found = [resolve(replace(top, pooling=reader)) for reader in pooling]
         return [recipe for recipe in found if not recipe.needs_states]
     if name == TUNES:
-        asked = resolve(part or "mean+linear")
+        asked = resolve(part or TUNED)
         return [with_options(asked, {TUNE: tune}) for tune in USUAL_TUNES]
     if grid not in GRIDS:
         known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS, TUNES))

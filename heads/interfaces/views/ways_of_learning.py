@@ -20,8 +20,6 @@ from heads.runs.ways_of_learning import (
 
 NONE = "–"
 STAR = "* told apart, all ways of this recipe taken together (95 %). "
-
-
 FAMILY = (
     "These intervals take the ways of one recipe together, those of the leaderboard all heads, so "
     "the two differ. "

@@ -18,7 +18,14 @@ from heads.training.finetuning.checkpoints import named
 from heads.training.finetuning.learning import BATCH, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import TuningPlan
-from heads.training.fitters.base import SearchResult, Source, TriedSettings, surest
+from heads.training.fitters.base import (
+    Chosen,
+    FittedHead,
+    SearchResult,
+    Source,
+    TriedSettings,
+    surest,
+)
 from heads.training.task import TrainingTask
 
 RATES = (1e-5, 3e-5, 1e-4)  # of the base model's last layer, where everything is learned
@@ -45,6 +52,11 @@ class Training:
     settings: TuningSettings
     seed: int
     number: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is of the first seed, whose head and base model are kept."""
+        return self.number == 0
 
     def key(self, backbone: Backbone) -> str:
         """A name of all that it depends on, but its seed."""
@@ -134,6 +146,40 @@ class TuningFitter:
     ) -> list[Mapping[str, Tensor] | None]:
         """For each seed the head that begins: learned on the frozen base model, or none."""
         return [None] * len(seeds)
+
+    def learn(
+        self,
+        task: TrainingTask,
+        found: Sequence[SearchResult],
+        rows: Sequence[Tensor],
+        asked: Sequence[Tensor],
+        seeds: Sequence[int],
+    ) -> list[FittedHead]:
+        """Every seed learns with what its search came to, on its own rows, and answers others."""
+        texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
+        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
+            training = Training(
+                task=task,
+                texts=texts,
+                rows=own,
+                settings=self.settings(one.chosen),
+                seed=seed,
+                number=one.point.seed,
+            )
+            learned.append(self.fits(training, one, others))
+        return learned
+
+    @abstractmethod
+    def settings(self, chosen: Chosen) -> TuningSettings:
+        """How the base model learns, of what a search has chosen."""
+
+    @abstractmethod
+    def fits(self, training: Training, found: SearchResult, asked: Tensor) -> FittedHead:
+        """Learns for good, with what a search came to.
+
+        Args:
+            asked: (m,), the rows that are answered.
+        """
 
     @abstractmethod
     def tries(

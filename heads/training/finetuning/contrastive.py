@@ -10,7 +10,7 @@ Legend: n rows, w width of the pooled vector, c classes.
 """
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,7 +28,6 @@ from heads.rng import IsolatedRng
 from heads.training.finetuning.base import Training, TuningFitter
 from heads.training.finetuning.checkpoints import Checkpoints
 from heads.training.finetuning.learning import TuningSettings
-from heads.training.finetuning.module import Texts
 from heads.training.fitters.base import (
     Chosen,
     FittedHead,
@@ -74,34 +73,18 @@ class ContrastiveFitter(TuningFitter):
         yield point
         return replace(one, chosen=chosen, point=point, state=None)
 
-    def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
-    ) -> list[FittedHead]:
-        texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
-        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
-            settings, chosen = _parted(one.chosen)
-            training = Training(
-                task=task,
-                texts=texts,
-                rows=own,
-                settings=settings,
-                seed=seed,
-                number=one.point.seed,
-            )
-            reads = torch.cat([own, others])
-            done = _FirstStage(self, training).learned(reads, is_kept=one.point.seed == 0)
-            begin = [SearchResult(chosen=chosen, point=one.point)]
-            on_vectors = _on_vectors(task, reads, done["vectors"])
-            (top,) = self.head.learn(on_vectors, begin, [own], [others], [seed])
-            state = {f"head.{name}": tensor for name, tensor in top.state.items()}
-            base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
-            learned.append(replace(top, state=state, base=base, peak_bytes=done["peak"]))
-        return learned
+    def settings(self, chosen: Chosen) -> TuningSettings:
+        return _parted(chosen)[0]
+
+    def fits(self, training: Training, found: SearchResult, asked: Tensor) -> FittedHead:
+        own, reads = training.rows, torch.cat([training.rows, asked])
+        done = _FirstStage(self, training).learned(reads, is_kept=training.is_first)
+        begin = SearchResult(chosen=_parted(found.chosen)[1], point=found.point)
+        on_vectors = _on_vectors(training.task, reads, done["vectors"])
+        (top,) = self.head.learn(on_vectors, [begin], [own], [asked], [training.seed])
+        state = {f"head.{name}": tensor for name, tensor in top.state.items()}
+        base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
+        return replace(top, state=state, base=base, peak_bytes=done["peak"])
 
 
 class _FirstStage:

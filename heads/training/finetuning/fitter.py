@@ -25,7 +25,6 @@ from heads.rng import IsolatedRng
 from heads.training.finetuning.base import Training, TuningFitter
 from heads.training.finetuning.checkpoints import Checkpoints
 from heads.training.finetuning.learning import TuningRun, TuningSettings
-from heads.training.finetuning.module import Texts
 from heads.training.fitters import adamw
 from heads.training.fitters.base import (
     Chosen,
@@ -65,28 +64,12 @@ class FineTuningFitter(TuningFitter):
     ) -> Generator[TriedSettings, None, SearchResult]:
         return (yield from _Work(self, training, begin).searched(splits.development[0]))
 
-    def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
-    ) -> list[FittedHead]:
-        texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()
-        for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
-            training = Training(
-                task=task,
-                texts=texts,
-                rows=own,
-                settings=settings_of(one.chosen),
-                seed=seed,
-                number=one.point.seed,
-            )
-            work = _Work(self, training, one.state)
-            epochs = int(one.chosen["epochs"])
-            learned.append(work.fitted(epochs, others, one.point, is_kept=one.point.seed == 0))
-        return learned
+    def settings(self, chosen: Chosen) -> TuningSettings:
+        return settings_of(chosen)
+
+    def fits(self, training: Training, found: SearchResult, asked: Tensor) -> FittedHead:
+        work, epochs = _Work(self, training, found.state), int(found.chosen["epochs"])
+        return work.fitted(epochs, asked, found.point, is_kept=training.is_first)
 
     def begins(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]

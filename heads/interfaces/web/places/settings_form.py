@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 # --- What the form says: which heads, in which ways, compared how.
 
 OWN = "own"
-WAYS_OF_LEARNING, TUNED = "tunes", "mean+linear"  # that head, in every way that is ticked
-USUAL_WAYS = (FROZEN, "last2", "lora", "full", "lpft")
 PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(ExperimentConfig) if field.name != "seeds")
 TITLES = {
@@ -96,7 +94,9 @@ class Plan:
             RecipeError: No head is chosen, or nothing is ticked.
             DataError: A setting is not within its range.
         """
-        recipes = {OWN: tuple(own or ()), WAYS_OF_LEARNING: (TUNED,)}.get(str(grid), ())
+        from heads.runs.spec import TUNED, TUNES
+
+        recipes = {OWN: tuple(own or ()), TUNES: (TUNED,)}.get(str(grid), ())
         if grid == OWN and not recipes:
             raise RecipeError("No head is chosen.", "Choose at least two to compare.")
         pairs, losses, tunes, *form = rest
@@ -285,14 +285,14 @@ def build(opening: Opening) -> SettingsInputs:
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:
         """The choice of heads of one's own; and which ways of learning are ticked."""
-        ways = [one for one in ticked if one not in USUAL_WAYS]
-        if grid == WAYS_OF_LEARNING:
-            ways = [*USUAL_WAYS, *ways]
-        elif {*USUAL_WAYS} <= {*ticked}:  # they came with that grid
-            ways = [FROZEN, *ways]
-        else:
-            ways = ticked
-        return [gr.update(visible=grid == OWN), ways]
+        from heads.runs.spec import TUNES, USUAL_TUNES
+
+        others = [one for one in ticked if one not in USUAL_TUNES]
+        if grid == TUNES:
+            ticked = [*USUAL_TUNES, *others]
+        elif {*USUAL_TUNES} <= {*ticked}:  # they came with that grid
+            ticked = [FROZEN, *others]
+        return [gr.update(visible=grid == OWN), ticked]
 
     grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **quiet)
     return inputs
@@ -354,7 +354,7 @@ def _form(drawn: Mapping[str, Any]) -> list[Any]:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS
+    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS, TUNED, TUNES, USUAL_TUNES
 
     names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
     counted = [
@@ -366,7 +366,7 @@ def _grids() -> list[tuple[str, str]]:
         ("Every head, on the mean", HEADS),
         ("Every pooling, a linear layer on each", POOLINGS),
         ("Layer by layer, a linear layer on each", LAYERS),
-        (f"Frozen or fine-tuned? {TUNED} in {len(USUAL_WAYS)} ways", WAYS_OF_LEARNING),
+        (f"Frozen or fine-tuned? {TUNED} in {len(USUAL_TUNES)} ways", TUNES),
         ("My own choice", OWN),
     ]
 
