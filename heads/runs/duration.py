@@ -78,8 +78,20 @@ class Expected:
         return f"About {_spoken(self.seconds)}: {told}{less}."
 
 
-def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expected:
-    """Estimates a run on this machine; what is kept from before makes it shorter."""
+def expected(
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    backbone: Backbone,
+    stop: threading.Event | None = None,
+) -> Expected:
+    """Estimates a run on this machine; what is kept from before makes it shorter.
+
+    Args:
+        stop: Ends the timing of steps, once it is set.
+
+    Raises:
+        Interrupted: It was.
+    """
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
@@ -87,7 +99,7 @@ def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expe
     seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in heads) / threads
     least, each = BESIDES
     besides = least + each * len(corpus)
-    costs = tuning_costs(asked, cells)
+    costs = tuning_costs(asked, cells, stop=stop)
     return Expected(
         reading=_reading(asked, cells, backbone),
         training=seconds + besides,
@@ -97,13 +109,19 @@ def expected(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> Expe
     )
 
 
-def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list[TuningCost]:
+def tuning_costs(
+    asked: RunSpec, cells: Sequence[Trial], seeds: int = 0, stop: threading.Event | None = None
+) -> list[TuningCost]:
     """For each cell that tunes the base model, how long that takes.
 
     Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
+        stop: Ends the timing, once it is set.
+
+    Raises:
+        Interrupted: It was.
     """
     splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(
@@ -113,7 +131,7 @@ def tuning_costs(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> list
         objective=Objective(problem=asked.task.problem, outputs=len(corpus.classes)),
         weights=torch.ones(len(corpus)),
         counts=torch.ones(len(corpus)),
-        stop=threading.Event(),
+        stop=stop or threading.Event(),
         products=products(asked.config.precision),
         fixed=FixedSettings.of(asked.config),
         texts=corpus.texts,

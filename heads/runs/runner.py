@@ -5,6 +5,7 @@ have given without a break.
 """
 
 import contextlib
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -203,13 +204,17 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     return asked, cells, backbone
 
 
-def probed(request: RunRequest, limits: Limits) -> Expected:
+def probed(request: RunRequest, limits: Limits, stop: threading.Event | None = None) -> Expected:
     """How long a run would take, roughly, before it is begun: some texts are read for it.
+
+    Args:
+        stop: Ends it, once it is set.
 
     Raises:
         HeadsError: Anything in the question that does not fit.
+        Interrupted: Somebody ended it.
     """
-    return expected(*_checked(request, limits))
+    return expected(*_checked(request, limits), stop)
 
 
 def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:

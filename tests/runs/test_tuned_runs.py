@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from same_runs import bare, tensors
 from tiny_models import LIMITS, WORDS
 from torch.nn.functional import cross_entropy
 
+from heads.backbone import loading
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
 from heads.evaluation.significance import Comparisons, Difference
@@ -32,7 +35,7 @@ from heads.runs.cells import TuningReport, answers_of_cell
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.preparation import WORKSPACE
-from heads.runs.runner import begin, foreseen, working
+from heads.runs.runner import begin, cells_of, foreseen, working
 from heads.runs.spec import RunRequest, for_tuned
 from heads.runs.trained_heads import classifier
 from heads.settings import ExperimentConfig
@@ -40,6 +43,7 @@ from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
 from heads.training.fitters.base import TriedSettings
 from heads.training.search import CurvePointTried
+from heads.training.task import Interrupted
 
 CONFIG = ExperimentConfig(folds=2, epochs=2, trials=2, curve=False, precision="exact")
 TUNED = (
@@ -428,6 +432,18 @@ def test_a_tuned_run_is_announced_with_its_time(start, monkeypatch: pytest.Monke
         foreseen(start(config=replace(CONFIG, epochs=epochs)), LIMITS) for epochs in (2, 8)
     )
     assert more.tuning == pytest.approx(4 * once.tuning)
+
+
+def test_the_timing_of_steps_is_ended(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "_paces", OrderedDict())
+    asked, stop = spec.load(start()), threading.Event()
+    backbone = loading.load(asked.model, limits=LIMITS)
+    cells = cells_of(asked, backbone, LIMITS)
+    stop.set()
+    with pytest.raises(Interrupted):
+        duration.expected(asked, cells, backbone, stop)
+    assert not cost._paces  # what was not timed to its end is not remembered
+    assert duration.expected(asked, cells, backbone).tuning > 0
 
 
 @pytest.mark.parametrize(

@@ -263,9 +263,9 @@ def test_a_course_says_how_far_a_tuned_head_is():
 
 
 def test_an_estimate_of_what_is_no_longer_chosen_is_dropped(monkeypatch):
-    monkeypatch.setattr(your_data, "_estimated", lambda *given: [given[1]] * 3)
-    newest, jobs = your_data.Newest(), TrainingJobs(TrainingSlots(most=1))
-    late, soon = (your_data.probed(jobs, newest, held) for held in ("first", "second"))
+    monkeypatch.setattr(your_data, "_estimated", lambda _, stop, *given: [given[0]] * 3)
+    pending, jobs = your_data.PendingEstimate(), TrainingJobs(TrainingSlots(most=1))
+    late, soon = (your_data.probed(jobs, pending, held) for held in ("first", "second"))
     for answers in (late, soon):
         button, *_ = next(answers)
         assert "measuring" in button["value"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 READS: dict[str, Any] = {"concurrency_id": "reads", "concurrency_limit": 2}
 BEAT = 1.0  # seconds between two looks at a training
+SETTLED = 0.15  # seconds without another choice, after which it is told how long a training takes
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
 MOST_MINE = 30  # runs that a browser remembers
@@ -378,7 +380,7 @@ class Card:
     find: gr.Button
     few: gr.Button
     estimate: gr.HTML
-    newest: gr.State
+    pending: gr.State
     data: data_form.DataInputs
     settings: settings_form.SettingsInputs
 
@@ -398,7 +400,7 @@ def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
         find=find,
         few=few,
         estimate=estimate,
-        newest=gr.State(Newest()),
+        pending=gr.State(PendingEstimate()),
         data=data,
         settings=settings,
     )
@@ -548,9 +550,9 @@ def _wire_card(
     }  # fmt: skip
     probes: dict[str, Any] = {
         "fn": partial(probed, jobs),
-        "inputs": [card.newest, *asked],
+        "inputs": [card.pending, *asked],
         "outputs": [card.find, card.few, card.estimate],
-        "trigger_mode": "always_last",
+        "trigger_mode": "multiple",  # each ends the one before
         **READS,
         **QUIET,
     }
@@ -622,48 +624,50 @@ def remembered(mine: Any) -> list[str]:
     return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
 
 
-class Newest:
-    """Counts what a visitor has asked, so that late answers to earlier questions are dropped."""
+class PendingEstimate:
+    """What a visitor waits to be told; the next one ends it, so that nobody waits for the past."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._stop: threading.Event | None = None
 
-    def begin(self) -> int:
-        """The number of a new question."""
-        self._count += 1
-        return self._count
-
-    def is_at(self, number: int) -> bool:
-        """Whether that question is the last one."""
-        return self._count == number
+    def begin(self) -> threading.Event:
+        """A new one, which is at its end once that is set."""
+        if self._stop:
+            self._stop.set()
+        self._stop = threading.Event()
+        return self._stop
 
 
-def probed(jobs: TrainingJobs, newest: Newest, *given: Any) -> Iterator[list[Any]]:
-    """How long it will take: the button says so, from a few texts that are read for it.
-
-    What was chosen may have changed meanwhile; then the next answer is the one that counts.
-    """
-    number = newest.begin()
+def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterator[list[Any]]:
+    """How long it will take: the button says so, from a few texts that are read for it."""
+    stop = pending.begin()
     if not given[0]:
         yield [gr.update(value=FIND, interactive=True), gr.update(visible=False), ""]
         return
+    # A number that is changed comes twice, first as it was; the page may mix what comes at once.
+    if stop.wait(SETTLED):
+        yield [gr.skip()] * 3
+        return
     measuring = gr.update(value=f"{FIND} · measuring how long …", interactive=True)
     yield [measuring, gr.update(visible=False), ""]
-    found = _estimated(jobs, *given)
-    yield found if newest.is_at(number) else [gr.skip()] * len(found)
+    found = _estimated(jobs, stop, *given)
+    yield [gr.skip()] * len(found) if stop.is_set() else found
 
 
-def _estimated(jobs: TrainingJobs, *given: Any) -> list[Any]:
+def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[Any]:
     """Button, offer of fewer rows and remark once that is measured."""
     from heads.interfaces.views.leaderboard import duration
     from heads.runs.duration import memory
     from heads.runs.runner import probed as measured
+    from heads.training.task import Interrupted
 
     hidden, fields = gr.update(visible=False), 2 + data_form.ALL
     data = None
     try:
         data = data_form.chosen(*given[:fields])
-        found = measured(Plan.of(*given[fields:]).request(data), limits())
+        found = measured(Plan.of(*given[fields:]).request(data), limits(), stop)
+    except Interrupted:
+        return [gr.skip()] * 3  # something else is chosen, and is told next
     except Exception as error:
         # What is wrong with the data, the card says.
         is_said = data is None and isinstance(error, HeadsError)
