@@ -309,13 +309,14 @@ def _worked(
     run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
 ) -> Generator[Progress | Trying | CellDone, None, None]:
     cells = cells_of(asked, backbone, limits)
-    # All texts are read twice where the states of their tokens are kept.
-    once = 0.5 if any(cell.needs_states or cell.cut_layers for cell in cells) else 1.0
-    read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4 * once)
+    # All texts are read again where the states of their tokens are kept, or those at a cut.
+    again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
+    once = 0.4 / (1 + sum(again))
+    read = yield from within(run_features(run, asked, cells, backbone), 0.0, once)
     states = yield from within(
-        run_token_states(run, asked, cells, read, backbone, limits), 0.4 * once, 0.4 * (1 - once)
+        run_token_states(run, asked, cells, read, backbone, limits), once, once
     )
-    cut = yield from cut_states(asked, cells, backbone, limits)
+    cut = yield from within(cut_states(asked, cells, backbone, limits), 0.4 - once, once)
     training_data = training_data_of(run, asked, read, states, cut)
     yield from estimated(run, asked, cells, training_data)
     yield from filled(run, asked, cells, training_data, backbone)

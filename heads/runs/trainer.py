@@ -61,15 +61,15 @@ def train(
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
     check_room(asked, cells, backbone, limits)
     check_tuning(asked, cells, limits, seeds=1)
-    once = (
-        0.4 if any(cell.needs_states for cell in cells) else 0.5
-    )  # texts are read twice where the states of tokens are kept
+    # Texts are read again where the states of tokens are kept, or those at a cut.
+    again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
+    once = 0.5 / (1 + sum(again))
     ways = config.precision, config.precision
     read = yield from within(features(asked, cells, backbone, *ways), 0.0, once)
     states = yield from within(
-        token_states(asked, cells, read, backbone, limits, config.precision), once, 0.5 - once
+        token_states(asked, cells, read, backbone, limits, config.precision), once, once
     )
-    cut = yield from cut_states(asked, cells, backbone, limits)
+    cut = yield from within(cut_states(asked, cells, backbone, limits), 0.5 - once, once)
     training_data = TrainingData(
         read=read,
         task=asked.task,

@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from heads.backbone import loading
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
+from heads.events import Progress
 from heads.evaluation.significance import Comparisons, Difference
 from heads.evaluation.transferability import Estimate
 from heads.parts import registry
@@ -432,6 +433,16 @@ def test_a_tuned_run_is_announced_with_its_time(start, monkeypatch: pytest.Monke
         foreseen(start(config=replace(CONFIG, epochs=epochs)), LIMITS) for epochs in (2, 8)
     )
     assert more.tuning == pytest.approx(4 * once.tuning)
+
+
+def test_keeping_states_at_a_cut_is_told_as_a_part_of_the_reading(
+    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "empty"))
+    events = list(working(start(["mean+linear?tune=last1"]), LIMITS))
+    told = [event for event in events if isinstance(event, Progress)]
+    shares = [event.share for event in told if "states of" in event.says]
+    assert 0.2 <= shares[0] <= shares[-1] <= 0.4  # much is to be done after them
 
 
 def test_the_timing_of_steps_is_ended(start, monkeypatch: pytest.MonkeyPatch) -> None:
