@@ -31,6 +31,7 @@ from heads.backbone import loading
 from heads.evaluation.details import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
+from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve, with_options
 from heads.parts.resolved_recipe import FROZEN, TUNE
 from heads.runs.cells import Cell as TrainedCell
@@ -38,6 +39,8 @@ from heads.runs.cells import answers_of_cell
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import load
 from heads.settings import limits
+from heads.training.finetuning.cost import NUMBER
+from heads.training.finetuning.memory import KEPT as KEPT_A_NUMBER
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "frozen-or-tuned"
@@ -117,7 +120,7 @@ def main() -> None:
         last = len(rows) - sum(others.values())
         own = whole.only(rows < last)
         tables += [*of_scores(own, name), of_heads(own, name)]
-        tables.append(of_costs(own, name, paces(board)))
+        tables.append(of_costs(own, name, paces(board), frozen_bytes(board)))
         for other, size in others.items():
             tables += of_scores(whole.only((rows >= last) & (rows < last + size)), other)
             last += size
@@ -276,8 +279,25 @@ def paces(board: Leaderboard) -> dict[str, float]:
     return {way: median(own[1:]) for way, own in times.items()}
 
 
-def of_costs(study: Study, name: str, paces: Mapping[str, float]) -> Table:
-    """What each way takes: means over the heads."""
+def frozen_bytes(board: Leaderboard) -> int:
+    """What a frozen head takes at most, counted as that of a tuned one is (`TrainingMemory`).
+
+    That is the weights of the base model, the vectors that the head learns from, and every number
+    of the head with its gradient and two moments.
+    """
+    backbone, rows = loading.load(board.model, limits=limits()), load(board.folder).splits.train[0]
+    weights = sum(own.nbytes for own in backbone.model.state_dict().values())
+    vectors = {one: len(rows) * Featurizer(resolve(one), backbone).width for one in RECIPES}
+    heads = {one: (1 + KEPT_A_NUMBER) * board.cell(one).learned for one in RECIPES}
+    return weights + NUMBER * max(vectors[one] + heads[one] for one in RECIPES)
+
+
+def of_costs(study: Study, name: str, paces: Mapping[str, float], frozen: int) -> Table:
+    """What each way takes: means over the heads, of memory the most.
+
+    Args:
+        frozen: The bytes that a frozen head takes.
+    """
     rows = list[list[Cell]]()
     for way in COLUMNS:
         own = [study.cells[one, way] for one in RECIPES if (one, way) in study.cells]
@@ -287,7 +307,7 @@ def of_costs(study: Study, name: str, paces: Mapping[str, float]) -> Table:
                 way,
                 figure(paces[way], 2, "s") if told else "–",
                 figure(fmean(one.seconds for one in own), 1, "s"),
-                figure(max(one.peak_bytes for one in told) / 1e6, 0, "MB") if told else "–",
+                figure(max((one.peak_bytes for one in told), default=frozen) / 1e6, 0, "MB"),
                 figure(max(one.trials for one in own), 0),
                 figure(fmean(one.learned for one in own), 0),
                 figure(sum(one.diverged for one in told), 0) if told else "–",
