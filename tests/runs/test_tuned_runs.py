@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 from heads.backbone import loading
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
-from heads.events import Progress
 from heads.evaluation.significance import Comparisons, Difference
 from heads.evaluation.transferability import Estimate
+from heads.events import Progress
 from heads.parts import registry
 from heads.parts.resolve import resolve
 from heads.runs import drill_down, duration, learning_curve, notes, spec
