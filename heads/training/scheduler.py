@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from heads import interruption
 from heads.data.splits import Splits
 from heads.errors import HeadsError
 from heads.evaluation.predictions import EvaluationTask
@@ -22,9 +23,10 @@ from heads.features.store import FeatureStore
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
 from heads.training.objective import Objective
-from heads.training.task import FixedSettings, Interrupted, TrainingTask, class_weights
+from heads.training.task import FixedSettings, TrainingTask, class_weights
 
 Tell = Callable[[object], None]
+BEAT = 0.25  # seconds between two looks at whether the work is still wanted
 log = logging.getLogger("heads")
 
 
@@ -142,7 +144,7 @@ def _run(
             told.put(
                 (True, job.work(tasks.of(job.reading), lambda event: told.put((False, event))))
             )
-        except Interrupted:
+        except interruption.Interrupted:
             told.put((True, None))
         except Exception as error:
             told.put(
@@ -158,7 +160,11 @@ def _run(
                 pool.submit(one, job)
             left = len(jobs)
             while left:
-                ended, event = told.get()
+                interruption.check()
+                try:
+                    ended, event = told.get(timeout=BEAT)
+                except queue.Empty:
+                    continue
                 if isinstance(event, BaseException):
                     raise event
                 left -= ended

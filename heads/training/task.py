@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.backbone.device import HERE
 from heads.backbone.precision import EXACT, products
 from heads.evaluation.metrics import AUTO, SCORES, Metric, MetricName, metric_of
@@ -15,10 +16,6 @@ from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
 from heads.training.objective import Objective, TargetScaler
 from heads.training.whitening import DerivedVectors, InputBasis, basis
-
-
-class Interrupted(Exception):
-    """Somebody asked the work to end; what is finished has been handed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +137,9 @@ class TrainingTask:
         Raises:
             Interrupted: It was.
         """
+        interruption.check()
         if self.stop.is_set():
-            raise Interrupted
+            raise interruption.Interrupted
 
 
 def class_weights(targets: Tensor, rows: Tensor, classes: int) -> Tensor:

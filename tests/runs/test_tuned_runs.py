@@ -28,6 +28,7 @@ from heads.errors import LimitError
 from heads.evaluation.significance import Comparisons, Difference
 from heads.evaluation.transferability import Estimate
 from heads.events import Progress
+from heads.interruption import Interrupted
 from heads.parts import registry
 from heads.parts.resolve import resolve
 from heads.runs import drill_down, duration, learning_curve, notes, spec
@@ -44,7 +45,6 @@ from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
 from heads.training.fitters.base import TriedSettings
 from heads.training.search import CurvePointTried
-from heads.training.task import Interrupted
 
 CONFIG = ExperimentConfig(folds=2, epochs=2, trials=2, curve=False, precision="exact")
 TUNED = (

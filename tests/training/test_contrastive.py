@@ -20,6 +20,7 @@ from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.errors import RecipeError
 from heads.events import result
+from heads.interruption import Interrupted
 from heads.parts import registry
 from heads.parts.registry import head
 from heads.parts.resolve import resolve
@@ -29,7 +30,7 @@ from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.cost import pace_of
 from heads.training.finetuning.module import Texts
 from heads.training.fitters.base import FittedHead
-from heads.training.task import FixedSettings, Interrupted, TrainingTask
+from heads.training.task import FixedSettings, TrainingTask
 from heads.training.trial import Trial, trials
 
 pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")

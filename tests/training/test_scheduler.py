@@ -14,6 +14,7 @@ from small_training_data import blobs, cells, training_data_of
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
+from heads.interruption import Interrupted
 from heads.settings import ExperimentConfig
 from heads.training.fitters.base import SearchResult, TriedSettings
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
@@ -26,7 +27,7 @@ from heads.training.search import (
     seeds_of,
     trial_job,
 )
-from heads.training.task import Interrupted, TrainingTask
+from heads.training.task import TrainingTask
 
 RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
 

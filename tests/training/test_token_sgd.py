@@ -12,12 +12,13 @@ from torch.nn.functional import cross_entropy
 from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.features.token_states import TokenStates
+from heads.interruption import Interrupted
 from heads.problem import SINGLE_LABEL
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.fitters.token_sgd import BATCH, TRIED, TokenSGDFitter
 from heads.training.objective import Objective
-from heads.training.task import Interrupted, TrainingTask
+from heads.training.task import TrainingTask
 
 WIDTH, CLASSES, TEXTS, ROWS = 8, 3, 300, 330
 CHOSEN: Chosen = {

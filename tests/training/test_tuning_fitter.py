@@ -16,6 +16,7 @@ from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
 from heads.events import result
+from heads.interruption import Interrupted
 from heads.parts.losses import near
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType
@@ -27,7 +28,7 @@ from heads.training.finetuning.learning import TuningRun
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import FittedHead, SearchResult
 from heads.training.objective import Objective
-from heads.training.task import FixedSettings, Interrupted, TrainingTask
+from heads.training.task import FixedSettings, TrainingTask
 from heads.training.trial import trials
 
 

@@ -657,9 +657,9 @@ def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterato
 def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[Any]:
     """Button, offer of fewer rows and remark once that is measured."""
     from heads.interfaces.views.leaderboard import duration
+    from heads.interruption import Interrupted
     from heads.runs.duration import memory
     from heads.runs.runner import probed as measured
-    from heads.training.task import Interrupted
 
     hidden, fields = gr.update(visible=False), 2 + data_form.ALL
     data = None
