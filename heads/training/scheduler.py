@@ -160,11 +160,7 @@ def _run(
                 pool.submit(one, job)
             left = len(jobs)
             while left:
-                interruption.check()
-                try:
-                    ended, event = told.get(timeout=BEAT)
-                except queue.Empty:
-                    continue
+                ended, event = _next(told)
                 if isinstance(event, BaseException):
                     raise event
                 left -= ended
@@ -173,6 +169,14 @@ def _run(
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             torch.set_num_threads(threads)
+
+
+def _next(told: "queue.SimpleQueue[tuple[bool, object]]") -> tuple[bool, object]:
+    """What a job tells next, as long as anybody wants it."""
+    while True:
+        interruption.check()
+        with contextlib.suppress(queue.Empty):
+            return told.get(timeout=BEAT)
 
 
 def _sentence(name: str, error: Exception) -> str:
