@@ -1,15 +1,19 @@
 """Long computations ask here, between two steps, whether they are still wanted.
 
 Who calls them says how that is found out, with `interruptible`; without that nobody does, and
-they go on. The context belongs to a thread, or to a task of asyncio and the threads that it
-starts, as every `contextvars` does; not to threads that a computation starts itself.
+they go on. Those that wait for the network say so with `outside`, and need no core meanwhile.
+The context belongs to a thread, or to a task of asyncio and the threads that it starts, as all of
+`contextvars` does; not to threads that a computation starts itself.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
+Outside = Callable[[], AbstractContextManager[None]]
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
+_outside: ContextVar[Outside] = ContextVar("outside", default=contextlib.nullcontext)
 
 
 class Interrupted(Exception):
@@ -17,17 +21,21 @@ class Interrupted(Exception):
 
 
 @contextlib.contextmanager
-def interruptible(check: Callable[[], None]) -> Iterator[None]:
+def interruptible(
+    check: Callable[[], None], outside: Outside = contextlib.nullcontext
+) -> Iterator[None]:
     """Within it, `check` is asked between two steps of whatever is computed.
 
     Args:
         check: Raises where the work is to end: `Interrupted`, or a `HeadsError` that says why.
+        outside: Within what it gives, the work only waits.
     """
-    before = _check.set(check)
+    before, around = _check.set(check), _outside.set(outside)
     try:
         yield
     finally:
         _check.reset(before)
+        _outside.reset(around)
 
 
 def check() -> None:
@@ -39,6 +47,13 @@ def check() -> None:
     asked = _check.get()
     if asked is not None:
         asked()
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Within it, the work of this thread only waits, and needs no core."""
+    with _outside.get()():
+        yield
 
 
 def is_watched() -> bool:

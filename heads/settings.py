@@ -202,7 +202,8 @@ def _check_range(one: Field[Any], value: Any) -> None:
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
-    `run_seconds` is how long one run may train; 0 is without end.
+    `run_seconds` is how long one run may train, `call_seconds` how long one call may compute; of
+    these, and of what is counted for each address, 0 is without end.
     """
 
     public: bool = False
@@ -229,6 +230,15 @@ class Limits:
     model_parameters: int = 20_000_000_000
     download_bytes: int = 40_000_000_000
     export_bytes: int = 100_000_000_000
+    body_bytes: int = 20_000_000  # of a call, without its files
+    upload_files: int = 100  # at a time
+    call_seconds: int = 0
+    calls_pending: int = 0  # that wait or run, of everybody
+    calls_each: int = 0  # of one address
+    streams_each: int = 0  # connections of one address
+    uploads_each: int = 0  # at a time, of one address
+    trainings_each: int = 0  # that wait or run, of one address
+    sessions: int = 1_000  # that are remembered
 
 
 PUBLIC = Limits(
@@ -252,6 +262,15 @@ PUBLIC = Limits(
     model_parameters=500_000_000,
     download_bytes=2_000_000_000,
     export_bytes=200_000_000,
+    body_bytes=1_000_000,
+    upload_files=1,
+    call_seconds=60,
+    calls_pending=400,
+    calls_each=48,
+    streams_each=300,
+    uploads_each=4,
+    trainings_each=2,
+    sessions=500,
 )
 
 
@@ -272,6 +291,38 @@ def runs_folder() -> Path:
     if home or cache:
         return Path(home) if home else Path(str(cache)) / "runs"
     return Path.home() / ".local" / "share" / "head-to-head" / "runs"
+
+
+def server_hosts() -> frozenset[str]:
+    """Names that the app goes by besides localhost: $HEADS_HOSTS, and on a Space its own."""
+    return frozenset(_listed("HEADS_HOSTS") + _listed("SPACE_HOST"))
+
+
+def frame_hosts() -> tuple[str, ...]:
+    """Pages that may show the app in a frame: $HEADS_FRAMES, and on a Space the Hub's."""
+    hub = ("https://huggingface.co",) if os.environ.get("SPACE_ID") else ()
+    return (*hub, *_listed("HEADS_FRAMES"))
+
+
+def _listed(name: str) -> list[str]:
+    """The entries of a variable that holds several, parted by commas or spaces."""
+    return os.environ.get(name, "").lower().replace(",", " ").split()
+
+
+# The networks of a Space's own proxies, from which alone it can be reached.
+PRIVATE = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
+
+
+def prepare_server() -> None:
+    """Tells the server's libraries what they ask the environment for, before it starts.
+
+    Uvicorn takes the address of a visitor from X-Forwarded-For behind the proxies in $HEADS_PROXIES
+    (addresses and networks), and by itself from whoever is on the same machine. Gradio keeps facts
+    of ten thousand calls, which nobody reads here, and sums them up after each.
+    """
+    proxies = os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
+    os.environ["FORWARDED_ALLOW_IPS"] = proxies
+    os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
 
 
 def is_offline() -> bool:

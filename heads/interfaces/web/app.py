@@ -15,7 +15,9 @@ from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
 from heads.interfaces.web.places.answers import facts
-from heads.interfaces.web.startup import Opening, Page
+from heads.interfaces.web.server import Page
+from heads.interfaces.web.slots import pool
+from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
@@ -92,8 +94,7 @@ def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     router.select(None, None, place.query, js="() => location.search", **QUIET)
     outputs = [*place.answers, place.query, *place.settings]
     # Not in one queue with what asks heads: a change of place waits for nobody's training.
-    settings: dict[str, Any] = {"trigger_mode": "always_last", "concurrency_id": "routes"}
-    settings |= {"concurrency_limit": 4, **QUIET}
+    settings: dict[str, Any] = {"trigger_mode": "always_last", **pool("infer"), **QUIET}
     # Two inputs stand for what the browser says of the address.
     settings["js"] = "(query, there, mine) => [...heads.fromTo(), mine]"
     return router.select(restored, [place.query, router, mine], outputs, **settings)
@@ -101,18 +102,16 @@ def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
 
 def _publish(slots: TrainingSlots) -> None:
     """The endpoints, for programs and as MCP tools."""
-    typed = (
+    quick = (
         endpoints.compare,
         endpoints.explain,
         endpoints.difference,
         endpoints.families,
-        endpoints.doctor,
         endpoints.parts,
-        endpoints.look,
-        endpoints.edit,
-        endpoints.ablate,
         endpoints.readings,
     )
-    for endpoint in typed:
-        publish(endpoint, api_name=endpoint.__name__, **try_it.ASKS)
+    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
+    for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
+        for endpoint in some:
+            publish(endpoint, api_name=endpoint.__name__, **slots_of)
     endpoints.build(slots)

@@ -22,6 +22,7 @@ from heads.errors import DataError
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.slots import pool
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
@@ -53,9 +54,10 @@ def build(places: TrainingSlots) -> None:
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
     inputs += [*how, group, unseen, *parted, tune, *tuned]
-    limit: dict[str, Any] = {"concurrency_id": "train", "concurrency_limit": 16}
-    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **limit)
-    trains.click(guarded(_trainer(places)), inputs, answer, api_name="train_grid", **limit)
+    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **pool("reads"))
+    trains.click(
+        guarded(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training")
+    )
 
 
 def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:

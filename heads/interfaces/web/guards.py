@@ -17,10 +17,18 @@ from heads.caching import refusal
 from heads.data.table import guard_cell
 from heads.errors import HeadsError
 from heads.interfaces.views.html import failure
+from heads.interruption import Interrupted
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 log = logging.getLogger("heads")
+
+
+class Notice(gr.Error):
+    """A sentence for a user that is ours, or was made safe to show; Gradio prints it nowhere."""
+
+    def __init__(self, says: str, *, visible: bool = True) -> None:
+        super().__init__(says, duration=8, visible=visible, print_exception=False)
 
 
 def guarded(handler: Handler) -> Handler:
@@ -50,6 +58,8 @@ def sentence(error: Exception) -> str:
     """What a user reads of an error; a bug is logged whole and shown as a code."""
     if isinstance(error, HeadsError):
         return str(error)
+    if isinstance(error, Interrupted):
+        return "Nobody waited for this any more."
     if told := refusal(error):
         return str(told)
     code = secrets.token_hex(2).upper()
@@ -75,7 +85,7 @@ def clicked(event: gr.EventData) -> dict[str, str]:
 def _show(error: Exception) -> NoReturn:
     if isinstance(error, gr.Error):
         raise error
-    raise gr.Error(plain(sentence(error)), duration=8, print_exception=False) from None
+    raise Notice(plain(sentence(error))) from None
 
 
 def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event, None, Any]:

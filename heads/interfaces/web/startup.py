@@ -15,14 +15,14 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
+from heads import interruption
 from heads.interfaces.views.html import busy
 
 PAUSE = 0.3  # seconds that the first page has for itself
-MOST_WAITING = 32  # visitors in line
 BEAT = 0.1  # seconds between two looks at how far it is
 SAYS = "The base model is being loaded; in a moment an example stands here"
 # Many may wait at once: they only wait.
-WAITS: dict[str, Any] = {"concurrency_id": "opening", "concurrency_limit": 32}
+WAITS: dict[str, Any] = {"concurrency_id": "opening", "concurrency_limit": None}
 log = logging.getLogger("heads")
 
 
@@ -90,7 +90,10 @@ class Opening:
         """What to show until everything is made, each time that it has changed."""
         self.begin(page)
         shown = self.status
-        while not self._done.wait(BEAT):
+        while not self._done.is_set():
+            with interruption.outside():
+                while self.status == shown and not self._done.wait(BEAT):
+                    interruption.check()
             if self.status != shown:
                 shown = self.status
                 yield shown
@@ -130,21 +133,6 @@ class Opening:
             log.error("the page stays without its examples", exc_info=error)
         finally:
             self._done.set()  # nobody waits for ever
-
-
-class Page(gr.Blocks):
-    """The page, which begins to load the base model when it is launched."""
-
-    opening: Opening
-
-    def queue(self, *args: Any, **settings: Any) -> Any:
-        """As in Gradio, which calls it at once; a second call would build the server twice."""
-        return super().queue(*args, **{"max_size": MOST_WAITING, **settings})
-
-    def launch(self, *args: Any, **settings: Any) -> Any:
-        """As in Gradio; what the page lacks yet is made behind it."""
-        self.opening.begin(self)
-        return super().launch(*args, **settings)
 
 
 def _put(component: Any, value: Any) -> None:

@@ -14,6 +14,7 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
+from heads.interfaces.web.slots import pool
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ def build(place: Try, mine: gr.BrowserState) -> None:
     every = [area, menus, preview, draft]
     # Every event is sent, one after the other: "always_last" would send the first one's data again.
     run: dict[str, Any] = {"trigger_mode": "multiple", **QUIET}
-    run |= {"concurrency_id": "builder", "concurrency_limit": 1}
+    run |= pool("builder")
     place.under.click(building.opened, place.query, every, **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET
     )

@@ -8,10 +8,11 @@ from heads.backbone.models import BUNDLED, MODELS
 from heads.interfaces.views.html import render
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
+from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.settings import limits
 
-LEARNS: dict[str, Any] = {"concurrency_id": "learn", "concurrency_limit": 2}
+LEARNS = pool("looks")
 ONE, OTHER, PADDED = "bert", "roberta", "gpt2"
 APART = (
     "What does BERT's head do that RoBERTa's does not?",

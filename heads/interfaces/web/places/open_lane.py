@@ -21,6 +21,7 @@ from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
+from heads.interfaces.web.slots import pool
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
 TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the logits as they are"
-LOOKS: dict[str, Any] = {"concurrency_id": "looks", "concurrency_limit": 2}
-ONE_AT_A_TIME: dict[str, Any] = {"concurrency_id": "export", "concurrency_limit": 1}
+LOOKS, EXPORTS = pool("looks"), pool("export")
 WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
 Found = TypeVar("Found")
@@ -588,7 +588,7 @@ def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
     given = [place.query, form, calibrated]
-    prepare.click(asking.prepared, given, [told, file], **ONE_AT_A_TIME, **QUIET)
+    prepare.click(asking.prepared, given, [told, file], **EXPORTS, **QUIET)
     return [form, calibrated, told, file]
 
 

@@ -13,12 +13,13 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import as_csv, failed, guarded, saves
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
+from heads.interfaces.web.slots import pool
 
 if TYPE_CHECKING:
     from heads.interfaces.views.questions import Answer, Question
     from heads.runs.leaderboard import Leaderboard
 
-BOARDS: dict[str, Any] = {"concurrency_id": "boards", "concurrency_limit": 4}
+BOARDS = pool("boards")
 CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.

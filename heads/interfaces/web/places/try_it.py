@@ -22,11 +22,12 @@ from heads.interfaces.web.places.answers import (
     chips,
     under,
 )
-from heads.interfaces.web.startup import WAITS, Filling, Opening
+from heads.interfaces.web.slots import pool
+from heads.interfaces.web.startup import Filling, Opening
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-ASKS: dict[str, Any] = {"concurrency_id": "infer", "concurrency_limit": 2}
+ASKS = pool("infer")
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
 SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
@@ -408,7 +409,7 @@ def arriving(
         yield from place.handlers.with_settings(asked, known, request)
 
     outputs = [*place.answers, place.query, *place.settings]
-    page.load(came, [opening.arrived, mine], outputs, **QUIET, **WAITS)
+    page.load(came, [opening.arrived, mine], outputs, **QUIET, **ASKS)
 
 
 def first_screen(opening: Opening, place: Try) -> Filling:

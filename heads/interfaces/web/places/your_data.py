@@ -22,6 +22,7 @@ from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.result_folds import BOARDS
 from heads.interfaces.web.places.settings_form import Plan
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
+from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
 from heads.settings import limits
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from heads.interfaces.views.charts import Chart
     from heads.runs.leaderboard import Leaderboard
 
-READS: dict[str, Any] = {"concurrency_id": "reads", "concurrency_limit": 2}
+READS, ESTIMATES = pool("reads"), pool("estimates")
 BEAT = 1.0  # seconds between two looks at a training
 SETTLED = 0.15  # seconds without another choice, after which it is told how long a training takes
 LONG = 120.0  # seconds: above that some of the rows are offered first
@@ -553,7 +554,7 @@ def _wire_card(
         "inputs": [card.pending, *asked],
         "outputs": [card.find, card.few, card.estimate],
         "trigger_mode": "multiple",  # each ends the one before
-        **READS,
+        **ESTIMATES,
         **QUIET,
     }
     begun = [held, data.first, query, *reading.shown]
@@ -611,7 +612,7 @@ def _wire_start(
         return [known, now, ""]
 
     outputs = [mine, query, card.estimate]
-    begins: dict[str, Any] = {"concurrency_id": "begin", "concurrency_limit": 2, **QUIET}
+    begins: dict[str, Any] = {**READS, **QUIET}
     given = [query, mine, *asked]
     card.find.click(started, given, outputs, **begins).then(**shows)
     card.few.click(lambda *given: started(*given, most=FEWER), given, outputs, **begins).then(
@@ -780,7 +781,7 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
 
     place.timer.tick(
         ticked, [query, mine, held, place.kind, place.measure, place.last], place.all(),
-        trigger_mode="once", concurrency_id="ticks", concurrency_limit=8, **QUIET,
+        trigger_mode="once", **BOARDS, **QUIET,
     )  # fmt: skip
 
     def stopped(mine: Any, event: gr.EventData) -> None:

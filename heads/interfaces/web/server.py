@@ -1,0 +1,206 @@
+"""The page as a server: each of its calls has an address, a slot, an end, and a sentence."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gradio as gr
+
+from heads.errors import LimitError
+from heads.interfaces.web.guards import Notice, plain, sentence
+from heads.interfaces.web.middleware import Gate
+from heads.interfaces.web.slots import Slots, pools
+from heads.interfaces.web.startup import Opening
+from heads.interfaces.web.visitors import Visitors, address_of
+from heads.interruption import Interrupted, interruptible
+from heads.settings import limits, prepare_server
+
+THREADS = 256  # most of them wait, for a training or a download
+MOST_SHOWN = 300  # signs of a sentence that is not our own
+
+
+@dataclass(kw_only=True, eq=False)
+class Call:
+    """A call that came through Gradio's queue, from its first step to its last.
+
+    Attributes:
+        address: From where.
+        event: Its id.
+        session: That of its page.
+        since: When it was posted, by the monotonic clock.
+        slots: Those that it computes in; none, if it only waits.
+        visitors: Who reads answers.
+        seconds: How long it may compute; 0 without end.
+    """
+
+    address: str
+    event: str
+    session: str
+    since: float
+    slots: Slots | None
+    visitors: Visitors
+    seconds: int
+    _spent: float = 0.0
+    _entered: float = 0.0
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def check(self) -> None:
+        """Ends its work where nobody waits for it any more, or it takes too long.
+
+        Raises:
+            Interrupted: Nobody waits.
+            LimitError: It takes too long.
+        """
+        self.visitors.check(self.event, self.session, self.since)
+        spent = self._spent + (time.monotonic() - self._entered if self._entered else 0.0)
+        if self.slots and self.seconds and spent > self.seconds:
+            what = f"This takes longer than the {self.seconds} seconds that one call may compute."
+            raise LimitError(what, "Ask for less at a time, or use the app on your own machine.")
+
+    @contextlib.asynccontextmanager
+    async def computing(self) -> AsyncIterator[None]:
+        """Within it, it holds a slot."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Within it, it only waits: its slot is somebody else's. From another thread."""
+        self._loop.call_soon_threadsafe(self._leave)
+        try:
+            yield
+        finally:
+            asyncio.run_coroutine_threadsafe(self._enter(forced=True), self._loop).result()
+
+    async def _enter(self, *, forced: bool = False) -> None:
+        if self.slots:
+            await self.slots.acquire(self._key, _nothing if forced else self.check)
+        self._entered = time.monotonic()
+
+    def _leave(self) -> None:
+        if not self._entered:
+            return
+        self._spent += time.monotonic() - self._entered
+        self._entered = 0.0
+        if self.slots:
+            self.slots.release(self._key)
+
+    @property
+    def _key(self) -> str:
+        """Whose turn it is: an address's, or, where the order of calls counts, a page's."""
+        return self.session if self.slots and self.slots.is_ordered else self.address
+
+
+def _nothing() -> None:
+    """Asks for nothing."""
+
+
+class Page(gr.Blocks):
+    """The page, with all that stands between its handlers and whoever calls them.
+
+    Attributes:
+        opening: What it shows before anybody asks; it begins to load when the page is launched.
+        visitors: Who reads answers.
+        has_room: Raises a `LimitError` where no more uploads can be taken.
+    """
+
+    opening: Opening
+    has_room: Callable[[], None]
+
+    def __init__(self, **settings: Any) -> None:
+        prepare_server()
+        super().__init__(**settings)
+        self.visitors, self._pools = Visitors(), pools()
+        self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
+        self.has_room = _nothing
+
+    def queue(self, *args: Any, **settings: Any) -> Any:
+        """As in Gradio, which calls it at once; a second call would build the server twice."""
+        return super().queue(*args, **{"default_concurrency_limit": None, **settings})
+
+    def launch(self, *args: Any, **settings: Any) -> Any:
+        """As in Gradio, behind the gate; what the page lacks yet is made behind it."""
+        self.opening.begin(self)
+        usual: dict[str, Any] = {
+            "app_kwargs": {"lifespan": self._guarded},
+            "max_threads": THREADS,
+            "state_session_capacity": limits().sessions,
+            "max_file_size": limits().upload_bytes,
+        }
+        return super().launch(*args, **{**usual, **settings})
+
+    @contextlib.asynccontextmanager
+    async def _guarded(self, app: Any) -> AsyncIterator[None]:
+        """Puts the gate around the server as it starts: by then Gradio has built all its own."""
+        app.middleware_stack = Gate(
+            app=app.middleware_stack, visitors=self.visitors, under_way=self._under_way,
+            has_room=self.has_room,
+        )  # fmt: skip
+        yield
+
+    def _under_way(self) -> "Counter[str]":
+        """How many calls of each address wait or run."""
+        events = list(self._queue.event_ids_to_events.values())
+        return Counter(address_of(event.request.client) for event in events)
+
+    async def process_api(self, block_fn: Any, inputs: Any, *args: Any, **given: Any) -> Any:
+        """One step of a call, as in Gradio: in its slot, and with a sentence for whatever fails."""
+        event = self._queue.event_ids_to_events.get(given.get("event_id") or "")
+        try:
+            if event is None:
+                return await super().process_api(block_fn, inputs, *args, **given)
+            call = self._calls.get(event) or self._new(event)
+            async with call.computing():
+                with interruptible(call.check, call.outside):
+                    call.check()
+                    return await super().process_api(block_fn, inputs, *args, **given)
+        except Exception as error:
+            raise told(error) from None
+
+    def _new(self, event: Any) -> Call:
+        self._calls[event] = call = Call(
+            address=address_of(event.request.client), event=event._id, session=event.session_hash,
+            since=event.enqueue_time, slots=self._pools.get(event.concurrency_id),
+            visitors=self.visitors, seconds=limits().call_seconds,
+        )  # fmt: skip
+        return call
+
+    async def preprocess_data(
+        self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False
+    ) -> Any:
+        """As in Gradio; what does not fit is said in a sentence that names what does."""
+        try:
+            return await super().preprocess_data(block_fn, inputs, state, explicit_call)
+        except gr.Error as error:
+            raise _shortened(error) from None
+        except Exception:
+            names = ", ".join(f"{getattr(one, 'label', None) or one.get_block_name()} "
+                              f"({one.get_block_name()})" for one in block_fn.inputs)  # fmt: skip
+            what = f"An argument of this call is not of its kind. It takes: {names or 'nothing'}."
+            raise Notice(plain(what)) from None
+
+
+def told(error: Exception) -> gr.Error:
+    """What a caller reads of an error, which Gradio prints nowhere."""
+    if isinstance(error, Notice):
+        return error
+    if isinstance(error, gr.Error):
+        return _shortened(error)
+    if isinstance(error, Interrupted):
+        return Notice("Nobody waited for this any more.", visible=False)
+    return Notice(plain(sentence(error)))
+
+
+def _shortened(error: gr.Error) -> "Notice":
+    """A sentence of Gradio's, which may hold what somebody has sent, as text and not as HTML."""
+    says = str(error.message)
+    cut = says if len(says) <= MOST_SHOWN else says[: MOST_SHOWN - 1] + "…"
+    return Notice(plain(cut))

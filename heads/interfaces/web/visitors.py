@@ -1,0 +1,100 @@
+"""Who is here: from which address a call comes, and whether anybody still waits for its answer.
+
+Gradio computes what nobody reads: a call that was posted and never read runs to its end, and so
+does a plain function whose tab is closed. Answers are read from streams, so the middleware notes
+here which streams are open, and long computations ask (`heads.interruption`) whether theirs is.
+
+An address is what limits go by; a session's hash is free to invent.
+"""
+
+import contextlib
+import ipaddress
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+
+from heads.interruption import Interrupted
+
+GRACE = 4.0  # seconds in which a call that was posted must find a reader
+LEFT = 0.5  # seconds after which a reader who is gone is taken to be gone
+MOST_NOTED = 20_000  # readers that are remembered after they left
+
+
+class Visitors:
+    """Who reads answers at this moment, and who has left."""
+
+    def __init__(self) -> None:
+        self._reading: Counter[str] = Counter()
+        self._left: OrderedDict[str, float] = OrderedDict()  # when
+        self._cancelled: OrderedDict[str, float] = OrderedDict()
+
+    @contextlib.contextmanager
+    def reading(self, key: str) -> Iterator[None]:
+        """Within it somebody reads the stream of a session, or of an event."""
+        self._reading[key] += 1
+        try:
+            yield
+        finally:
+            self._reading[key] -= 1
+            if not self._reading[key]:
+                del self._reading[key]
+                _note(self._left, key, time.monotonic())
+
+    def cancel(self, event: str) -> None:
+        """Somebody asks an event to end."""
+        _note(self._cancelled, event, time.monotonic())
+
+    def is_read(self, *keys: str) -> bool:
+        """Whether any of these streams is open."""
+        return any(self._reading[key] > 0 for key in keys)
+
+    def is_waited_for(self, event: str, session: str, since: float) -> bool:
+        """Whether an event has a reader, or may get one yet.
+
+        Args:
+            since: When it was posted, by the monotonic clock.
+        """
+        if event in self._cancelled:
+            return False
+        if self.is_read(event, session):
+            return True
+        left = max(self._left.get(event, 0.0), self._left.get(session, 0.0))
+        now = time.monotonic()
+        return now - left < LEFT if left > since else now - since < GRACE
+
+    def check(self, event: str, session: str, since: float) -> None:
+        """Ends the work for an event that nobody waits for.
+
+        Raises:
+            Interrupted: So it is.
+        """
+        if not self.is_waited_for(event, session, since):
+            raise Interrupted
+
+
+def _note(
+    notes: "OrderedDict[str, float] | OrderedDict[str, None]", key: str, value: object
+) -> None:
+    """Takes note of something, and forgets what was noted longest ago."""
+    notes[key] = value  # type: ignore[assignment]
+    notes.move_to_end(key)
+    while len(notes) > MOST_NOTED:
+        notes.popitem(last=False)
+
+
+def address_of(client: "tuple[str, int] | list[object] | None") -> str:
+    """The address that limits go by: of IPv6 the network of a household, where hosts are free.
+
+    >>> address_of(("2001:db8::1", 1)) == address_of(("2001:db8::2", 2))
+    True
+    """
+    host = str(client[0]) if client else ""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if found.version == 4:
+        return host
+    if mapped := getattr(found, "ipv4_mapped", None):
+        return str(mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
