@@ -270,7 +270,6 @@ PUBLIC = Limits(
     streams_each=300,
     uploads_each=4,
     trainings_each=2,
-    sessions=500,
 )
 
 

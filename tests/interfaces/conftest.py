@@ -8,9 +8,8 @@ import pytest
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 
-@pytest.fixture(scope="session")
-def page_url():
-    """The real page, served on loopback for all tests of this folder."""
+def served():
+    """Serves the real page on loopback, and gives its address."""
     from heads.interfaces.web.app import LAUNCH, build
 
     page = build()
@@ -22,6 +21,18 @@ def page_url():
     _, url, _ = page.launch(**settings, **LAUNCH)
     yield url
     page.close()
+
+
+@pytest.fixture(scope="session")
+def page_url():
+    """The page for all tests of this folder."""
+    yield from served()
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Serves another one, for tests whose surroundings are their own."""
+    return served
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,8 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 def build() -> Page:
     """Builds the page; its examples are made once it is served, and their heads at first."""
-    slots = TrainingSlots(most=1 if limits().public else 2)
+    here = limits()
+    slots = TrainingSlots(most=1 if here.public else 2, each=here.trainings_each)
     jobs = TrainingJobs(slots)
     with Page(
         title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)

@@ -24,6 +24,7 @@ from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import guarded
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
+from heads.interfaces.web.visitors import address_of
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
@@ -114,7 +115,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
         last = (group, unseen, folds, repetitions, tune, epochs, trials, tuning_rate)
-        yield from _trained(places, request.session_hash or "", *given, *more, *last)
+        yield from _trained(places, address_of(request.client), *given, *more, *last)
 
     return train_grid
 
@@ -165,7 +166,7 @@ def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool
         shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
 
 
-def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[str, Any]]:
+def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[str, Any]]:
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
     from heads.runs.spec import RunRequest
@@ -189,8 +190,9 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
         trials=_whole("trials", trials, 0, 3),
         tuning_rate=_fraction("tuning_rate", tuning_rate),
     )
-    with places.taken(visitor) as stop:
-        yield from waiting(places, visitor, stop)
+    told: dict[str, Any] = {"event": "progress", "says": "Reading the file", "share": 0.0}
+    with places.taken(address) as place:
+        yield from waiting(places, place)
         question = RunRequest(
             data=_read(file, names, model or BUNDLED),
             test=_read(test, names, model or BUNDLED, is_test=True) if test else None,
@@ -203,9 +205,11 @@ def _trained(places: TrainingSlots, visitor: str, *given: Any) -> Iterator[dict[
             config=config,
         )
         run = begin(question, limits=limits())
-        for events in worked(run, stop, limits().run_seconds):
+        for events in worked(run, place.stop, limits().run_seconds):
             cells = [event for event in events if event["event"] == "cell"]
-            yield from cells or events[-1:]
+            told = next(reversed(events), told)
+            # At every beat: between two values Gradio notices that the call was cancelled.
+            yield from cells or [told]
         yield leaderboard(run).as_json()
         if public:  # nobody else can name it, so nobody will ask for it
             with contextlib.suppress(DataError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -182,10 +183,20 @@ class Page(gr.Blocks):
         except gr.Error as error:
             raise _shortened(error) from None
         except Exception:
-            names = ", ".join(f"{getattr(one, 'label', None) or one.get_block_name()} "
-                              f"({one.get_block_name()})" for one in block_fn.inputs)  # fmt: skip
-            what = f"An argument of this call is not of its kind. It takes: {names or 'nothing'}."
-            raise Notice(plain(what)) from None
+            raise Notice(plain(_misfit(block_fn, inputs))) from None
+
+
+def _misfit(block_fn: Any, inputs: Any) -> str:
+    """What to say of arguments that Gradio does not take."""
+    found = inspect.signature(block_fn.fn).parameters.values()
+    names = [one.name for one in found if one.annotation not in (gr.Request, gr.EventData)]
+    names = names[: len(block_fn.inputs)]
+    given = len(inputs) if isinstance(inputs, list) else 0
+    if given != len(block_fn.inputs):
+        what = f"This call takes {len(block_fn.inputs)} arguments and got {given}."
+    else:
+        what = "An argument of this call is of another kind than it takes."
+    return f"{what} In this order: {', '.join(names) or 'none'}."
 
 
 def told(error: Exception) -> gr.Error:

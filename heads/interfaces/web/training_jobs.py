@@ -28,6 +28,7 @@ AS_LONG = 30  # times as long as a frozen one, roughly, a tuned head takes
 SEARCHED = 0.7  # of the time of a tuned head, roughly, goes into its search
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
+SOON = 5.0  # the same once the last page that showed it is closed: a reload takes less
 STARTING = 6.0  # seconds until a worker has imported torch and Transformers, usually
 MOST_KEPT = 200  # jobs that are remembered
 MOST_PUBLIC = 8  # trainings that run or wait at a time in public mode
@@ -148,7 +149,9 @@ class TrainingJob:
         run: What is trained.
         course: How far it is.
         stop: Ends it when set.
+        address: From where it was begun.
         seen: When a page looked at it last.
+        pages: Those that show it, by their sessions.
         error: Why it failed, in a sentence.
         is_over: Whether it has ended, one way or another.
         recipes: All that are planned, once that is known.
@@ -156,7 +159,9 @@ class TrainingJob:
 
     run: RunFolder
     course: Course = field(default_factory=Course)
+    address: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
+    pages: set[str] = field(default_factory=set)
     seen: float = field(default_factory=time.monotonic)
     error: str = ""
     is_over: bool = False
@@ -177,25 +182,28 @@ class TrainingJobs:
         self.starting = STARTING
         atexit.register(self.end)
 
-    def begin(self, run: RunFolder) -> TrainingJob:
+    def begin(self, run: RunFolder, address: str = "") -> TrainingJob:
         """Begins a training, or goes on with one; one that is under way is handed out as it is.
 
+        Args:
+            address: From where it is asked for.
+
         Raises:
-            LimitError: Too many train here.
+            LimitError: Too many train here, or of that address.
         """
         with self._lock:
             known = self._jobs.get(run.id)
             if known and not known.is_over:
                 return known
-            self.admit()
-            self._jobs[run.id] = job = TrainingJob(run=run)
+            self.admit(address)
+            self._jobs[run.id] = job = TrainingJob(run=run, address=address)
             for old in [one for one, job in self._jobs.items() if job.is_over][:-MOST_KEPT]:
                 del self._jobs[old]
         threading.Thread(target=self._work, args=(job,), name=f"run {run.id}", daemon=True).start()
         return job
 
-    def admit(self) -> None:
-        """Refuses one more training where too many run or wait.
+    def admit(self, address: str = "") -> None:
+        """Refuses one more training where too many run or wait, or of that address.
 
         Raises:
             LimitError: So it is.
@@ -203,18 +211,32 @@ class TrainingJobs:
         under_way = sum(not job.is_over for job in self._jobs.values())
         if limits().public and under_way >= MOST_PUBLIC:
             raise LimitError("Many are training here now.", "Try again in a few minutes.")
+        self._slots.check(address)
 
-    def of(self, run: str) -> TrainingJob | None:
-        """The training of a run, if this server has begun it; who asks has looked at it."""
+    def of(self, run: str, page: str = "") -> TrainingJob | None:
+        """The training of a run, if this server has begun it; who asks has looked at it.
+
+        Args:
+            page: The session of the page that shows it, if it will say when it is closed.
+        """
         job = self._jobs.get(run)
         if job:
             job.seen = time.monotonic()
+            job.pages |= {page} - {""}
         return job
 
-    def running(self, runs: Iterable[str]) -> list[TrainingJob]:
+    def running(self, runs: Iterable[str], page: str = "") -> list[TrainingJob]:
         """Those under way among some runs."""
-        found = (self.of(run) for run in runs)
+        found = (self.of(run, page) for run in runs)
         return [job for job in found if job and not job.is_over]
+
+    def left(self, page: str) -> None:
+        """A page is closed: what no other shows may soon end, unless it is opened anew."""
+        for job in list(self._jobs.values()):
+            if page in job.pages:
+                job.pages.discard(page)
+                if not job.pages:
+                    job.seen = time.monotonic() - LEASE + SOON
 
     def stop(self, run: str) -> None:
         """Asks a training to end; what it has finished is kept."""
@@ -234,8 +256,8 @@ class TrainingJobs:
         from heads.runs.spec import load
 
         try:
-            with self._slots.taken(job.run.id, job.stop):
-                for event in waiting(self._slots, job.run.id, job.stop, math.inf):
+            with self._slots.taken(job.address, job.stop) as place:
+                for event in waiting(self._slots, place, math.inf):
                     job.course.hear(event)
                     self._leave_unread(job)
                 if job.stop.is_set():

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,67 +23,98 @@ from typing import Any
 import heads
 from heads.errors import DataError, LimitError
 from heads.runs.folder import RunFolder
-from heads.settings import environment_with
+from heads.settings import environment_with, limits
 
 BEAT = 0.25  # seconds within which something is passed on
 GRACE = 0.3  # seconds between asking a worker to end and ending it
+NICE = 10  # how much a training stands behind answers, in public mode
 WAIT = 300.0  # seconds that one waits for somebody else's training to end
 Event = dict[str, Any]
 
 
 class AlreadyTraining(LimitError):
-    """A visitor trains one run at a time."""
+    """Of one address no more trainings run or wait than it may have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TrainingPlace:
+    """A training that runs or waits.
+
+    Attributes:
+        address: Whose it is.
+        stop: Ends it when set.
+    """
+
+    address: str
+    stop: threading.Event
 
 
 @dataclass(kw_only=True, slots=True)
 class TrainingSlots:
-    """Who trains now: not more than this machine bears, and of calls one a visitor.
+    """Who trains now, and who waits: first come, first served, and the second of one address after
+    the first of all others.
 
     Attributes:
-        most: How many at once.
+        most: How many train at once.
+        each: How many of one address run or wait; 0 for any number.
     """
 
     most: int
-    _stops: dict[str, threading.Event] = field(default_factory=dict)
-    _busy: set[str] = field(default_factory=set)
+    each: int = 0
+    _places: list[TrainingPlace] = field(default_factory=list)  # in the order in which they came
+    _training: set[TrainingPlace] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @contextlib.contextmanager
-    def taken(self, visitor: str, stop: threading.Event | None = None) -> Iterator[threading.Event]:
-        """Within it, the visitor is known, and `stop` reaches the event that it gives.
-
-        Args:
-            visitor: Whose training it is; or the run itself, where it outlives its visitor.
-            stop: The event; a new one, if none is given.
+    def check(self, address: str) -> None:
+        """Refuses one more training of an address that has as many as it may.
 
         Raises:
-            AlreadyTraining: The visitor trains already.
+            AlreadyTraining: So it is.
         """
-        stop = stop or threading.Event()
+        if self.each and sum(one.address == address for one in self._places) >= self.each:
+            hint = "Stop one of them first, or wait for its end."
+            raise AlreadyTraining(f"{self.each} trainings from your address run or wait.", hint)
+
+    @contextlib.contextmanager
+    def taken(self, address: str, stop: threading.Event | None = None) -> Iterator[TrainingPlace]:
+        """Within it, a training has a place.
+
+        Args:
+            address: Whose training it is.
+            stop: What ends it; a new event, if none is given.
+
+        Raises:
+            AlreadyTraining: The address has as many as it may.
+        """
+        place = TrainingPlace(address=address, stop=stop or threading.Event())
         with self._lock:
-            if visitor in self._stops:
-                hint = "Stop it first, or wait for its end."
-                raise AlreadyTraining("You are training already.", hint)
-            self._stops[visitor] = stop
+            self.check(address)
+            self._places.append(place)
         try:
-            yield stop
+            yield place
         finally:
             with self._lock:
-                self._stops.pop(visitor, None)
-                self._busy.discard(visitor)
+                self._places.remove(place)
+                self._training.discard(place)
 
-    def enter(self, visitor: str) -> bool:
-        """Whether there is room for this visitor's training now; it is theirs then."""
+    def enter(self, place: TrainingPlace) -> bool:
+        """Whether it is this training's turn."""
         with self._lock:
-            free = len(self._busy) < self.most
-            if free:
-                self._busy.add(visitor)
-            return free
+            if len(self._training) < self.most and place is self._next():
+                self._training.add(place)
+            return place in self._training
+
+    def _next(self) -> TrainingPlace | None:
+        """The one whose turn it is among those that wait."""
+        seen, found = Counter[str](), []
+        for number, place in enumerate(self._places):
+            found.append((seen[place.address], number, place))
+            seen[place.address] += 1
+        waiting = [one for one in found if one[2] not in self._training]
+        return min(waiting, key=lambda one: one[:2])[2] if waiting else None
 
 
-def waiting(
-    slots: TrainingSlots, visitor: str, stop: threading.Event, seconds: float = WAIT
-) -> Iterator[Event]:
+def waiting(slots: TrainingSlots, place: TrainingPlace, seconds: float = WAIT) -> Iterator[Event]:
     """A beat after the other until there is room, or one is asked to stop.
 
     Args:
@@ -92,11 +124,11 @@ def waiting(
         LimitError: There was none in that time.
     """
     end = time.monotonic() + seconds
-    while not stop.is_set() and not slots.enter(visitor):
+    while not place.stop.is_set() and not slots.enter(place):
         if time.monotonic() > end:
             raise LimitError("Others are training here.", "Try again in a few minutes.")
         yield {"event": "progress", "says": "Waiting until others have trained", "share": 0.0}
-        stop.wait(BEAT)
+        place.stop.wait(BEAT)
 
 
 def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Iterator[list[Event]]:
@@ -133,7 +165,7 @@ def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Itera
 
 
 def _started(run: RunFolder) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "heads", "work", str(run.path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -143,6 +175,10 @@ def _started(run: RunFolder) -> subprocess.Popen[str]:
         env=environment_with(Path(heads.__file__).parents[1]),
         start_new_session=True,
     )
+    if limits().public and hasattr(os, "setpriority"):  # what visitors ask goes before it
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+    return process
 
 
 def _read(process: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:

@@ -412,19 +412,27 @@ def test_a_killed_worker_is_noticed(new_run, monkeypatch):
         list(events)
 
 
-def test_one_training_a_visitor_and_others_wait():
-    places = training_process.TrainingSlots(most=1)
+def test_trainings_have_their_turns_by_address():
+    places = training_process.TrainingSlots(most=1, each=2)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(places.taken("a"))
-        assert places.enter("a")
-        with pytest.raises(LimitError, match="training already"):
+        first, second = (stack.enter_context(places.taken("a")) for _ in range(2))
+        assert places.enter(first)
+        assert not places.enter(second)
+        with pytest.raises(LimitError, match="2 trainings from your address"):
             stack.enter_context(places.taken("a"))
-        stop = stack.enter_context(places.taken("b"))
-        line = training_process.waiting(places, "b", stop)
+        third = stack.enter_context(places.taken("b"))
+        line = training_process.waiting(places, third)
         assert "Waiting" in next(line)["says"]
-        stop.set()
+        third.stop.set()
         assert list(line) == []
-    assert places.enter("c")
+        with places.taken("c") as other:
+            assert not places.enter(other)
+    places = training_process.TrainingSlots(most=2)
+    with places.taken("a") as running, places.taken("a") as waits, places.taken("b") as late:
+        assert places.enter(running)
+        assert not places.enter(waits), "another address has none yet"
+        assert places.enter(late)
+        assert places.enter(running), "who trains goes on"
 
 
 def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):

@@ -25,6 +25,7 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
+from heads.interfaces.web.visitors import address_of
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -221,17 +222,19 @@ def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
 
 
 def seen(
-    query: str, mine: Any, held: Any, kind: str, measure: str, last: str, *, jobs: TrainingJobs
-) -> list[Any]:
+    query: str, mine: Any, held: Any, kind: str, measure: str, last: str, *, jobs: TrainingJobs,
+    page: str = "",
+) -> list[Any]:  # fmt: skip
     """All that the place shows where one is; what stands there already stays as it is.
 
     Args:
         kind: How the heads are drawn.
         measure: What the heat map shows.
         last: What stood there: see `_key`.
+        page: Its session, if it will say when it is closed.
     """
     asked = Location.of(query)
-    around, job = _around(asked, mine, jobs), jobs.of(asked.result)
+    around, job = _around(asked, mine, jobs, page), jobs.of(asked.result, page)
     key = _key(asked, job)
     if asked.result and key == last and key.endswith("over"):
         return values(**around)
@@ -244,9 +247,9 @@ def seen(
     return values(folds, **around | main | {"last": key if asked.result else ""})
 
 
-def _around(asked: Location, mine: Any, jobs: TrainingJobs) -> dict[str, Any]:
+def _around(asked: Location, mine: Any, jobs: TrainingJobs, page: str = "") -> dict[str, Any]:
     """The rail and the strip; the clock goes while something is trained."""
-    running = jobs.running(run.id for run in run_access.visible(mine))
+    running = jobs.running((run.id for run in run_access.visible(mine)), page)
     return {
         "rail": rail(mine, asked.result, jobs),
         "job": strip(running),
@@ -593,7 +596,9 @@ def _wire_start(
     query, mine = around.query, around.mine
     fields = len(card.data.all())
 
-    def started(query: str, mine: Any, *given: Any, most: int = 0) -> list[Any]:
+    def started(
+        request: gr.Request, query: str, mine: Any, *given: Any, most: int = 0
+    ) -> list[Any]:
         try:
             running = jobs.running(run.id for run in run_access.visible(mine))
             if running and limits().public:
@@ -601,12 +606,13 @@ def _wire_start(
                 raise LimitError(what, "Stop it first, or wait for its end.")
             from heads.runs.runner import begin
 
-            jobs.admit()
+            address = address_of(request.client)
+            jobs.admit(address)
             data = data_form.chosen(*given[:fields], most=most)
             run = begin(Plan.of(*given[fields:]).request(data), limits=limits())
         except Exception as error:
             return [gr.skip(), gr.skip(), failed(error)]
-        jobs.begin(run)
+        jobs.begin(run, address)
         known = [run.id, *(one for one in remembered(mine) if one != run.id)][:MOST_MINE]
         now = replace(Location.of(query), place="data", result=run.id, head="").query
         return [known, now, ""]
@@ -615,9 +621,11 @@ def _wire_start(
     begins: dict[str, Any] = {**READS, **QUIET}
     given = [query, mine, *asked]
     card.find.click(started, given, outputs, **begins).then(**shows)
-    card.few.click(lambda *given: started(*given, most=FEWER), given, outputs, **begins).then(
-        **shows
-    )
+
+    def started_on_few(request: gr.Request, *given: Any) -> list[Any]:
+        return started(request, *given, most=FEWER)
+
+    card.few.click(started_on_few, given, outputs, **begins).then(**shows)
 
 
 def remembered(mine: Any) -> list[str]:
@@ -768,12 +776,14 @@ def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[A
 def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
     query, mine, held = around.query, around.mine, around.held
 
-    def ticked(query: str, mine: Any, held: Any, kind: str, measure: str, last: str) -> list[Any]:
-        asked = Location.of(query)
-        job = jobs.of(asked.result) if asked.result else None
+    def ticked(
+        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
+    ) -> list[Any]:
+        asked, page = Location.of(query), request.session_hash or ""
+        job = jobs.of(asked.result, page) if asked.result else None
         if asked.result and last != _key(asked, job):  # it has begun, or come to its end
-            return seen(query, mine, held, kind, measure, last, jobs=jobs)
-        around = _around(asked, mine, jobs)
+            return seen(query, mine, held, kind, measure, last, jobs=jobs, page=page)
+        around = _around(asked, mine, jobs, page)
         if job and not job.is_over:
             status, drawn = training(job)
             return values(**around, status=status, live=drawn)
@@ -806,5 +816,9 @@ def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
                 found[NAMES.index(name)] = gr.skip()
         return found
 
+    def left(request: gr.Request) -> None:
+        jobs.left(request.session_hash or "")
+
+    page.unload(left)
     settings: dict[str, Any] = arrival.shows | {"fn": arrived}
     page.load(**settings).then(**arrival.rereads).then(**arrival.probes)

@@ -1,0 +1,225 @@
+"""What the gate lets through, by real requests to a real server."""
+
+import json
+import re
+import time
+from http.client import HTTPConnection
+
+import httpx
+import pytest
+
+from heads.interfaces.web.middleware import is_known
+from heads.interfaces.web.visitors import GRACE
+from heads.settings import PUBLIC
+
+API = "/gradio_api"
+RECIPES = ("mean+linear", "cls+linear", "cls+roberta", "max+linear")
+UPLOAD = f"{API}/upload"
+
+
+@pytest.fixture(scope="module")
+def public_url(place, serve):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_PUBLIC", "1")
+        patch.setenv("HEADS_PROXIES", "127.0.0.1")
+        yield from serve()
+
+
+def asked(text, recipes=("mean+linear",)):
+    """The arguments of `compare`, and the first ones of `look`."""
+    return [text, "", list(recipes), "all-MiniLM-L6-v2", "", "joint"]
+
+
+def post(url, path, data, **headers):
+    return httpx.post(url.rstrip("/") + path, json={"data": data}, headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize("path", ["/", "/config", f"{API}/info", f"{API}/queue/status"])
+def test_a_foreign_host_is_refused(page_url, path):
+    url = page_url.rstrip("/") + path
+    headers = {"Host": "evil.example", "Origin": "http://evil.example"}
+    for method in ("GET", "OPTIONS"):
+        answer = httpx.request(method, url, headers=headers)
+        assert answer.status_code == 403
+        assert "access-control-allow-origin" not in answer.headers
+    assert httpx.get(url).status_code == 200
+
+
+def test_another_page_may_not_use_the_app(page_url):
+    url = page_url.rstrip("/")
+    cases = [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+    ]
+    for headers in cases:
+        answers = [
+            httpx.post(url + UPLOAD, files={"files": ("a.csv", b"text,label")}, headers=headers),
+            post(page_url, f"{API}/call/parts", [], **headers),
+            httpx.get(f"{url}/config", headers=headers),
+        ]
+        assert {answer.status_code for answer in answers} == {403}, headers
+    own = {"Origin": url, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    assert httpx.get(f"{url}/config", headers=own).status_code == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert httpx.get(f"{url}/", headers=link).status_code == 200, "a link from elsewhere opens it"
+
+
+def test_in_public_programs_of_other_pages_may_ask(public_url):
+    answer = post(public_url, f"{API}/call/parts", [], Origin="http://other.example")
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("localhost", True), ("app.localhost", True), ("127.0.0.1", True), ("[::1]", True),
+        ("192.168.1.7", True), ("localhost.evil.example", False), ("", False), ("evil", False),
+    ],
+)  # fmt: skip
+def test_names_that_the_app_goes_by(name, known, monkeypatch):
+    assert is_known(name, is_public=False) == known
+    monkeypatch.setenv("HEADS_HOSTS", "evil, other.example")
+    assert is_known(name, is_public=False) == (known or name == "evil")
+    assert is_known(name, is_public=True) == (known or name == "evil")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{API}/deep_link?session_hash=x", "/monitoring", "/monitoring/summary", "/runs",
+        f"{API}/proxy=http://127.0.0.1/", f"{API}/vibe-code/", f"{API}/custom_component/a/b/c/d",
+        "/docs", "/redoc", "/openapi.json",
+    ],
+)  # fmt: skip
+def test_what_neither_page_nor_program_needs_is_not_there(page_url, path):
+    assert httpx.get(page_url.rstrip("/") + path).status_code == 404
+
+
+@pytest.mark.parametrize("path", [f"{API}/component_server", f"{API}/process_recording"])
+def test_nor_are_doors_into_components(page_url, path):
+    assert httpx.post(page_url.rstrip("/") + path, json={}).status_code == 404
+
+
+def test_answers_carry_headers_of_safety(page_url):
+    for path in ("/", "/config", f"{API}/nonsense"):
+        headers = httpx.get(page_url.rstrip("/") + path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "frame-ancestors 'self'" in headers["content-security-policy"]
+
+
+def test_a_body_that_is_too_large_is_not_read(public_url):
+    begun = time.perf_counter()
+    line = HTTPConnection(httpx.URL(public_url).netloc.decode(), timeout=10)
+    line.putrequest("POST", f"{API}/call/compare")
+    line.putheader("Content-Length", "60000000")
+    line.endheaders()
+    answer = line.getresponse()
+    assert (answer.status, "1 MB" in json.loads(answer.read())["detail"]) == (413, True)
+    line.close()
+    assert time.perf_counter() - begun < 1
+    pieces = (b" " * 100_000 for _ in range(100))  # with no length said
+    answer = httpx.post(public_url + "gradio_api/call/compare", content=pieces)
+    assert answer.status_code == 413
+
+
+def test_one_file_at_a_time_and_of_its_size(public_url):
+    url = public_url + "gradio_api/upload"
+    many = [("files", (f"{number}.csv", b"text,label\n")) for number in range(300)]
+    answer = httpx.post(url, files=many)
+    assert (answer.status_code, "1 file" in answer.text) == (413, True)
+    large = httpx.post(url, files={"files": ("a.csv", b"x" * (PUBLIC.upload_bytes + 50_000))})
+    assert large.status_code == 413
+    assert httpx.post(url, files={"files": ("a.csv", b"text,label\n")}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"fn_index": -1, "data": [], "session_hash": "x"},
+        {"fn_index": 9999, "data": [], "session_hash": "x"},
+        {"fn_index": "x", "data": []},
+        {"data": 7, "session_hash": "x"},
+        [],
+    ],
+)
+def test_a_call_that_cannot_be_gets_a_sentence(page_url, body):
+    answer = httpx.post(page_url + "gradio_api/queue/join", json=body)
+    assert answer.status_code in (400, 422)
+    assert answer.json()["detail"].endswith(".")
+    assert not re.search(r"Traceback|null|/home|/tmp", answer.text)
+
+
+def test_an_endpoint_that_is_not_there_gets_a_sentence(page_url):
+    for path in ("call/nonsense", "call/v2/nonsense", "run/nonsense"):
+        answer = post(page_url, f"{API}/{path}", [])
+        assert answer.status_code == 400
+        assert "Use via API" in answer.json()["detail"]
+
+
+def test_who_floods_is_refused_and_nobody_else(public_url):
+    """Also where a session's hash is another one each time: an address is the key."""
+    url, refused = public_url + "gradio_api/call/look", []
+
+    data = [*asked("A film of which one remembers every word, " * 40)[:5], "", "", "others"]
+    with httpx.Client(headers={"X-Forwarded-For": "192.0.2.1"}, timeout=60) as client:
+        for number in range(PUBLIC.calls_each + 20):
+            answer = client.post(url, json={"data": data, "session_hash": f"s{number}"})
+            refused.append(answer.status_code)
+        other = {"X-Forwarded-For": "192.0.2.2"}
+        event = post(public_url, f"{API}/call/parts", [], **other)
+        assert event.status_code == 200
+        event = event.json()["event_id"]
+        found = httpx.get(f"{public_url}gradio_api/call/parts/{event}", timeout=60)
+        assert "event: complete" in found.text
+    assert refused.count(429) >= 1
+    assert set(refused) == {200, 429}
+
+
+def test_an_address_is_taken_from_a_named_proxy_alone(page_url, public_url):
+    """`page_url` names none, though a request comes from this very machine."""
+    import heads.interfaces.web.server as server
+
+    seen = []
+    original = server.address_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            server, "address_of", lambda client: seen.append(client[0]) or original(client)
+        )
+        for url in (page_url, public_url):
+            post(url, f"{API}/call/parts", [], **{"X-Forwarded-For": "192.0.2.9"})
+            time.sleep(1)
+    assert "192.0.2.9" in seen
+    assert "127.0.0.1" in seen
+
+
+def test_what_nobody_reads_ends_and_holds_up_nobody(public_url):
+    """A call that is posted and never read keeps no core longer than a reader may take to come."""
+    long = "A film of which one remembers every word, " * 40
+    compared(public_url, "All heads are trained now.", RECIPES)
+    begun = time.perf_counter()
+    for _ in range(2):
+        data = [*asked(long, RECIPES)[:5], "", "", "others"]
+        assert post(public_url, f"{API}/call/look", data).status_code == 200
+    took = []
+    while time.perf_counter() - begun < GRACE + 6:
+        first = time.perf_counter()
+        compared(public_url, f"Number {len(took)}.", RECIPES)
+        took.append(time.perf_counter() - first)
+    assert max(took) < 5, took
+    first = time.perf_counter()
+    answered(public_url, "look", [*asked("Good.", RECIPES[:1])[:5], "", "", "others"])
+    assert time.perf_counter() - first < 5, "what nobody reads has given its slot back"
+
+
+def compared(url, text, recipes):
+    answered(url, "compare", asked(text, recipes))
+
+
+def answered(url, name, data):
+    event = post(url, f"{API}/call/{name}", data).json()["event_id"]
+    found = httpx.get(f"{url}gradio_api/call/{name}/{event}", timeout=120)
+    assert "event: complete" in found.text, found.text

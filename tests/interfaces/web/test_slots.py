@@ -1,0 +1,123 @@
+"""Slots go round by address, and calls end with their readers."""
+
+import asyncio
+import time
+
+import pytest
+
+from heads.interfaces.web.slots import Slots
+from heads.interfaces.web.visitors import GRACE, LEFT, Visitors, address_of
+from heads.interruption import Interrupted
+
+
+def nothing():
+    pass
+
+
+async def worked(slots, key, done, seconds=0.01):
+    await slots.acquire(key, nothing)
+    await asyncio.sleep(seconds)
+    done.append(key)
+    slots.release(key)
+
+
+def test_who_asks_once_goes_before_who_asks_fifty_times():
+    async def all_of_them():
+        slots, done = Slots(2), []
+        hog = [asyncio.create_task(worked(slots, "hog", done)) for _ in range(50)]
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(worked(slots, name, done)) for name in "abcde"]
+        await asyncio.gather(*others)
+        assert done.count("hog") <= 8
+        await asyncio.gather(*hog)
+        return done
+
+    done = asyncio.run(all_of_them())
+    assert len(done) == 55
+
+
+def test_no_more_at_once_than_there_are_and_of_a_page_in_order():
+    async def order():
+        slots, begun, now, most = Slots(4, is_ordered=True), [], [0], [0]
+
+        async def one(key, number):
+            await slots.acquire(key, nothing)
+            begun.append((key, number))
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            await asyncio.sleep(0.001 * (10 - number))
+            now[0] -= 1
+            slots.release(key)
+
+        await asyncio.gather(*(one(key, number) for number in range(5) for key in "abcdef"))
+        for key in "abcdef":
+            assert [number for name, number in begun if name == key] == list(range(5))
+        return most[0]
+
+    assert asyncio.run(order()) == 4
+
+
+def test_who_leaves_the_line_holds_up_nobody():
+    async def leaving():
+        slots, done, gone = Slots(1), [], []
+        await slots.acquire("first", nothing)
+
+        def check():
+            if gone:
+                raise Interrupted
+
+        waits = asyncio.create_task(slots.acquire("gone", check))
+        later = asyncio.create_task(worked(slots, "later", done))
+        await asyncio.sleep(0.01)
+        gone.append(True)
+        with pytest.raises(Interrupted):
+            await waits
+        assert done == []
+        slots.release("first")
+        await asyncio.wait_for(later, 1)
+        cancelled = asyncio.create_task(slots.acquire("x", nothing))
+        await asyncio.wait_for(cancelled, 1)
+        waiting = asyncio.create_task(slots.acquire("y", nothing))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        slots.release("x")
+        await asyncio.wait_for(worked(slots, "z", done), 1)
+        return done
+
+    assert asyncio.run(leaving()) == ["later", "z"]
+
+
+def test_an_event_is_waited_for_while_it_is_read_and_a_moment_before():
+    visitors, now = Visitors(), time.monotonic()
+    assert visitors.is_waited_for("event", "session", now)
+    assert not visitors.is_waited_for("event", "session", now - GRACE)
+    with visitors.reading("session"):
+        assert visitors.is_waited_for("event", "session", now - 100)
+        assert not visitors.is_waited_for("other", "somebody", now - 100)
+    assert visitors.is_waited_for("event", "session", now - 100), "it may be read on at once"
+    time.sleep(LEFT)
+    assert not visitors.is_waited_for("event", "session", now - 100)
+    assert visitors.is_waited_for("next", "session", time.monotonic()), "a later one has time"
+
+
+def test_a_cancelled_event_ends_though_its_page_stays():
+    visitors = Visitors()
+    with visitors.reading("session"):
+        visitors.cancel("event")
+        with pytest.raises(Interrupted):
+            visitors.check("event", "session", time.monotonic())
+        visitors.check("another", "session", time.monotonic())
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (("192.0.2.7", 80), "192.0.2.7"),
+        (("2001:db8::7", 80), "2001:db8::/64"),
+        (("::ffff:192.0.2.7", 80), "192.0.2.7"),
+        (("unix", 0), "unix"),
+        (None, ""),
+    ],
+)
+def test_an_address_is_a_host_or_a_household(client, address):
+    assert address_of(client) == address
