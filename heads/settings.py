@@ -1,7 +1,9 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
 import os
+import tempfile
 from dataclasses import Field, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +275,9 @@ PUBLIC = Limits(
 )
 
 
+SPACE_STORAGE = "/data"
+
+
 def limits() -> Limits:
     """The limits of this place: small on a Space or with HEADS_PUBLIC set, else large."""
     return PUBLIC if os.environ.get("SPACE_ID") or os.environ.get("HEADS_PUBLIC") else Limits()
@@ -322,6 +327,45 @@ def prepare_server() -> None:
     proxies = os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
     os.environ["FORWARDED_ALLOW_IPS"] = proxies
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
+
+
+def storage_folder() -> Path | None:
+    """Storage that outlasts a restart: $HEADS_STORAGE, or /data on a Space; None if there is none.
+
+    A Space has /data where its owner has mounted a bucket there. It counts only where a file can
+    be written: a bucket may be mounted to be read alone.
+    """
+    named = os.environ.get("HEADS_STORAGE") or (SPACE_STORAGE if os.environ.get("SPACE_ID") else "")
+    return Path(named) if named and _takes_files(Path(named)) else None
+
+
+@cache
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be written into a folder; that a folder is there does not say so."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def kept_folder() -> Path:
+    """Where lies what the next start uses again: in storage that lasts, else with the caches.
+
+    Trained heads on show and converted models lie there, and nothing that visitors brought.
+    """
+    storage = storage_folder()
+    return storage / "head-to-head" if storage else cache_folder()
+
+
+def use_storage() -> None:
+    """Lets the Hub's client keep models in storage that lasts, where it is told nowhere else.
+
+    The client reads the environment once, as it is imported; so this is called before.
+    """
+    storage = storage_folder()
+    if storage and not any(map(os.environ.get, ("HF_HOME", "HF_HUB_CACHE"))):
+        os.environ["HF_HUB_CACHE"] = str(storage / "huggingface" / "hub")
 
 
 def is_offline() -> bool:

@@ -27,7 +27,7 @@ from heads.backbone.hub import bundled_folder, verify
 from heads.backbone.models import BUNDLED, BUNDLED_SHA256
 from heads.caching import writing
 from heads.errors import ModelError, did_you_mean
-from heads.settings import cache_folder
+from heads.settings import kept_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,7 @@ def converted_folder(family: str) -> Path:
         what = f"{BUNDLED} cannot be had as '{shown(family)}'."
         raise ModelError(what, did_you_mean(family.strip().lower(), TWINS))
     facts = (VERSION, BUNDLED_SHA256, repr(twin), version("transformers"))
-    folder = cache_folder() / "twins" / f"{twin.family}-{_sum(repr(facts).encode())[:12]}"
+    folder = kept_folder() / "twins" / f"{twin.family}-{_sum(repr(facts).encode())[:12]}"
     with _making:  # two threads would do the same work twice; two processes may
         if not _is_whole(folder):
             _make(twin, folder)

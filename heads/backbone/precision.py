@@ -17,7 +17,7 @@ import torch
 from heads.backbone.device import HERE, called, exact_on, tokens_at_once
 from heads.backbone.unpadded.linear import LinearKernel, fused_rows, product
 from heads.caching import write
-from heads.settings import cache_folder
+from heads.settings import kept_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
 ROUNDS = 9
@@ -45,7 +45,7 @@ def gain(device: torch.device = HERE) -> float:
 
     It is measured once, and kept on disk.
     """
-    place = cache_folder() / "probe" / f"{_machine(device)}.json"
+    place = kept_folder() / "probe" / f"{_machine(device)}.json"
     try:
         return float(json.loads(place.read_text("utf-8"))["gain"])
     except (OSError, ValueError, KeyError, TypeError):

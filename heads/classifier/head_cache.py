@@ -25,7 +25,7 @@ from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
 from heads.rng import IsolatedRng
-from heads.settings import ExperimentConfig, Limits, cache_folder
+from heads.settings import ExperimentConfig, Limits, kept_folder
 
 # --- A trained head as one safetensors file, and back.
 
@@ -212,4 +212,4 @@ def _bytes(head: TrainedHead) -> int:
 
 
 def _path(key: str) -> Path:
-    return cache_folder() / "heads" / f"{key}.safetensors"
+    return kept_folder() / "heads" / f"{key}.safetensors"

@@ -1,1 +1,5 @@
 """The page."""
+
+from heads.settings import use_storage
+
+use_storage()  # before Gradio, which brings the Hub's client
