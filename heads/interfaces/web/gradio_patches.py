@@ -8,9 +8,14 @@ import makes, nothing is.
 **A session takes 14 kB and not 2 MB** (seen in 6.31). For each one Gradio writes down the
 configuration of all components, which takes 0.1 s of the server's one loop, so that a deep link can
 be made of it. This page has links of its own, and the route of deep links is closed.
+
+**On a Space only the page is served** (seen in 6.31, with the package `spaces`, which a Space's
+builder installs). Gradio serves port 7887 there too, over which whoever reaches it can read and replace
+this program's code, so that its developers see changes at once.
 """
 
 import gc
+import importlib
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -18,6 +23,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 WRITES, NAME = "gradio.component_meta", "create_or_modify_pyi"
+RELOADS = "watchfn_spaces"
 
 
 class Finder:
@@ -44,8 +50,16 @@ class Finder:
 def settle() -> None:
     """Ends what this module began: from here on there is garbage, but not among the imported."""
     _spare_sessions()
+    _serve_only_the_page()
     gc.freeze()
     gc.enable()
+
+
+def _serve_only_the_page() -> None:
+    """Leaves the thread that would serve another port without work."""
+    server = importlib.import_module("gradio.http_server")
+    if hasattr(server, RELOADS):
+        setattr(server, RELOADS, lambda reloader: None)
 
 
 def _spare_sessions() -> None:

@@ -1,5 +1,6 @@
 """The first page: served before anything heavy is imported, and filled in behind it."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -141,3 +142,21 @@ def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
     from heads.runs.spec import GRIDS
 
     assert {name for _, name in settings_form.GRID} <= set(GRIDS)
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_on_a_space_nothing_replaces_the_code_of_the_page(settles):
+    """Without the patch Gradio asks for the package that serves port 7887, and says so here."""
+    code = f"""
+from heads.interfaces.web import gradio_patches
+import gradio as gr
+if {settles}:
+    gradio_patches.settle()
+with gr.Blocks() as page:
+    pass
+page.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False)
+"""
+    own = os.environ | {"SYSTEM": "spaces", "SPACE_ID": "someone/head-to-head"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+    assert ("watchfn_spaces" in done.stderr) != settles, done.stderr
