@@ -1,0 +1,1 @@
+"""What puts the app elsewhere: a Space as it is pushed, and the locks of its packages."""
