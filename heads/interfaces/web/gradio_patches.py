@@ -10,8 +10,8 @@ configuration of all components, which takes 0.1 s of the server's one loop, so 
 be made of it. This page has links of its own, and the route of deep links is closed.
 
 **On a Space only the page is served** (seen in 6.31, with the package `spaces`, which a Space's
-builder installs). Gradio serves port 7887 there too, over which whoever reaches it can read and replace
-this program's code, so that its developers see changes at once.
+builder installs). Gradio serves port 7887 there too, over which whoever reaches it can read and
+replace this program's code, so that its developers see changes at once.
 """
 
 import gc
