@@ -6,10 +6,13 @@
 # make docs      write the tables of README.md anew, and those of docs that were measured
 # make bench     measure against floors and peers, whose environments it installs once
 #                (BENCH=--quick: on few rows; BENCH=--help)
+# make space     put together what is pushed to a Space, run it here as one, and print how long
+#                it takes (SPACE=--only-files: no more than the files; SPACE=--help)
+# make locks     write requirements.lock and requirements-cpu.lock anew (LOCKS=--upgrade)
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs bench clean
+.PHONY: app test test-all check docs bench space locks clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -35,6 +38,12 @@ docs: .venv/ready-dev
 
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks $(BENCH)
+
+space: .venv/ready-dev
+	$(BIN)/python -m deploy.space $(SPACE)
+
+locks: .venv/ready-dev
+	$(BIN)/python -m deploy.locks $(LOCKS)
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Head to Head needs Python 3.10 or newer; run: make PYTHON=python3.12")'
