@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from heads.interruption import Interrupted
 
-GRACE = 4.0  # seconds in which a call that was posted must find a reader
+GRACE = 3.5  # seconds in which a call that was posted must find a reader
 LEFT = 0.5  # seconds after which a reader who is gone is taken to be gone
 MOST_NOTED = 20_000  # readers that are remembered after they left
 
