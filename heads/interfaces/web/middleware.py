@@ -340,8 +340,7 @@ class Answer:
             return
         if message["type"] == "http.response.start":
             refused = self.body.refused if self.body else None
-            is_fault = message["status"] == 500 or (message["status"] == 422 and self._is_api)
-            if refused or is_fault:
+            if refused or self._is_fault(message):
                 self._is_replaced = True
                 await self.refuse(refused or Refused(400 if self._is_api else 500, FAULT))
                 return
@@ -350,6 +349,12 @@ class Answer:
             for name, value in self._headers.items():
                 headers[name] = value
         await self._send(message)
+
+    def _is_fault(self, message: Message) -> bool:
+        """Whether it is the server's own word on a fault, or a list of what does not fit."""
+        kind = Headers(raw=message["headers"]).get("content-type", "")
+        is_bare = message["status"] == 500 and not kind.startswith("application/json")
+        return is_bare or (message["status"] == 422 and self._is_api)
 
     async def refuse(self, refused: Refused) -> None:
         """Answers with a sentence, where nothing has been answered yet."""

@@ -125,7 +125,9 @@ class Page(gr.Blocks):
 
     def queue(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, which calls it at once; a second call would build the server twice."""
-        return super().queue(*args, **{"default_concurrency_limit": None, **settings})
+        # Not open: what is called past the queue has no slot, no reader and no limits.
+        usual: dict[str, Any] = {"default_concurrency_limit": None, "api_open": False}
+        return super().queue(*args, **{**usual, **settings})
 
     def launch(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, behind the gate; what the page lacks yet is made behind it."""
@@ -155,6 +157,8 @@ class Page(gr.Blocks):
     async def process_api(self, block_fn: Any, inputs: Any, *args: Any, **given: Any) -> Any:
         """One step of a call, as in Gradio: in its slot, and with a sentence for whatever fails."""
         event = self._queue.event_ids_to_events.get(given.get("event_id") or "")
+        if not block_fn.fn:
+            raise Notice("This is done in the browser: the server has nothing to call.")
         try:
             if event is None:
                 return await super().process_api(block_fn, inputs, *args, **given)
@@ -179,11 +183,25 @@ class Page(gr.Blocks):
     ) -> Any:
         """As in Gradio; what does not fit is said in a sentence that names what does."""
         try:
-            return await super().preprocess_data(block_fn, inputs, state, explicit_call)
+            given = await super().preprocess_data(block_fn, inputs, state, explicit_call)
+            return [_text(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
         except gr.Error as error:
             raise _shortened(error) from None
         except Exception:
             raise Notice(plain(_misfit(block_fn, inputs))) from None
+
+
+def _text(component: Any, value: Any) -> Any:
+    """The value of a component, of which Gradio does not check that it is a text.
+
+    Raises:
+        TypeError: It should be one and is none.
+    """
+    if not isinstance(component, gr.Textbox | gr.HTML):
+        return value
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value or ""
 
 
 def _misfit(block_fn: Any, inputs: Any) -> str:

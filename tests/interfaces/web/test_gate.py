@@ -160,6 +160,17 @@ def test_an_endpoint_that_is_not_there_gets_a_sentence(page_url):
         assert "Use via API" in answer.json()["detail"]
 
 
+def test_nothing_is_called_past_the_queue_but_what_has_none(page_url):
+    answer = post(page_url, f"{API}/run/compare", asked("Good."))
+    assert answer.status_code == 404
+    config = httpx.get(page_url + "config").json()["dependencies"]
+    in_browser = next(one["id"] for one in config if one["js"] and not one["backend_fn"])
+    answer = httpx.post(
+        page_url + "gradio_api/run/predict", json={"fn_index": in_browser, "data": []}
+    )
+    assert "browser" in answer.json()["error"]
+
+
 def test_who_floods_is_refused_and_nobody_else(public_url):
     """Also where a session's hash is another one each time: an address is the key."""
     url, refused = public_url + "gradio_api/call/look", []
