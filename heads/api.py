@@ -580,7 +580,8 @@ class Inspector:
         """Shows which tokens move the answer of each head: signed numbers that add up.
 
         Integrated gradients from a text of blanks to the text itself, with as many steps as it
-        takes until the tokens' scores add up to the change of what is explained; gradient × input;
+        takes until the tokens' scores add up to the change of what is explained (in public mode
+        as many as fit, and how badly they add up is told); gradient × input;
         and the share that the pooling reads of each token. Explained is the logit of a class less
         the mean of the others; of several labels, one versus the rest and numbers the logit alone.
 

@@ -18,6 +18,7 @@ import difflib
 from collections.abc import Iterable
 
 MOST_LISTED = 40
+LONGEST = 80  # of names that are compared: no known one is longer, and it takes time
 
 
 class HeadsError(Exception):
@@ -80,7 +81,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     'There are: linear, roberta.'
     """
     known = list(known)
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:LONGEST].lower(), known, n=1, cutoff=0.6)
     if near:
         return f"Did you mean '{near[0]}'?"
     return f"There are: {', '.join(known)}." if len(known) <= MOST_LISTED else ""

@@ -15,6 +15,7 @@ Value = bool | int | float | str
 GRAMMAR = re.compile(
     r"(?P<pooling>[a-z]\w*)(@(?P<layers>\w+))?\+(?P<head>[a-z]\w*)(\?(?P<options>.+))?", re.ASCII
 )
+MOST = 1_000  # characters: more than any recipe needs
 OPTION = re.compile(r"(?P<name>[A-Za-z]\w{0,39})=(?P<value>[\w.+-]{1,32})", re.ASCII)
 HINT = "Write pooling+head, for example mean+linear, cls@cat4+mlp or attention+linear?queries=4."
 
@@ -45,6 +46,9 @@ class Recipe:
         """
         if not isinstance(text, str):
             raise RecipeError("A recipe is a text.", HINT)
+        if len(text) > MOST:
+            what = f"'{text[:40]}…' is no recipe: it has more than {MOST:,} characters."
+            raise RecipeError(what, HINT)
         body, question, tail = "".join(text.split()).partition("?")
         match = GRAMMAR.fullmatch(body.lower() + question + tail)
         if match is None:

@@ -205,7 +205,10 @@ class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
     `run_seconds` is how long one run may train, `call_seconds` how long one call may compute; of
-    these, and of what is counted for each address, 0 is without end.
+    these, and of what is counted for each address, 0 is without end. Of one question to trained
+    heads: `products` is how many products of two numbers the base model may compute for it, and
+    `retrained_rows` on how many rows, counted once a head and split, heads are trained without
+    a layer.
     """
 
     public: bool = False
@@ -221,6 +224,9 @@ class Limits:
     label_characters: int = 100
     text_characters: int = 20_000
     tokens: int = 256
+    products: int = 10_000_000_000_000_000
+    edits: int = 100
+    retrained_rows: int = 100_000_000
     head_parameters: int = 50_000_000
     pooled_width: int = 262_144
     models_in_memory: int = 2
@@ -254,6 +260,9 @@ PUBLIC = Limits(
     rows=20_000,
     columns=50,
     classes=200,
+    products=140_000_000_000,  # about 5 seconds of two cores
+    edits=32,
+    retrained_rows=4_000,
     head_parameters=5_000_000,
     pooled_width=32_768,
     model_layers=64,

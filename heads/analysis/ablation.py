@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads import interruption
 from heads.analysis.attribution import encoded
 from heads.analysis.neighbors import vectors_of
 from heads.analysis.selection import HeadOutput, SelectedHeads, gated, head_output
@@ -168,6 +169,10 @@ def retraining(
         if why:
             found[place] = Retrained(why_not=why)
             del recipes[place]
+    rows = _rows_each(heads) if recipes else 0
+    for place in [*recipes][_allowed(rows) :]:  # in the order asked for, as far as this place goes
+        found[place] = Retrained(why_not=_too_many(rows))
+        del recipes[place]
     whole = {place: wanted[place][0] for place in recipes}
     if recipes and heads.run:
         names = {place: heads.names[number] for place, number in whole.items()}
@@ -202,6 +207,32 @@ def _too_long(bare: ResolvedRecipe) -> str:
     return (
         f"The base model is learned anew with every head, which takes long: train {bare} yourself, "
         "beside the one that has the layer."
+    )
+
+
+def _rows_each(heads: SelectedHeads) -> int:
+    """On how many rows a head is trained, those of every split counted."""
+    if heads.run is None:
+        return len(heads.learned)
+    return sum(map(len, spec.load(heads.run).splits.train))
+
+
+def _allowed(rows: int) -> int:
+    """How many heads this place trains on so many rows for one question."""
+    return limits_here().retrained_rows // max(1, rows)
+
+
+def _too_many(rows: int) -> str:
+    """Why no more heads are trained."""
+    if most := _allowed(rows):
+        heads = "one head" if most == 1 else f"{most} heads"
+        return (
+            f"This place trains {heads} on {rows:,} rows for a question: name one layer, or ask "
+            "fewer heads."
+        )
+    return (
+        f"It would learn from {rows:,} rows, and this place trains on "
+        f"{limits_here().retrained_rows:,} for a question: do it on your own machine."
     )
 
 
@@ -552,6 +583,7 @@ def ablating(
     wanted: list[tuple[int, str]] = []
     refused: list[RecipeError] = []
     for number, classifier in enumerate(heads.classifiers):
+        interruption.check()
         try:
             names = layers_named(classifier, without)
         except RecipeError as error:
@@ -582,7 +614,10 @@ def _taken_out(
     own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
     with torch.no_grad():
         logits = classifier.head.module(*own)
-    found = [compared(classifier, name, logits, own) for name in names]
+    found = []
+    for name in names:
+        interruption.check()
+        found.append(compared(classifier, name, logits, own))
     resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
     rows = torch.tensor(heads.held[:HELD])
     if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:

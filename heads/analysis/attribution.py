@@ -11,7 +11,9 @@ from itertools import compress
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.analysis.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
+from heads.analysis.budget import check_passes, passes_within, products_of
 from heads.analysis.integrated_gradients import (
     NOT_TO_BE_HAD,
     ExplainedLogits,
@@ -27,6 +29,7 @@ from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, did_you_mean
 from heads.problem import ONE_VERSUS_REST
+from heads.settings import Limits
 from heads.settings import limits as limits_here
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.
@@ -58,6 +61,7 @@ def weights_of(logits: Tensor, target: int, against: str, rival: int | None) -> 
 
 
 STEPS = (32, 64, 128, 256, 512)
+FEWEST = 8  # where a place does not allow 32; with fewer the scores say nothing
 SMALL = 0.05  # of the logits' span: a change below it is none to speak of
 SAME = 1e-4
 
@@ -71,7 +75,8 @@ def attributions(
 ) -> tuple[Attribution, ...]:
     """Takes the answers of several heads to one text apart, token by token.
 
-    Heads on one base model share its passes.
+    Heads on one base model share its passes. A place that allows little computes fewer steps, and
+    the result says how badly its scores add up.
 
     Args:
         label: The class that is asked about; of each head its answer, if not given.
@@ -80,6 +85,7 @@ def attributions(
     Raises:
         DataError: The text is empty, a head has no such class, or there is no such choice.
         ModelError: The base model cannot be differentiated down to its tokens.
+        LimitError: It would take longer than this place allows, with however few steps.
     """
     if against not in (OTHERS, RUNNER_UP):
         what = f"A class is held against 'others' or 'runner-up', not '{against[:40]}'."
@@ -87,10 +93,13 @@ def attributions(
     limits = limits_here()
     text = gate(text, limits)
     texts = [text, gate(pair, limits, "second sentence")] if pair.strip() else [text]
+    groups = list(_groups(classifiers))
+    ladder = _ladder([[classifiers[number] for number in one] for one in groups], texts, limits)
     found: dict[int, Attribution] = {}
-    for numbers in _groups(classifiers):
+    for numbers in groups:
         together = [classifiers[number] for number in numbers]
-        found |= dict(zip(numbers, _attributed(together, texts, label, against), strict=True))
+        own = _attributed(together, texts, label, against, ladder)
+        found |= dict(zip(numbers, own, strict=True))
     return tuple(found[number] for number in range(len(classifiers)))
 
 
@@ -101,6 +110,33 @@ def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
         key = (id(one.backbone), one.head.module.is_siamese)
         groups.setdefault(key, []).append(number)
     return groups.values()
+
+
+def _ladder(
+    groups: Sequence[Sequence[Classifier]], texts: Sequence[str], limits: Limits
+) -> tuple[int, ...]:
+    """The numbers of steps that are tried one after the other, as far as this place allows.
+
+    A step takes a pass of every token for all heads of a group, and one backwards for each head.
+
+    Raises:
+        LimitError: Not even the fewest steps are allowed.
+    """
+    tokens = [sum(map(len, encoded(one[0], texts))) for one in groups]
+    products = max(products_of(one[0].backbone.model) for one in groups)
+    passes = sum(n * (1 + len(one)) for n, one in zip(tokens, groups, strict=True))
+    heads = sum(map(len, groups))
+    what = f"Taking {heads} {'head' if heads == 1 else 'heads'} apart on {max(tokens):,} tokens"
+    hint = "Shorten the text, choose fewer heads, or a smaller base model."
+    check_passes(FEWEST * passes, products, what, hint, limits)
+    left = passes_within(limits, products) // passes
+    ladder = [min(STEPS[0], left)]
+    for steps in STEPS[1:]:
+        left -= ladder[-1]
+        if left < steps:
+            break
+        ladder.append(steps)
+    return tuple(ladder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,7 +155,11 @@ class _Ground:
 
 
 def _attributed(
-    classifiers: Sequence[Classifier], texts: Sequence[str], label: str, against: str
+    classifiers: Sequence[Classifier],
+    texts: Sequence[str],
+    label: str,
+    against: str,
+    ladder: Sequence[int],
 ) -> list[Attribution]:
     begun = time.perf_counter()
     ground = _ground(classifiers[0], texts)
@@ -128,7 +168,7 @@ def _attributed(
     results = {at: attribution for at, (attribution, _) in found.items()}
     passed = time.perf_counter() - begun
     results = {at: replace(one, seconds=passed / len(results)) for at, one in results.items()}
-    for steps in STEPS:
+    for steps in ladder:
         if not aims:
             break
         begun = time.perf_counter()
@@ -157,6 +197,7 @@ def _begun(
     classifier: Classifier, ground: _Ground, label: str, against: str
 ) -> tuple[Attribution, ExplainedLogits | None]:
     """What one pass tells of a head: all but the integrated gradients, and where they aim."""
+    interruption.check()
     head, module = classifier.head, classifier.head.module
     with torch.no_grad():
         logits = module(*ground.states)

@@ -363,6 +363,7 @@ def _chosen(
 ) -> list[ResolvedRecipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
+    check_number(len(dict.fromkeys(map(str, recipes))), limits)
     asked = (OWN if is_own(one) else entering(resolve(one), way) for one in recipes)
     chosen = list({str(one): one for one in asked}.values())
     if not chosen:

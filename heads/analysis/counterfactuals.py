@@ -1,12 +1,21 @@
-"""Minimal pairs: a text, the same text with a word changed, and which heads change their answer."""
+"""Minimal pairs: a text, the same text with a word changed, and which heads change their answer.
+
+Words are compared exactly in stretches of a hundred; longer texts are first cut at words that
+stand once in each of them (patience diff), for an exact comparison takes the cube of their length.
+"""
 
 import difflib
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import torch
 
+from heads import interruption
+from heads.analysis.budget import check_passes, products_of
 from heads.analysis.selection import HeadOutput, head_output
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import gate
@@ -15,7 +24,7 @@ from heads.problem import plain
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
-MOST = 100
+COMPARED = 100  # words on each side that are compared exactly
 SUGGESTED = 6
 ENDS = ".,;:!?"
 OPPOSITES = (
@@ -116,18 +125,20 @@ def flipped(
 
     Raises:
         DataError: A sentence is empty, or there is no edit.
-        LimitError: There are too many edits.
+        LimitError: There are too many edits, or they are too long.
     """
     if isinstance(edits, str):
         raise DataError("Edits are a list of sentences, not one sentence.", "Put it into a list.")
     if not edits:
         raise DataError("There is no edited sentence.", "Write at least one, with a word changed.")
-    if len(edits) > MOST:
-        raise LimitError(f"There are {len(edits)} edits; at most {MOST} fit.", "Leave some out.")
     limits = limits_here()
+    if len(edits) > limits.edits:
+        what = f"There are {len(edits):,} edits; at most {limits.edits} fit here."
+        raise LimitError(what, "Leave some out.")
     once = dict.fromkeys(_edited(edit, pair, limits) for edit in edits)
     rows = [_gated((text, pair), limits), *once]
     texts, pairs = [first for first, _ in rows], [second for _, second in rows if second]
+    _check_length(classifiers, texts, pairs, limits)
     with torch.no_grad():
         logits = [one.logits(texts, pairs) for one in classifiers]
     answers = [
@@ -138,6 +149,22 @@ def flipped(
     return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
+def _check_length(
+    classifiers: Sequence[Classifier], texts: Sequence[str], pairs: Sequence[str], limits: Limits
+) -> None:
+    """Refuses edits that are too long for so many heads, each of which reads all of them."""
+    backbones = {id(one.backbone.untuned): one.backbone for one in classifiers}
+    counts = {
+        key: sum(map(len, backbone.encode(texts, pairs))) for key, backbone in backbones.items()
+    }
+    passes = sum(counts[id(one.backbone.untuned)] for one in classifiers)
+    products = max((products_of(one.model) for one in backbones.values()), default=1)
+    what = f"Reading {len(texts)} sentences under {len(classifiers)} heads"
+    check_passes(
+        passes, products, what, "Leave edits out, shorten them, or ask fewer heads.", limits
+    )
+
+
 def _gated(row: tuple[str, str], limits: Limits) -> tuple[str, str]:
     text, pair = row
     second = gate(pair, limits, "second sentence") if pair.strip() else ""
@@ -145,6 +172,7 @@ def _gated(row: tuple[str, str], limits: Limits) -> tuple[str, str]:
 
 
 def _edited(edit: str | tuple[str, str], pair: str, limits: Limits) -> tuple[str, str]:
+    interruption.check()
     if isinstance(edit, str):
         first, between, second = edit.partition(BETWEEN) if pair.strip() else (edit, "", "")
         edit = (first, second if between else pair)
@@ -173,17 +201,82 @@ def pieces(original: str, edited: str) -> tuple[tuple[Kind, str], ...]:
     (('same', 'Not'), ('removed', 'bad'), ('added', 'good'), ('same', 'at all.'))
     """
     before, after = original.split(), edited.split()
-    found: list[tuple[Kind, str]] = []
-    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
-    for kind, start, end, other, last in matcher.get_opcodes():
-        if kind == "equal":
-            found.append(("same", " ".join(before[start:end])))
-            continue
-        if end > start:
-            found.append(("removed", " ".join(before[start:end])))
-        if last > other:
-            found.append(("added", " ".join(after[other:last])))
-    return tuple(found)
+    found: list[tuple[Kind, list[str]]] = []
+
+    def add(kind: Kind, words: list[str]) -> None:
+        if found and found[-1][0] == kind:
+            found[-1][1].extend(words)
+        elif words:
+            found.append((kind, words))
+
+    start = other = 0
+    for place, opposite in (*_shared(before, after), (len(before), len(after))):
+        add("removed", before[start:place])
+        add("added", after[other:opposite])
+        add("same", before[place : place + 1])
+        start, other = place + 1, opposite + 1
+    return tuple((kind, " ".join(words)) for kind, words in found)
+
+
+def _shared(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the words that two texts share stand in each, in order."""
+    interruption.check()
+    if max(len(before), len(after)) <= COMPARED:
+        blocks = difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_matching_blocks()
+        return [(one.a + n, one.b + n) for one in blocks for n in range(one.size)]
+    found: list[tuple[int, int]] = []
+    start = other = 0
+    for place, opposite in (*_anchors(before, after), (len(before), len(after))):
+        gap = before[start:place], after[other:opposite]
+        if max(map(len, gap)) <= COMPARED:  # a longer one counts as changed as a whole
+            found += ((start + one, other + two) for one, two in _shared(*gap))
+        found += [(place, opposite)] * (place < len(before))
+        start, other = place + 1, opposite + 1
+    return found
+
+
+def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """The words at which two long texts are cut: at both ends, and those that stand in each once.
+
+    Of these the longest row that stands in the same order in both.
+    """
+    least = min(len(before), len(after))
+    pairs = zip(before, after, strict=False)
+    start = next((n for n, (one, two) in enumerate(pairs) if one != two), least)
+    ends = zip(reversed(before), reversed(after), strict=False)
+    end = next((n for n, (one, two) in enumerate(ends) if one != two), least)
+    end = min(end, least - start)
+    inner = range(start, len(before) - end), range(start, len(after) - end)
+    once = [
+        {word for word, times in Counter(text[n] for n in numbers).items() if times == 1}
+        for text, numbers in zip((before, after), inner, strict=True)
+    ]
+    both = once[0] & once[1]
+    there = {after[n]: n for n in inner[1] if after[n] in both}
+    unique = [(n, there[before[n]]) for n in inner[0] if before[n] in there]
+    first = [(n, n) for n in range(start)]
+    last = [(len(before) - n, len(after) - n) for n in range(end, 0, -1)]
+    return [*first, *_rising(unique), *last]
+
+
+def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The most of some pairs, in the order of their firsts, whose seconds rise as well."""
+    ends: list[int] = []  # the smallest second in which a row of each length ends
+    numbers: list[int] = []  # by which pair it does
+    before: list[int] = []  # which pair stands before each
+    for number, (_, second) in enumerate(pairs):
+        length = bisect_left(ends, second)
+        before.append(numbers[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(second)
+            numbers.append(number)
+        ends[length], numbers[length] = second, number
+    found: list[tuple[int, int]] = []
+    number = numbers[-1] if numbers else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
 
 
 def suggested(text: str) -> list[str]:
@@ -194,22 +287,27 @@ def suggested(text: str) -> list[str]:
     >>> "Lovely." in suggested("Lovely soup.")
     True
     """
-    words = text.split()
+    found: dict[str, None] = {}
+    for words in islice(_pairs(text.split()), 10 * SUGGESTED):  # a text may repeat one word
+        line = " ".join(words)
+        if line and len(found) < SUGGESTED:
+            found[line[:1].upper() + line[1:] if text[:1].isupper() else line] = None
+    return list(found)
+
+
+def _pairs(words: Sequence[str]) -> Iterator[list[str]]:
+    """The words of a sentence with one of them turned into its opposite, or left out."""
     turned = dict(OPPOSITES)
     turned |= {other: word for word, other in OPPOSITES if other}
-    found = []
     for place, word in enumerate(words):
         bare = word.strip(".,;:!?\"'").casefold()
         if bare in turned:
             other = word.casefold().replace(bare, turned[bare])
             rest = [*words[:place], other, *words[place + 1 :]]
-            found.append(rest if turned[bare] else _without(words, place))
+            yield rest if turned[bare] else _without(words, place)
     longest = sorted(range(len(words)), key=lambda place: (-len(words[place]), place))
-    found += [_without(words, place) for place in longest]
-    lines = [" ".join(each) for each in found if each]
-    if text[:1].isupper():
-        lines = [line[:1].upper() + line[1:] for line in lines]
-    return list(dict.fromkeys(lines))[:SUGGESTED]
+    for place in longest:
+        yield _without(words, place)
 
 
 def _without(words: Sequence[str], place: int) -> list[str]:

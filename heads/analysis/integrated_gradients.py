@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States, layers_of
 from heads.classifier.module import RecipeModule
@@ -256,11 +257,13 @@ def _added(
         (entry.baseline + node * way).requires_grad_()  # (s, t, e)
         for entry, way in zip(entries, ways, strict=True)
     ]
+    interruption.check()
     given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
     carriers = [tensor for states in given for tensor in _carriers(states)]
     places = _places(batch, steps)
     found = []
     for aim in aims:
+        interruption.check()
         read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
         gradients = _gradients_between(aim, given, *places)
         pulled = torch.autograd.grad(read, rows, gradients, retain_graph=True, allow_unused=True)

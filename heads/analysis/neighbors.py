@@ -142,8 +142,8 @@ def neighbourhood(
     if bool(corpus.pairs) != (len(texts) > 1):
         what = f"The rows of {corpus.name} hold {'two texts' if corpus.pairs else 'one text'} each."
         raise DataError(what, "Ask about as many.")
-    if not 1 <= most <= MOST:
-        raise DataError(f"There must be 1 to {MOST} neighbours, not {most}.", "Change it.")
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
+        raise DataError(f"There must be 1 to {MOST} neighbours, not {most!r:.40}.", "Change it.")
     rows = torch.tensor(heads.learned)
     module = classifier.head.module
     if module.reader.resolved.learns_to_read and len(rows) > READ_AT_MOST:

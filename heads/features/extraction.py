@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE
 from heads.backbone.engine import Backend, InferenceEngine, backends, relied_on, to_try, tried
@@ -294,6 +295,7 @@ def _all(
     """What every chunk gave, and its counts."""
     given: Given = []
     for chunk in chunks:
+        interruption.check()
         given.append((yield from _read(chunk, readers, engine, pace)))
     for parts, counts in given:  # what this run is about to open is used
         for part in (*parts.values(), counts):

@@ -249,6 +249,7 @@ def tuned(name: str) -> str:
     Raises:
         RecipeError: There is no such way, or none with a number.
     """
+    name = name[:40]  # of digits alone no number would be made
     bare = name.rstrip("0123456789")
     number, stem = name[len(bare) :], bare.rstrip("+-_ ")
     if bare not in tuning and stem in tuning:  # last-1, lora_8

@@ -224,19 +224,27 @@ def find(name: str, *, is_public: bool = False) -> RunFolder:
     Raises:
         DataError: There is none, or there are several.
     """
-    fits = NAME.fullmatch(name) is not None
+    fits = isinstance(name, str) and NAME.fullmatch(name) is not None
     if fits and (runs_folder() / name / "run.json").is_file():
         return RunFolder(path=runs_folder() / name)
     if is_public:
         raise DataError("There is no such run (any more).", "Train again.")
-    if (Path(name) / "run.json").is_file():
+    if _is_run(name):
         return RunFolder(path=Path(name))
     near = [run for run in all_runs() if fits and run.id.startswith(name)]
     if len(near) > 1:
         raise DataError(f"{len(near)} runs begin with '{name}'.", "Write more of the name.")
     if not near:
-        raise DataError(f"There is no run called '{name[:80]}'.", HINT)
+        raise DataError(f"There is no run called '{str(name)[:80]}'.", HINT)
     return near[0]
+
+
+def _is_run(name: object) -> bool:
+    """Whether it is the path of a run's folder."""
+    try:
+        return isinstance(name, str | Path) and (Path(name) / "run.json").is_file()
+    except (OSError, ValueError):  # no name that a file can have
+        return False
 
 
 # --- How long a run works.

@@ -20,7 +20,7 @@ from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, split
-from heads.errors import DataError, HeadsError, RecipeError, did_you_mean
+from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
@@ -412,7 +412,11 @@ def chosen_recipes(
         loss[name]  # says what there is, where there is none of that name
     tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
-    recipes = list(map(resolve, request.recipes))
+    asked = {str(one): one for one in request.recipes}
+    if len(asked) > limits.cells:
+        what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
+        raise LimitError(what, "Take some away.")
+    recipes = list(map(resolve, asked.values()))
     if not recipes:
         recipes, notes = _grid(request, backbone, limits)
         if request.grid.partition(":")[0] == TUNES:

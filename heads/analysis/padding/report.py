@@ -3,10 +3,12 @@
 Every change is measured against the same text alone, on the class of Transformers as it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heads.analysis.padding.cases import perturbations
+from heads.analysis.budget import check_passes, products_of
+from heads.analysis.padding.cases import Perturbation, perturbations
 from heads.analysis.padding.reasons import (
     LogitScale,
     PerturbationEffect,
@@ -20,6 +22,8 @@ from heads.analysis.padding.subject import subject_of as admitted
 from heads.backbone.hub import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.settings import Limits
+
+TRIES = 3  # how often a question is put, about: as it is, mended, and to see what is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +101,14 @@ class PaddingReport:
 def examine(model: str, limits: Limits) -> PaddingReport:
     """What `heads.examine` does: every change of the input, its effect, and the reason."""
     subject = admitted(model, limits)
+    cases = list(perturbations(subject))
+    _check_size(subject, cases, limits)
     try:
         measure = scale(subject)
     except ModelError as error:
         what = f"{subject.name} does not read a plain text ({error.what.rstrip('.')})."
         raise ModelError(what, CHOOSE_ANOTHER) from error
-    outcomes = {case.key: outcome(subject, case, measure) for case in perturbations(subject)}
+    outcomes = {case.key: outcome(subject, case, measure) for case in cases}
     recipe, no_recipe = _recipe(subject)
     return PaddingReport(
         model=subject.name,
@@ -117,6 +123,13 @@ def examine(model: str, limits: Limits) -> PaddingReport:
         findings=tuple(_finding(subject, each, outcomes, measure) for each in outcomes.values()),
         notes=tuple(_notes(subject, measure)),
     )
+
+
+def _check_size(subject: Subject, cases: Sequence[Perturbation], limits: Limits) -> None:
+    """Refuses a model on which the cases, what mends them and why would take too long."""
+    tokens = sum(one.tokens for case in cases for one in (case.plain, *case.changed))
+    asked = TRIES * tokens, products_of(subject.model.base_model)
+    check_passes(*asked, f"Examining {subject.name}", "Choose a smaller model.", limits)
 
 
 def _finding(

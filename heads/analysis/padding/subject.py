@@ -15,9 +15,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.analysis.catalog_check import texts
 from heads.backbone.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
-from heads.backbone.safety import Checkpoint, admit
+from heads.backbone.safety import Checkpoint, admit, check_name
 from heads.backbone.weights import check_size, check_whole, room_for
 from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES
@@ -53,6 +54,11 @@ class PaddedInput:
     counted: bool = False
     pad: int | Literal["own"] | None = "own"
     seed: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """How many a model reads of it, padding included."""
+        return len(self.rows) * (max(map(len, self.rows)) + self.padding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +139,7 @@ class Subject:
         return tuple(place - first for place in known)
 
     def _answer(self, question: PaddedInput) -> Tensor:
+        interruption.check()
         inputs = _filled(question, question.pad if isinstance(question.pad, int) else self.filler)
         own = question.pad == "own"
         naming = nullcontext() if own else _naming(self.model.config, question.pad)
@@ -210,6 +217,7 @@ def subject_of(model: str, limits: Limits) -> Subject:
     from transformers.models.auto import modeling_auto
     from transformers.utils import logging
 
+    check_name(model)
     name = model.strip()
     families = modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     if name in families:
