@@ -176,6 +176,9 @@ def _edited(edit: str | tuple[str, str], pair: str, limits: Limits) -> tuple[str
     if isinstance(edit, str):
         first, between, second = edit.partition(BETWEEN) if pair.strip() else (edit, "", "")
         edit = (first, second if between else pair)
+    if not isinstance(edit, tuple | list) or len(edit) != 2:
+        what = f"An edit is a sentence, or two of them, not {type(edit).__name__}."
+        raise DataError(what, "Write each as a text.")
     return _gated(edit, limits)
 
 

@@ -108,6 +108,12 @@ def test_neighbours_are_a_whole_number_of_at_most_fifty(asked, most):
         result(neighbors.searching(asked, "Not bad.", most=most))
 
 
+@pytest.mark.parametrize("edit", [None, 3, ("one", "two", "three")])
+def test_an_edit_is_a_sentence_or_two(edit, asked):
+    with pytest.raises(DataError, match="An edit is a sentence"):
+        flipped(asked.classifiers, "Not bad.", [edit])
+
+
 # --- Words compared.
 
 
