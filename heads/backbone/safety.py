@@ -98,7 +98,7 @@ def check_name(model: object) -> None:
         what = f"A base model is called by a text, not by {type(model).__name__}."
         raise ModelError(what, CHOOSE_ANOTHER)
     if len(model) > LONGEST_NAME:
-        what = f"'{shown(model)}…' is no model's name: it has {len(model):,} characters."
+        what = f"'{shown(model)}…', of {len(model):,} characters, is not a model id."
         raise ModelError(what, CHOOSE_ANOTHER)
 
 
