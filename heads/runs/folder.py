@@ -41,6 +41,7 @@ from heads.settings import ExperimentConfig, runs_folder
 
 VERSION = 3
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
+UNGUESSABLE = re.compile(r"r[A-Za-z0-9_-]{22}")  # 128 bits; others hold a date
 HINT = "List them with: heads runs"
 ROOM = "Make room on the disk; then resume the run: what is finished stays."
 PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a moment
@@ -176,13 +177,14 @@ def _kind(name: str) -> type:
     return list if name == "curve.json" else dict
 
 
-def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:
+def new_folder(name: str, *, out: Path | None, is_public: bool, run: str = "") -> RunFolder:
     """Makes a folder for a new run.
 
     Args:
         name: The name of the data, which becomes part of the run's.
         out: Where, or None for the place where runs are kept.
         is_public: Whether the name must be one that nobody can guess.
+        run: The run's id, where it is known already.
 
     Raises:
         DataError: The place is taken, or cannot be written.
@@ -192,7 +194,8 @@ def new_folder(name: str, *, out: Path | None, is_public: bool) -> RunFolder:
             raise DataError(f"{out} is there already.", "Name a new folder.")
         path = out
     else:
-        path = runs_folder() / (f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name))
+        made = f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name)
+        path = runs_folder() / (run or made)
     with writing(str(path)):
         path.mkdir(parents=True, exist_ok=True)
     return RunFolder(path=path)
@@ -219,16 +222,16 @@ def find(name: str, *, is_public: bool = False) -> RunFolder:
     """The run of that id, of an id that begins so, or in that folder.
 
     Args:
-        is_public: Whether only a whole id will do, and no path.
+        is_public: Whether only a whole id will do that nobody can guess, and no path.
 
     Raises:
         DataError: There is none, or there are several.
     """
+    if is_public:
+        return named(name, is_public=True)
     fits = isinstance(name, str) and NAME.fullmatch(name) is not None
     if fits and (runs_folder() / name / "run.json").is_file():
         return RunFolder(path=runs_folder() / name)
-    if is_public:
-        raise DataError("There is no such run (any more).", "Train again.")
     if _is_run(name):
         return RunFolder(path=Path(name))
     near = [run for run in all_runs() if fits and run.id.startswith(name)]
@@ -245,6 +248,23 @@ def _is_run(name: object) -> bool:
         return isinstance(name, str | Path) and (Path(name) / "run.json").is_file()
     except (OSError, ValueError):  # no name that a file can have
         return False
+
+
+def named(name: str, *, is_public: bool) -> RunFolder:
+    """The run of that whole id.
+
+    Args:
+        is_public: Whether it must be one that nobody can guess: what was trained on this machine
+            in local mode is not shown in public mode.
+
+    Raises:
+        DataError: There is none.
+    """
+    form = UNGUESSABLE if is_public else NAME
+    fits = isinstance(name, str) and form.fullmatch(name)
+    if not fits or not (runs_folder() / name / "run.json").is_file():
+        raise DataError("There is no such run (any more).", "Train again.")
+    return RunFolder(path=runs_folder() / name)
 
 
 # --- How long a run works.

@@ -172,20 +172,23 @@ def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
 Event = Progress | Trying | CellDone | Leaderboard
 
 
-def begin(request: RunRequest, *, limits: Limits, out: Path | None = None) -> RunFolder:
+def begin(
+    request: RunRequest, *, limits: Limits, out: Path | None = None, run: str = ""
+) -> RunFolder:
     """Checks a question whole and writes it into a new run; nothing is trained yet.
 
     Args:
         out: The run's folder, or None for the place where runs are kept.
+        run: Its id there, or nothing for one that is made up.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
     asked, _, _ = _checked(request, limits)
-    run = new_folder(asked.corpus.name, out=out, is_public=limits.public)
-    with run.beginning():
-        spec.save(run, asked)
-    return run
+    made = new_folder(asked.corpus.name, out=out, is_public=limits.public, run=run)
+    with made.beginning():
+        spec.save(made, asked)
+    return made
 
 
 def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial], Backbone]:

@@ -42,7 +42,7 @@ from heads.runs import baseline_cells, duration, learning_curve, runner
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements
-from heads.runs.folder import NAME, RunFolder, all_runs, find, new_folder
+from heads.runs.folder import NAME, RunFolder, all_runs, find, named, new_folder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
 from heads.runs.preparation import CellDone
 from heads.runs.runner import begin, foreseen, stopped, working
@@ -636,11 +636,13 @@ def test_a_public_run_has_a_name_that_nobody_guesses_and_no_path_opens_one(
     ids = {new_folder("secret", out=None, is_public=True).id for _ in range(20)}
     assert len(ids) == 20
     assert all(len(one) >= 22 and NAME.fullmatch(one) and "secret" not in one for one in ids)
-    run = start()
-    away = start(out=tmp_path / "away")
+    local, away = start(), start(out=tmp_path / "away")
+    run = RunFolder(path=local.path.with_name(f"r{'x' * 22}"))
+    shutil.copytree(local.path, run.path)
     assert find(run.id, is_public=True) == run
+    assert find(local.id) == named(local.id, is_public=False) == local
     paths = (str(run.path), str(away.path), f"../runs/{run.id}", f"./{run.id}", ".", "..", "")
-    wrong = (run.id[:-1], "mine-", f"{run.id}/", f"{run.id}\n", f"{run.id}\0")
+    wrong = (local.id, run.id[:-1], "mine-", f"{run.id}/", f"{run.id}\n", f"{run.id}\0")
     for name in (*paths, *wrong):
         with pytest.raises(DataError, match="There is no such run"):
             find(name, is_public=True)

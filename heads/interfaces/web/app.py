@@ -69,6 +69,10 @@ def build() -> Page:
         page.unload(panel.handlers.left)
         your_data.came(page, arrival, jobs)
         router.focus(**arrival.shows)
+        mine.change(None, mine, None, js="(mine) => { heads.tells(mine); }", **QUIET)
+        router.input(None, mine, mine, js="(mine) => [heads.hears(mine)]", **QUIET).then(
+            **arrival.shows
+        )
         _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)

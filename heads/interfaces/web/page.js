@@ -78,6 +78,22 @@ window.heads = {
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) trigger("focus", {});  // a training may have begun in another tab
     });
+    heads.tabs = new BroadcastChannel("head-to-head-runs");
+    heads.tabs.onmessage = (event) => { heads.heard = event.data; trigger("input", {}); };
+  },
+
+  // Each tab writes down the whole list of one's runs: what is new in it, the others are told.
+  tells(mine) {
+    const now = JSON.stringify(mine);
+    if (now !== heads.known) heads.tabs?.postMessage(mine);
+    heads.known = now;
+  },
+
+  // The list with what another tab has told; nothing is left out, since no list alone is whole.
+  hears(mine) {
+    const found = [...new Set([heads.heard, mine].flatMap((list) => Array.isArray(list) ? list : []))];
+    heads.known = JSON.stringify(found);
+    return found;
   },
 
   // What the page opens with is no answer to a link's question: pale until that has come.

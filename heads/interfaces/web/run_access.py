@@ -1,34 +1,108 @@
-"""Which runs a visitor may see, and how the page names them."""
+"""Which runs a visitor may see, which are his own, and how the page names them.
 
+In public mode a run's id is the hash of a secret that only the browser keeps which began it. Who
+has the id, as it stands in links, sees the run; who has the secret may stop, resume and delete it.
+Nothing on the server says whose a run is, so it stays its owner's after a restart too.
+"""
+
+import base64
 import contextlib
+import hashlib
+import re
+import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
 
-from heads.errors import HeadsError
+from heads.errors import HeadsError, LimitError
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.html import render
-from heads.runs.folder import RunFolder, all_runs, find
+from heads.runs.folder import RunFolder, all_runs, named
 from heads.settings import limits
 
 MOST = 100
+MOST_MINE = 30  # runs that a browser remembers
+SECRET = re.compile(r"[A-Za-z0-9_-]{22}")  # shorter than any id of public mode
+LONGEST = 100  # letters of what a browser remembers of a run
 ALIKE = (
     "Not all of them were scored alike (other repetitions, other rows held out), so their numbers "
     "do not compare directly: what stands below each run's verdict says how it was scored."
 )
 
 
+# --- Whose a run is.
+
+
+def new_secret() -> str:
+    """What the browser that begins a run shall keep to itself: no link, page or log holds it."""
+    return secrets.token_urlsafe(16)
+
+
+def run_of(secret: str) -> str:
+    """The id of the run that belongs to a secret, which cannot be found from it."""
+    digest = hashlib.sha256(b"run of " + secret.encode()).digest()
+    return "r" + base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
+
+
+def remembered(mine: Any) -> list[str]:
+    """What the browser remembers, which anybody may have written there: secrets, or ids."""
+    known = mine if isinstance(mine, list) else []
+    return [one for one in known if isinstance(one, str) and len(one) < LONGEST][:MOST_MINE]
+
+
+def _named(one: str) -> str:
+    """The id of a run that a browser remembers by its secret, or by its id."""
+    return run_of(one) if SECRET.fullmatch(one) else one
+
+
+def in_front(mine: Any, run: str) -> list[str]:
+    """What the browser remembers, the run first."""
+    return sorted(remembered(mine), key=lambda one: _named(one) != run)
+
+
+def without(mine: Any, run: str) -> list[str]:
+    """What the browser remembers, but for the run."""
+    return [one for one in remembered(mine) if _named(one) != run]
+
+
+def owns(run: str, mine: Any) -> bool:
+    """Whether a run is the visitor's own: on this machine all are; in public mode, by its secret.
+
+    The id alone, which a browser of before remembers, gives no right.
+    """
+    return not limits().public or any(one != run and _named(one) == run for one in remembered(mine))
+
+
+def owned(run: Any, mine: Any, act: str) -> RunFolder:
+    """The run of an id, for something that only its owner may do.
+
+    Args:
+        act: What that is, in a word: stop, resume or delete.
+
+    Raises:
+        DataError: There is none.
+        LimitError: It is another's.
+    """
+    found = opened(run)
+    if not owns(found.id, mine):
+        raise LimitError(f"Only the browser that began this run may {act} it.")
+    return found
+
+
+# --- Which are seen.
+
+
 def visible(mine: Any) -> list[RunFolder]:
-    """The runs of this machine; in public mode those alone whose ids the browser knows."""
+    """The runs of this machine; in public mode those alone that the browser remembers."""
     if not limits().public:
         return all_runs()[:MOST]
     found = []
-    for name in mine if isinstance(mine, list) else []:
+    for name in dict.fromkeys(map(_named, remembered(mine))):
         with contextlib.suppress(HeadsError):
             found.append(opened(name))
-    return found[:MOST]
+    return found
 
 
 def opened(name: Any) -> RunFolder:
@@ -37,7 +111,7 @@ def opened(name: Any) -> RunFolder:
     Raises:
         DataError: There is none.
     """
-    return find(name if isinstance(name, str) else "", is_public=True)
+    return named(name if isinstance(name, str) else "", is_public=limits().public)
 
 
 def choices(mine: Any) -> list[tuple[str, str]]:

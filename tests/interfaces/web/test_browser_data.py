@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import time
 
@@ -242,6 +243,10 @@ def test_settings_show_only_what_applies(tab):
 def test_in_public_mode_a_run_is_its_visitors_alone(tab, file, monkeypatch):
     page = tab("?place=data")
     monkeypatch.setenv("HEADS_PUBLIC", "1")
+    second = page.context.new_page()  # another tab of the same browser
+    second.goto(page.url)
+    second.locator("#runs .rail").wait_for()
+    page.bring_to_front()
     page.locator("#runs .rail").wait_for()
     page.locator("#file input[type=file]").set_input_files(file)
     page.locator("#account .card-read").wait_for()
@@ -252,10 +257,33 @@ def test_in_public_mode_a_run_is_its_visitors_alone(tab, file, monkeypatch):
     page.reload()
     page.locator("#sentences .result").wait_for()
     assert page.locator(".run").count() == 1
+    run = all_runs()[0]
     other = tab("?place=data")
     other.locator("#runs .rail").wait_for()
     assert other.locator(".run").count() == 0
-    all_runs()[0].delete()
+
+    by_link = tab(f"?place=data&result={run.id}")
+    by_link.locator("#sentences .result").wait_for()
+    rights = "[data-do=stop], [data-do=resume], [data-do=delete]"
+    assert by_link.locator(rights).count() == 0
+    forge = """run => {
+        const button = document.createElement("button");
+        Object.assign(button.dataset, { do: "delete", run });
+        document.querySelector("#runs .rail").append(button);
+        button.click();
+    }"""
+    by_link.evaluate(forge, run.id)
+    by_link.get_by_text("Only the browser that began this run may delete it.").wait_for()
+    assert run.path.is_dir()
+
+    secrets = page.evaluate("heads.known")
+    assert run.id not in secrets
+    assert json.loads(secrets)[0] not in page.content() + page.url
+    second.bring_to_front()
+    second.locator(".run .menu summary").click()
+    second.locator(".run [data-do=delete]").click()
+    second.locator(".run").wait_for(state="detached")
+    assert not run.path.exists()
 
 
 @pytest.mark.parametrize(

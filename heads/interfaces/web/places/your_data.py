@@ -16,7 +16,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access, uploads
-from heads.interfaces.web.guards import clicked, failed, guarded, plain, saves, sentence
+from heads.interfaces.web.guards import clicked, failed, guarded, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.result_folds import BOARDS
@@ -37,7 +37,6 @@ BEAT = 1.0  # seconds between two looks at a training
 SETTLED = 0.15  # seconds without another choice, after which it is told how long a training takes
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
-MOST_MINE = 30  # runs that a browser remembers
 FIND = "Find the best head"
 FOREST, HEAT = "Forest", "Heat map"
 
@@ -61,6 +60,7 @@ def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
                     "name": facts["data"] or run.id,
                     "when": when,
                     "told": " · ".join(filter(None, (when, *_told(facts, job, is_running)))),
+                    "is_own": run_access.owns(run.id, mine),
                     "is_running": is_running,
                     "can_go_on": not is_running and facts["state"] in ("stopped", "unfinished"),
                 }
@@ -80,15 +80,16 @@ def _told(facts: dict[str, Any], job: TrainingJob | None, is_running: bool) -> t
     return (score, "stopped" if state == "unfinished" else state)
 
 
-def strip(jobs: Sequence[TrainingJob]) -> Any:
-    """The training that runs, wherever on the page one is."""
+def strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
+    """The training that runs, wherever on the page one is; who began it can stop it there."""
     if not jobs:
         return render("job.html", says="")
     job = jobs[0]
     more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
     name = run_access.title_of(job.run.id)
     says = f"Training {name}: {job.course.brief}{more}"
-    return render("job.html", says=says, run=job.run.id)
+    is_own = run_access.owns(job.run.id, mine)
+    return render("job.html", says=says, run=job.run.id, is_own=is_own)
 
 
 # --- What the main part shows.
@@ -239,7 +240,7 @@ def seen(
     if asked.result and key == last and key.endswith("over"):
         return values(**around)
     try:
-        main, folds = _main(asked, held, kind, measure, job)
+        main, folds = _main(asked, mine, held, kind, measure, job)
     except Exception as error:
         main, folds = _nothing(failed(error)), result_folds.hidden()
     if key.partition("|")[0] == last.partition("|")[0] and "over" in last:
@@ -248,12 +249,13 @@ def seen(
 
 
 def _around(asked: Location, mine: Any, jobs: TrainingJobs, page: str = "") -> dict[str, Any]:
-    """The rail and the strip; the clock goes while something is trained."""
+    """The rail and the strip; the clock goes while something is trained that is seen."""
     running = jobs.running((run.id for run in run_access.visible(mine)), page)
+    is_under_way = bool(running or jobs.running([asked.result], page))
     return {
         "rail": rail(mine, asked.result, jobs),
-        "job": strip(running),
-        "timer": gr.Timer(active=bool(running)),
+        "job": strip(running, mine),
+        "timer": gr.Timer(active=is_under_way),
     }
 
 
@@ -274,7 +276,7 @@ def _key(asked: Location, job: TrainingJob | None) -> str:
 
 
 def _main(
-    asked: Location, held: Any, kind: str, measure: str, job: TrainingJob | None
+    asked: Location, mine: Any, held: Any, kind: str, measure: str, job: TrainingJob | None
 ) -> tuple[dict[str, Any], list[Any]]:
     """The values of the main part, and of its folds; of these none where they stay."""
     from heads.interfaces.views import leaderboard as told
@@ -289,7 +291,8 @@ def _main(
     board = leaderboard(run)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
-        return _nothing(failure(f"{says} Press “Go on” beside its name.")), result_folds.hidden()
+        hint = " Press “Go on” beside its name." if run_access.owns(run.id, mine) else ""
+        return _nothing(failure(says + hint)), result_folds.hidden()
     error = failure(job.error) if job and job.error else ""
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
@@ -609,11 +612,14 @@ def _wire_start(
             address = address_of(request.client)
             jobs.admit(address)
             data = data_form.chosen(*given[:fields], most=most)
-            run = begin(Plan.of(*given[fields:]).request(data), limits=limits())
+            # What the browser remembers: in public mode a secret, which makes the run its own.
+            kept = run_access.new_secret() if limits().public else ""
+            named = run_access.run_of(kept) if kept else ""
+            run = begin(Plan.of(*given[fields:]).request(data), limits=limits(), run=named)
         except Exception as error:
             return [gr.skip(), gr.skip(), failed(error)]
         jobs.begin(run, address)
-        known = [run.id, *(one for one in remembered(mine) if one != run.id)][:MOST_MINE]
+        known = run_access.remembered([kept or run.id, *run_access.remembered(mine)])
         now = replace(Location.of(query), place="data", result=run.id, head="").query
         return [known, now, ""]
 
@@ -626,11 +632,6 @@ def _wire_start(
         return started(request, *given, most=FEWER)
 
     card.few.click(started_on_few, given, outputs, **begins).then(**shows)
-
-
-def remembered(mine: Any) -> list[str]:
-    """What the browser remembers, which anybody may have written there."""
-    return [one for one in mine if isinstance(one, str)][:MOST_MINE] if mine else []
 
 
 class PendingEstimate:
@@ -702,16 +703,15 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
 def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
     query, mine = around.query, around.mine
 
-    def acted(query: str, mine: Any, event: gr.EventData) -> list[Any]:
-        data = clicked(event)
+    @guarded
+    def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
+        data, address = clicked(event), address_of(request.client)
         run = data.get("run", "")
         known = {"run": _chosen, "resume": _resumed, "delete": _deleted, "stop": _stopped}
         doing = known.get(data.get("do", ""))
-        try:
-            return doing(Location.of(query), run, mine, jobs) if doing else [gr.skip()] * 2
-        except Exception as error:
-            gr.Warning(plain(sentence(error)))
+        if not doing:
             return [gr.skip()] * 2
+        return doing(Location.of(query), run, mine, jobs, address)
 
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
@@ -749,28 +749,28 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
         )
 
 
-def _chosen(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+def _chosen(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
     return [replace(asked, place="data", result=run, head="").query, gr.skip()]
 
 
-def _resumed(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
-    jobs.begin(run_access.opened(run))
-    known = [run, *(one for one in remembered(mine) if one != run)][:MOST_MINE]
-    return [replace(asked, place="data", result=run, head="").query, known]
+def _resumed(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+    jobs.begin(run_access.owned(run, mine, "resume"), address)
+    now = replace(asked, place="data", result=run, head="")
+    return [now.query, run_access.in_front(mine, run)]
 
 
-def _stopped(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
-    jobs.stop(run)
+def _stopped(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+    jobs.stop(run_access.owned(run, mine, "stop").id)
     return [gr.skip(), gr.skip()]
 
 
-def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs) -> list[Any]:
+def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+    found = run_access.owned(run, mine, "delete")
     if jobs.running([run]):
         raise DataError("This run is being trained.", "Stop it first.")
-    run_access.opened(run).delete()
-    kept = [one for one in remembered(mine) if one != run]
-    gone = run == asked.result
-    return [replace(asked, result="" if gone else asked.result, head="").query, kept]
+    found.delete()
+    now = replace(asked, result="" if run == asked.result else asked.result, head="")
+    return [now.query, run_access.without(mine, run)]
 
 
 def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
@@ -794,13 +794,13 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
         trigger_mode="once", **BOARDS, **QUIET,
     )  # fmt: skip
 
+    @guarded
     def stopped(mine: Any, event: gr.EventData) -> None:
         data = clicked(event)
-        run = data.get("run", "")
-        if data.get("do") == "stop" and run in {one.id for one in run_access.visible(mine)}:
-            jobs.stop(run)
+        if data.get("do") == "stop":
+            jobs.stop(run_access.owned(data.get("run", ""), mine, "stop").id)
 
-    place.job.click(stopped, mine, None, queue=False, **QUIET)
+    place.job.click(stopped, mine, None, **QUIET)  # a sentence comes back through the queue alone
 
 
 def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
