@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from heads.analysis.catalog_check import texts
-from heads.backbone.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
+from heads.backbone.hub import HUB_ID, cached_folder, full_id
+from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, admit
 from heads.backbone.weights import check_size, check_whole, room_for
 from heads.catalog.base_models import base_of
