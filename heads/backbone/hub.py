@@ -238,6 +238,8 @@ def _unreachable(model: str, error: Exception) -> str:
         return f"The Hub has a fault of its own ({status}), so {model} cannot be fetched."
     if status in (401, 403):
         return f"The Hub does not hand out {model} without a login ({status})."
+    if status == 404:
+        return f"The Hub does not have {model}, or not all that it lists of it (404)."
     return f"The Hub cannot be reached for {model} ({type(error).__name__})."
 
 
