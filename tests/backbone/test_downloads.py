@@ -178,7 +178,7 @@ def test_a_download_has_a_deadline(slow: Hub) -> None:
         ({"rate": -1}, "The Hub has stopped sending a/bad."),
         ({"rate": 20}, "The Hub has stopped sending a/bad."),
         ({"sends": 60_000_000}, "The Hub sends more of a/bad than it has listed."),
-        ({"status": 401}, "The Hub has no public model called a/bad."),
+        ({"status": 401}, "The Hub does not hand out a/bad without a login (401)."),
         ({"status": 404}, "The Hub does not have a/bad"),
         ({"status": 429}, "The Hub takes no more questions for now (429)"),
         ({"status": 500}, "The Hub has a fault of its own (500)"),
