@@ -204,8 +204,9 @@ def _check_range(one: Field[Any], value: Any) -> None:
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
-    `run_seconds` is how long one run may train, `call_seconds` how long one call may compute; of
-    these, and of what is counted for each address, 0 is without end. Of one question to trained
+    `run_seconds` is how long one run may train, `call_seconds` how long one call may compute,
+    `download_seconds` how long a base model may take to arrive on the page; of these, and of what
+    is counted for each address or in the Hub's cache, 0 is without end. Of one question to trained
     heads: `products` is how many products of two numbers the base model may compute for it, and
     `retrained_rows` on how many rows, counted once a head and split, heads are trained without
     a layer.
@@ -237,6 +238,9 @@ class Limits:
     model_labels: int = 100_000
     model_parameters: int = 20_000_000_000
     download_bytes: int = 40_000_000_000
+    download_seconds: int = 0
+    downloads: int = 0  # at a time, on the page
+    hub_cache_bytes: int = 0  # of all base models that were fetched
     export_bytes: int = 100_000_000_000
     body_bytes: int = 20_000_000  # of a call, without its files
     upload_files: int = 100  # at a time
@@ -272,6 +276,9 @@ PUBLIC = Limits(
     model_labels=1_000,
     model_parameters=500_000_000,
     download_bytes=2_000_000_000,
+    download_seconds=300,
+    downloads=2,
+    hub_cache_bytes=8_000_000_000,
     export_bytes=200_000_000,
     body_bytes=1_000_000,
     upload_files=1,

@@ -11,7 +11,7 @@ from typing import Any
 
 from heads.analysis.differences import same_in_training
 from heads.backbone.backbone import Backbone
-from heads.backbone.loading import load
+from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
 from heads.classifier.inputs import HeadInputs, check_second, head_inputs
@@ -323,8 +323,7 @@ def _of_sample(
     """The base model, the heads on it, trained if need be, and the name of their data."""
     ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
     data = sample_for(sample, pair) if ours else None
-    yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
+    backbone = yield from loading(model, limits)
     own = own_head(backbone) if OWN in chosen else None
     found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
     remaining = iter(found)

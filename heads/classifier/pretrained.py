@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.backbone.loading import load as load_backbone
+from heads.backbone.safety import check_no_share
 from heads.catalog.families import FAMILIES
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
@@ -251,6 +252,7 @@ def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -
         base: The base model of a head alone.
         recipe: The recipe of a head alone.
     """
+    check_no_share(str(model))
     if not limits.public:  # what its authors let it read, it reads
         limits = replace(limits, tokens=max(limits.tokens, LONGEST))
     place = None if limits.public else _place(model)

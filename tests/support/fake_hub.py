@@ -1,5 +1,6 @@
 """A Hugging Face Hub of one's own on the loopback: the few addresses that the client asks."""
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -22,6 +23,10 @@ class Repository:
         gated: Whether its files are refused.
         status: What its page answers, if not its listing.
         seconds: How long its page takes to answer.
+        unsized: Files of which no size is told.
+        file_status: What its files answer, but for the config.
+        rate: How many bytes a second its weights come at; 0 at once, below 0 never.
+        sends: Bytes that its weights are really made of, if not those of the file.
     """
 
     folder: Path
@@ -29,12 +34,16 @@ class Repository:
     gated: bool = False
     status: int = 200
     seconds: float = 0.0
+    unsized: frozenset[str] = frozenset()
+    file_status: int = 200
+    rate: float = 0.0
+    sends: int = 0
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | None]:
         files = (path for path in self.folder.rglob("*") if path.is_file())
         real = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
-        return real | self.claims
+        return real | self.claims | dict.fromkeys(self.unsized)
 
 
 class Hub(ThreadingHTTPServer):
@@ -97,9 +106,14 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(404, error="EntryNotFound")
         if model.gated:
             return self._answer(403, error="GatedRepo")
-        return self._answer(200, (model.folder / file).read_bytes())
+        if file != "config.json" and model.file_status != 200:
+            return self._answer(model.file_status)
+        body = (model.folder / file).read_bytes()
+        if not file.endswith(".safetensors"):
+            return self._answer(200, body)
+        return self._answer(200, body + b"0" * max(0, model.sends - len(body)), rate=model.rate)
 
-    def _answer(self, status: int, body: bytes = b"", error: str = "") -> None:
+    def _answer(self, status: int, body: bytes = b"", error: str = "", rate: float = 0.0) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
@@ -108,8 +122,19 @@ class Handler(BaseHTTPRequestHandler):
         if error:
             self.send_header("X-Error-Code", error)
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command == "HEAD":
+            return
+        if not rate:
             self.wfile.write(body)
+            return
+        part = max(1, int(rate / 10))
+        while rate < 0 and not self.server.closing.wait(0.1):
+            pass
+        with contextlib.suppress(OSError):  # who asked is gone
+            for start in range(0, len(body), part):
+                if self.server.closing.wait(0.1):
+                    return
+                self.wfile.write(body[start : start + part])
 
 
 @contextmanager

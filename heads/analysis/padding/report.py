@@ -19,7 +19,7 @@ from heads.analysis.padding.reasons import (
 )
 from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.analysis.padding.subject import subject_of as admitted
-from heads.backbone.hub import CHOOSE_ANOTHER
+from heads.backbone.models import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.settings import Limits
 

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from heads import interruption
 from heads.analysis.catalog_check import texts
-from heads.backbone.hub import CHOOSE_ANOTHER, HUB_ID, cached_folder, full_id
+from heads.backbone.hub import HUB_ID, cached_folder, full_id
+from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, admit, check_name
 from heads.backbone.weights import check_size, check_whole, room_for
 from heads.catalog.base_models import base_of

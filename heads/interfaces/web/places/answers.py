@@ -16,6 +16,7 @@ from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
+from heads.interfaces.web.places import base_models
 from heads.parts.resolved_recipe import FROZEN, TUNE
 from heads.settings import limits
 
@@ -108,6 +109,17 @@ def answering(question: PendingQuestion) -> Iterator[Shown]:
         yield Shown(error=failed(error))
 
 
+def offering(asked: Location) -> Iterator[Shown]:
+    """What stands in place of the answer until somebody loads the base model that a link names."""
+    found = view.waiting(asked.recipes, "waits for its base model")
+    yield Shown(
+        verdict=base_models.offer(asked),
+        lanes=view.lanes(found, asked.lane),
+        facts=facts(asked),
+        under=under(asked),
+    )
+
+
 def _needs_pair(asked: Location) -> bool:
     return not asked.run and asked.has_pairs
 
@@ -115,18 +127,39 @@ def _needs_pair(asked: Location) -> bool:
 def _answered(question: PendingQuestion) -> Iterator[Shown]:
     asked, problem = question.asked, None
     try:
+        if (yield from _at_once(question)):
+            return
+    except HeadsError as error:
+        if len(asked.recipes) == 1 or not base_models.is_at_hand(asked):
+            raise
+        problem = error
+    yield from _one_by_one(question, problem)
+
+
+def _at_once(question: PendingQuestion) -> Generator[Shown, None, bool]:
+    """All answers, once the base model is there; whether that was all to be done."""
+    asked, begun, is_told = question.asked, time.monotonic(), False
+    try:
         with closing(_comparing(asked)) as events:
             for event in events:
                 if not isinstance(event, Progress):
                     yield shown(event.comparison, asked)
-                    return
-                if event.share > 0:  # some head is to be trained: each is shown when it is there
-                    break
-    except HeadsError as error:
-        if len(asked.recipes) == 1:
-            raise
-        problem = error
-    yield from _one_by_one(question, problem)
+                    return True
+                if event.share > 0 or question.is_over:
+                    return question.is_over  # else a head is to be trained: each is shown by itself
+                if time.monotonic() - begun >= PATIENCE:
+                    is_told = True
+                    yield Shown(verdict=busy(event.says))
+    except HeadsError:
+        if is_told:
+            yield Shown(verdict=_unloaded(asked))
+        raise
+    return True
+
+
+def _unloaded(asked: Location) -> Any:
+    """What stands in place of the answer where a base model could not be fetched."""
+    return "" if base_models.is_at_hand(asked) else base_models.offer(asked)
 
 
 def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":

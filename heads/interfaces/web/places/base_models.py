@@ -1,8 +1,18 @@
-"""The base models that the page offers."""
+"""The base models that the page offers, and those that a link alone must not load."""
 
+from typing import Any
+
+from heads.backbone.config_check import shown
 from heads.backbone.conversion_rules import TWINS, converted_id
-from heads.backbone.hub import cached_folder
+from heads.backbone.hub import cached_folder, size
 from heads.backbone.models import BUNDLED, MODELS
+from heads.errors import ModelError
+from heads.interfaces.views.html import render
+from heads.interfaces.web import run_access
+from heads.interfaces.web.location import Location
+from heads.settings import limits
+
+BYTES = 4  # of a parameter
 
 
 def choices() -> list[tuple[str, str]]:
@@ -14,3 +24,51 @@ def choices() -> list[tuple[str, str]]:
         found.append((not fetched, f"{base.name} ({base.millions}M parameters, {state})", base.id))
     ranked = [(title, name) for _, title, name in sorted(found, key=lambda one: one[0])]
     return ranked + [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
+
+
+def model_of(asked: Location) -> str:
+    """The base model of what is asked.
+
+    Raises:
+        HeadsError: It is that of a run, which is not there.
+    """
+    return run_access.model_of(asked.run) if asked.run else asked.model.strip()
+
+
+def is_at_hand(asked: Location) -> bool:
+    """Whether a link alone may load it: nothing is fetched, and no folder opened, without a click.
+
+    A folder that was opened here since the start is known, and so is that of a run of one's own.
+
+    Raises:
+        HeadsError: It cannot be loaded at all.
+    """
+    from heads.backbone.loading import is_loaded
+    from heads.backbone.safety import is_folder, is_here
+
+    model = model_of(asked)
+    if is_here(model, limits()):
+        return True
+    return is_folder(model, limits()) and (bool(asked.run) or is_loaded(model))
+
+
+def check_at_hand(asked: Location) -> None:
+    """Refuses what needs a base model that nobody has asked for by a click.
+
+    Raises:
+        ModelError: It is not loaded.
+    """
+    if not is_at_hand(asked):
+        what = f"The base model {shown(model_of(asked), 80)} is not loaded."
+        raise ModelError(what, "Load it with the button above the heads.")
+
+
+def offer(asked: Location) -> Any:
+    """A sentence on a base model that a link asks for, and the button that loads it."""
+    from heads.backbone.safety import is_folder
+
+    model = model_of(asked)
+    known = next((base for base in MODELS if base.id.lower() == model.lower()), None)
+    about = size(known.millions * 1_000_000 * BYTES) if known else ""
+    is_local = is_folder(model, limits())
+    return render("offer.html", model=shown(model, 80), is_folder=is_local, size=about)

@@ -13,6 +13,7 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
+from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
 from heads.interfaces.web.slots import pool
 from heads.settings import limits
@@ -111,6 +112,7 @@ def form(asked: Location, draft: Draft) -> Any:
             heads = [(name, view.title_of(name)) for name in known]
             title = run_access.title_of(asked.run)
             return render("builder.html", run_heads=heads, run_title=title, recipe=draft["recipe"])
+        base_models.check_at_hand(asked)
         try:
             found = resolve(draft["recipe"]).recipe
             chosen = {"reads": found.pooling, "layer": found.layers, "top": found.head}
@@ -147,8 +149,8 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     from heads.parts.resolve import resolve
 
     here = limits()
-    model = run_access.model_of(asked.run) if asked.run else asked.model
-    backbone = load(model, limits=here)
+    base_models.check_at_hand(asked)
+    backbone = load(base_models.model_of(asked), limits=here)
     own = own_head(backbone) if is_own(draft["recipe"]) else None
     resolved = own.asked if own else resolve(draft["recipe"])
     classes = len(own.classes) if own else 2

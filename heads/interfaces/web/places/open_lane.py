@@ -19,6 +19,7 @@ from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
 from heads.interfaces.web.location import SECTIONS, Location
+from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
@@ -50,6 +51,7 @@ def selecting(
     """
     from heads.analysis.selection import choosing
 
+    base_models.check_at_hand(asked)
     if asked.run:
         return choosing(recipes, asked.pair, run=run_access.opened(asked.run).id, limits=limits())
     names = [_entering(recipe, asked) for recipe in recipes]
@@ -234,7 +236,8 @@ def apart(asked: Location, other: str) -> Any:
     if not other:
         return ""
     try:
-        model = run_access.model_of(asked.run) if asked.run else asked.model
+        base_models.check_at_hand(asked)
+        model = base_models.model_of(asked)
         return render("difference.html", says=difference(of_lane(asked), other, model=model))
     except Exception as error:
         return failed(error)
@@ -398,10 +401,23 @@ class PanelHandlers:
         before = self.questions.of(visitor)
         if not is_open(asked) or (before and _stands(before, asked)):
             return
+        if not self._may_load(visitor, asked):
+            yield from loading(asked, label, against, other)  # it says why not
+            return
         question = self.questions.begin(visitor, asked)
         if before and _is_typed(before.asked, asked) and not _has_settled(question):
             return
         yield from until_over(question, loading(asked, label, against, other))
+
+    def _may_load(self, visitor: str, asked: Location) -> bool:
+        """Whether its base model is at hand; else it is shown anew once that is."""
+        try:
+            is_ready = base_models.is_at_hand(asked)
+        except HeadsError:
+            return True  # what is wrong is said where the heads are asked
+        if not is_ready:
+            self.questions.end(visitor)
+        return is_ready
 
     def turned(self, query: str, label: str, against: str, request: gr.Request) -> Stream:
         """Another class is asked about, or against another one."""
@@ -643,3 +659,4 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
         )  # fmt: skip
     # Whatever opens, closes or asks changes where one is: words are read once they are asked.
     place.query.change(**panel.moves).success(**panel.loads)
+    place.loaded.success(**panel.loads)

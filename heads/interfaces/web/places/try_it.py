@@ -1,5 +1,6 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ from heads.interfaces.web.places.answers import (
     Shown,
     answering,
     chips,
+    offering,
     under,
 )
 from heads.interfaces.web.slots import pool
@@ -31,6 +33,7 @@ ASKS = pool("infer")
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
 SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
+MOST_AGREED = 1_000  # visitors whose choice of a base model is remembered
 SETTINGS = 7  # components that show what is asked: see `settings_of`
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 
@@ -49,6 +52,7 @@ class Try:
         answers: Those that answer, in the order of `Shown.values`.
         settings: Those that show what is asked: see `settings_of`.
         handlers: What asks the heads; it knows what each visitor waits for.
+        loaded: The event that loads the base model of a link, for others to follow.
     """
 
     query: gr.Textbox
@@ -59,6 +63,7 @@ class Try:
     answers: list[Any]
     settings: list[Any]
     handlers: "TryHandlers"
+    loaded: Any = None
 
     @property
     def inputs(self) -> list[Any]:
@@ -88,7 +93,7 @@ def build(
     with gr.Column(visible=False, elem_id="base") as base, gr.Row():
         model, source, pairs = _base()
     gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
-    verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28)
+    verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
     place = Try(
@@ -97,8 +102,8 @@ def build(
         settings=[text, pair, second, tries, model, source, pairs],
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
-    _wire(page, place, mine, Controls(second, surprise, tries, told, base))
-    return place
+    loaded = _wire(page, place, mine, Controls(second, surprise, tries, told, base))
+    return replace(place, loaded=loaded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,22 @@ class TryHandlers:
 
     def __init__(self, questions: PendingQuestions) -> None:
         self.questions = questions
+        self._agreed: OrderedDict[str, str] = OrderedDict()  # the base model of each visitor
+
+    def agree(self, visitor: str, model: str) -> None:
+        """A visitor has asked for a base model by a click: it may be fetched or opened."""
+        self._agreed[visitor] = model.strip()
+        self._agreed.move_to_end(visitor)
+        while len(self._agreed) > MOST_AGREED:
+            self._agreed.popitem(last=False)
+
+    def may_load(self, visitor: str, asked: Location) -> bool:
+        """Whether its base model is at hand, or the visitor has asked for it by a click."""
+        try:
+            is_meant = self._agreed.get(visitor) == base_models.model_of(asked)
+            return is_meant or base_models.is_at_hand(asked)
+        except HeadsError:
+            return True  # what is wrong is said where the heads are asked
 
     def answers(
         self, asked: Location, request: gr.Request, settings: list[Any] | None = None,
@@ -209,10 +230,12 @@ class TryHandlers:
         Args:
             remark: What is to be known of the question, at its field.
         """
-        question = self.questions.begin(request.session_hash or "", asked)
+        visitor = request.session_hash or ""
+        question = self.questions.begin(visitor, asked)
         yield [*SAME[:-1], asked.query, *(settings or [])]
         same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
-        for one in answering(question):
+        may_load = self.may_load(visitor, asked)
+        for one in answering(question) if may_load else offering(asked):
             yield [*replace(one, error=one.error or remark).values(), *same]
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
@@ -252,6 +275,8 @@ class TryHandlers:
         except HeadsError as error:
             yield [failed(error), *[gr.skip()] * (len(SAME) - 1 + SETTINGS)]
             return
+        if asked.model != typed.model:
+            self.agree(request.session_hash or "", asked.model)
         yield from self.answers(asked, request, turned_settings(typed, asked))
 
     def interrupted(self, text: str, pair: str, request: gr.Request) -> None:
@@ -288,6 +313,17 @@ class TryHandlers:
         is_meant = clicked(event).get("do") == "again"
         yield from self.typed(query, text, pair, request) if is_meant else iter([SAME])
 
+    def loaded(
+        self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        """A click on the button that loads the base model of a link."""
+        if clicked(event).get("do") != "load":
+            yield SAME
+            return
+        asked = _typed(query, text, pair)
+        self.agree(request.session_hash or "", base_models.model_of(asked))
+        yield from self.answers(asked, request)
+
     def cancel(self, event: gr.EventData, request: gr.Request) -> None:
         """A click within the lanes: a head is not waited for any more."""
         data = clicked(event)
@@ -299,9 +335,11 @@ class TryHandlers:
     def left(self, request: gr.Request) -> None:
         """The page is closed."""
         self.questions.end(request.session_hash or "")
+        self._agreed.pop(request.session_hash or "", None)
 
 
-def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls) -> None:
+def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls) -> Any:
+    """Wires the place; the event that loads the base model of a link."""
     asking, query = place.handlers, place.query
     answers = [*place.answers, query]
     every = [*answers, *place.settings]
@@ -337,6 +375,7 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
     controls.facts.click(
         toggled, [is_open, mine], [controls.base, is_open, source], queue=False, **QUIET
     )
+    return place.answers[1].click(asking.loaded, place.inputs, answers, **run)
 
 
 def _tried(asked: Location, number: int) -> Location:

@@ -1,0 +1,359 @@
+"""Downloads for the page: each in a process of its own, which ends once nobody waits for it.
+
+Where nobody may end the work (in Python and in the shell) a model is fetched in the process itself.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import heads
+from heads import interruption
+from heads.backbone import hub
+from heads.backbone.hub import Listing, size
+from heads.errors import LimitError, ModelError
+from heads.events import Progress
+from heads.interruption import Interrupted
+from heads.settings import Limits, environment_with
+
+POLL = 0.25  # seconds between two looks at a process, and at whether anybody waits
+BEAT = 0.5  # seconds between two pictures of progress
+GRACE = 1.0  # seconds without anybody who waits: who asks something else may be back at once
+TURN = 60.0  # seconds that one waits for others' downloads
+ANSWERS = 12.0  # seconds in which the Hub must have said what there is
+STALLED = 12.0  # seconds in which so many bytes must have arrived
+FEWEST = 12_000
+SLACK = 1_000_000  # bytes above what the Hub has listed, for the cache's own small files
+LEFT = 3_600.0  # seconds after which what arrived of a file is what a killed process left
+
+
+def fetch(model: str, limits: Limits) -> Path:
+    """Downloads a model into the Hub's cache, and waits for it.
+
+    Raises:
+        ModelError: The Hub does not answer, does not have it, or it is too large.
+        LimitError: Too many others are being downloaded.
+        Interrupted: Nobody waits for it any more.
+    """
+    if not interruption.is_watched():
+        return hub.fetch(model, limits)
+    with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
+        download.wait(float("inf"))
+        return download.result()
+
+
+def fetching(model: str, limits: Limits) -> Generator[Progress, None, Path]:
+    """The same, with how far it is meanwhile."""
+    if not interruption.is_watched():
+        return hub.fetch(model, limits)
+    with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
+        while not download.wait(BEAT):
+            yield Progress(says=download.says, share=0.0)
+        return download.result()
+
+
+@dataclass(kw_only=True, eq=False)
+class Download:
+    """A model on its way, and those who wait for it.
+
+    Attributes:
+        model: Its id.
+        limits: What is allowed.
+        says: How far it is.
+        total: Its bytes, once they are known.
+    """
+
+    model: str
+    limits: Limits
+    says: str
+    total: int = 0
+    _waiting: int = 0
+    _left: float = field(default_factory=time.monotonic)  # when the last who waited went
+    _is_ending: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _folder: Path | None = None
+    _error: Exception | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long at most; whether it is over then.
+
+        Raises:
+            Interrupted: It is not waited for any more, or whatever else ends the work here.
+        """
+        end = time.monotonic() + seconds
+        with interruption.outside():
+            while not self._over.wait(POLL):
+                interruption.check()
+                if time.monotonic() >= end:
+                    return False
+        return True
+
+    def result(self) -> Path:
+        """Where it lies, once it is over.
+
+        Raises:
+            HeadsError: What went wrong.
+        """
+        if isinstance(self._error, ModelError | LimitError):
+            raise type(self._error)(self._error.what, self._error.hint)
+        if self._error is not None or self._folder is None:
+            raise ModelError(f"The download of {self.model} broke off.", "Try again.")
+        return self._folder
+
+    def join(self) -> bool:
+        """Counts one more who waits; not where it is being ended."""
+        with self._lock:
+            self._waiting += not self._is_ending
+            return not self._is_ending
+
+    def leave(self) -> None:
+        """Counts one less."""
+        with self._lock:
+            self._waiting -= 1
+            self._left = time.monotonic()
+
+    def check(self) -> None:
+        """Ends it where nobody has waited for it for a while.
+
+        Raises:
+            Interrupted: Nobody has.
+        """
+        with self._lock:
+            if not self._waiting and time.monotonic() - self._left > GRACE:
+                self._is_ending = True
+                raise Interrupted
+
+    def wait_until_over(self) -> None:
+        """Waits for its end, whoever else does."""
+        self._over.wait()
+
+    def end(self, found: Path | Exception) -> None:
+        """It is over."""
+        if isinstance(found, Exception):
+            self._error = found
+        else:
+            self._folder = found
+        self._over.set()
+
+
+class Downloads:
+    """The downloads of this process: one of a model at a time, whoever asks for it."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, Limits], Download] = {}
+        self._lock = threading.Lock()
+        self._busy = 0
+
+    @contextlib.contextmanager
+    def joined(self, model: str, limits: Limits) -> Iterator[Download]:
+        """Within it, the download of a model is waited for; it begins if it has not."""
+        key = (model.lower(), limits)
+        with self._lock:
+            before = self._of.get(key)
+            if before is not None and before.join():
+                found = before
+            else:
+                found = Download(model=model, limits=limits, says=f"Asking the Hub for {model}")
+                found.join()
+                self._of[key] = found
+                worker = threading.Thread(target=self._work, args=(found, before), daemon=True)
+                worker.start()
+        try:
+            yield found
+        finally:
+            found.leave()
+
+    def _work(self, one: Download, before: Download | None) -> None:
+        """Fetches it, after one that is being ended."""
+        try:
+            if before is not None:
+                before.wait_until_over()
+            with self._turn(one):
+                found: Path | Exception = self._fetched(one)
+        except Exception as error:
+            found = error
+        with self._lock:
+            self._of = {key: other for key, other in self._of.items() if other is not one}
+        one.end(found)
+
+    @contextlib.contextmanager
+    def _turn(self, one: Download) -> Iterator[None]:
+        """Waits until there is room for it."""
+        end, most = time.monotonic() + TURN, one.limits.downloads
+        while not self._enter(most):
+            one.says = "Waiting until others have fetched their models"
+            one.check()
+            if time.monotonic() > end:
+                what = "Others are fetching models here."
+                raise LimitError(what, "Try again in a few minutes, or choose the bundled model.")
+            time.sleep(POLL)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def _enter(self, most: int) -> bool:
+        with self._lock:
+            free = not most or self._busy < most
+            self._busy += free
+            return free
+
+    def _fetched(self, one: Download) -> Path:
+        one.says, began = f"Asking the Hub for {one.model}", time.monotonic()
+
+        def waited() -> None:
+            one.check()
+            if time.monotonic() - began > ANSWERS:
+                what = f"The Hub does not say in {ANSWERS:.0f} seconds what {one.model} is."
+                raise ModelError(what, hub.fetch_later(one.model))
+
+        listing = Listing(**_child("describe", one, waited))
+        with self._lock:  # who comes next counts this one
+            others = sum(other.total for other in self._of.values() if other is not one)
+            hub.judge(listing, one.limits, others)
+            one.total = listing.total
+        folder = _folder(one.model)
+        was_whole = folder.exists()
+        _sweep(LEFT)
+        try:
+            return Path(_child("download", one, _Arrival(one, folder))["folder"])
+        except Exception:
+            _tidy(folder, one.limits, was_there=was_whole)
+            raise
+
+
+class _Arrival:
+    """Looks at what has arrived of a download.
+
+    Raises:
+        ModelError: It takes too long, has come to a stand, or is more than was listed.
+    """
+
+    def __init__(self, one: Download, folder: Path) -> None:
+        self._one, self._folder = one, folder
+        self._began = self._looked = time.monotonic()
+        self._before = self._seen = _bytes(folder)
+
+    def __call__(self) -> None:
+        one, now, there = self._one, time.monotonic(), _bytes(self._folder)
+        one.check()
+        arrived = max(0, there - self._before)
+        one.says = f"Fetching {one.model}: {arrived / 1e6:,.0f} of {size(one.total)}"
+        if arrived > one.total + SLACK:
+            what = f"The Hub sends more of {one.model} than it has listed."
+            raise ModelError(what, hub.CHOOSE_ANOTHER)
+        seconds = one.limits.download_seconds
+        if seconds and now - self._began > seconds:
+            what = f"{one.model} has not arrived within {seconds} seconds."
+            raise ModelError(what, "Choose a smaller one, or try again later.")
+        if there - self._seen >= FEWEST:
+            self._looked, self._seen = now, there
+        elif now - self._looked > STALLED:
+            what = f"The Hub has stopped sending {one.model}."
+            raise ModelError(what, hub.fetch_later(one.model))
+
+
+def _child(does: str, one: Download, watch: Callable[[], None]) -> dict[str, Any]:
+    """What a process finds that asks the Hub; it ends when `watch` raises, or this process ends.
+
+    Raises:
+        ModelError: What it says is wrong.
+    """
+    asked = json.dumps({"does": does, "model": one.model, "limits": asdict(one.limits)})
+    reading, writing = os.pipe()  # it closes with this process
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "heads.backbone.hub_process", asked],
+            stdin=reading,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Files come by plain HTTP: Xet keeps what has arrived elsewhere, and more of it.
+            env=environment_with(Path(heads.__file__).parents[1]) | {"HF_HUB_DISABLE_XET": "1"},
+            start_new_session=True,
+        )
+        try:
+            told = _told(process, watch)
+        finally:
+            _kill(process)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    try:
+        found = json.loads(told)
+    except ValueError:
+        raise ModelError(f"The download of {one.model} broke off.", "Try again.") from None
+    if wrong := found.get("wrong"):
+        raise ModelError(*wrong)
+    return found
+
+
+def _told(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> bytes:
+    """What a process prints until its end."""
+    while True:
+        try:
+            return process.communicate(timeout=POLL)[0]
+        except subprocess.TimeoutExpired:
+            watch()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process with all that it started, and waits until it is gone."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    with process:  # closes its pipe
+        process.wait()
+
+
+def _folder(model: str) -> Path:
+    """Where the Hub's client keeps all of a model."""
+    from huggingface_hub.file_download import repo_folder_name
+
+    return hub.hub_folder() / repo_folder_name(repo_id=model, repo_type="model")
+
+
+def _bytes(folder: Path) -> int:
+    """The bytes of the files in a folder, of which some may come and go."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            facts = path.lstat()
+            total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+    return total
+
+
+def _tidy(folder: Path, limits: Limits, *, was_there: bool) -> None:
+    """Takes away what has arrived of a model: parts of files are of no use to anybody."""
+    if limits.public and not was_there:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.glob("blobs/*.incomplete"):  # whole files stay: they are not fetched again
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _sweep(seconds: float) -> None:
+    """Takes away parts of files that nothing has been added to for so long."""
+    for path in hub.hub_folder().glob("models--*/blobs/*.incomplete"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > seconds:
+                path.unlink()
+
+
+DOWNLOADS = Downloads()

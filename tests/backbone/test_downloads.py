@@ -1,0 +1,290 @@
+"""Downloads for the page: ended with their readers, bounded, shared, and judged beforehand."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import huggingface_hub
+import psutil
+import pytest
+from fake_hub import Hub, Repository, serving
+from tiny_models import rewrite
+
+from heads.backbone import downloads, hub, safety
+from heads.backbone.loading import loading
+from heads.errors import HeadsError, ModelError
+from heads.events import Progress
+from heads.interruption import Interrupted, interruptible
+from heads.settings import PUBLIC, Limits
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub of our own, an empty cache, and processes that know both."""
+    with serving() as running:
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.address)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield running
+
+
+@pytest.fixture
+def slow(fake: Hub, tiny: Callable[..., Path]) -> Hub:
+    """The same with a model of 40 MB that takes 20 s."""
+    size = 40_000_000
+    fake.models["a/slow"] = Repository(
+        folder=tiny(), rate=2_000_000, sends=size, claims={"model.safetensors": size}
+    )
+    return fake
+
+
+class Visitor(threading.Thread):
+    """One who waits for a model on the page, until told to leave."""
+
+    def __init__(self, model: str, limits: Limits = PUBLIC) -> None:
+        super().__init__()
+        self.model, self.limits = model, limits
+        self.is_gone, self.is_outside = False, False
+        self.error: Exception | None = None
+        self.folder: Path | None = None
+        self.start()
+
+    def check(self) -> None:
+        if self.is_gone:
+            raise Interrupted
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        self.is_outside = True
+        try:
+            yield
+        finally:
+            self.is_outside = False
+
+    def run(self) -> None:
+        try:
+            with interruptible(self.check, self.outside):
+                self.folder = downloads.fetch(self.model, self.limits)
+        except Exception as error:
+            self.error = error
+
+
+def said(model: str, limits: Limits = PUBLIC, within: float = 15.0) -> str:
+    """What a visitor reads of a model that does not come."""
+    start = time.monotonic()
+    with interruptible(lambda: None), pytest.raises(HeadsError) as refused:
+        downloads.fetch(model, limits)
+    assert time.monotonic() - start < within
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def until(found: Callable[[], object], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def processes() -> list[psutil.Process]:
+    """The processes of downloads that this one has started."""
+    return [one for one in psutil.Process().children() if "hub_process" in " ".join(_line(one))]
+
+
+def _line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def parts() -> list[Path]:
+    return list(hub.hub_folder().glob("models--*/blobs/*.incomplete"))
+
+
+def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow: Hub) -> None:
+    visitor = Visitor("a/slow")
+    until(lambda: any(path.stat().st_size > 500_000 for path in parts()))
+    assert visitor.is_outside, "who waits holds no core"
+    assert processes()
+    visitor.is_gone, start = True, time.monotonic()
+    visitor.join()
+    assert time.monotonic() - start < 0.5
+    assert isinstance(visitor.error, Interrupted)
+    until(lambda: not processes(), 3)
+    until(lambda: not (hub.hub_folder() / "models--a--slow").exists(), 3)
+
+
+def test_two_visitors_share_a_download_and_one_may_leave(
+    fake: Hub, tiny: Callable[..., Path]
+) -> None:
+    fake.models["a/tiny"] = Repository(folder=tiny(), rate=30_000)
+    one, other = Visitor("a/tiny"), Visitor("a/Tiny".lower())
+    until(lambda: "model.safetensors" in fake.downloads("a/tiny"))
+    one.is_gone = True
+    other.join()
+    one.join()
+    assert other.error is None
+    assert other.folder
+    assert safety.admit("a/tiny", PUBLIC).folder == other.folder
+    assert fake.asked.count("/api/models/a/tiny") == 1
+    assert isinstance(one.error, Interrupted)
+
+
+def test_who_asks_again_at_once_goes_on_with_the_same_download(slow: Hub) -> None:
+    one = Visitor("a/slow")
+    until(parts)
+    one.is_gone = True
+    one.join()
+    other = Visitor("a/slow")
+    time.sleep(downloads.GRACE + 3 * downloads.POLL)
+    assert slow.asked.count("/api/models/a/slow") == 1
+    other.is_gone = True
+    other.join()
+    until(lambda: not processes(), 3)
+
+
+def test_so_many_are_fetched_at_a_time(slow: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "TURN", 1.0)
+    visitor = Visitor("a/slow", replace(PUBLIC, downloads=1))
+    until(processes)
+    told = said("a/other", replace(PUBLIC, downloads=1), within=3)
+    assert told.startswith("Others are fetching models here.")
+    assert "/api/models/a/other" not in slow.asked
+    visitor.is_gone = True
+    visitor.join()
+    until(lambda: not processes(), 3)
+
+
+def test_a_download_has_a_deadline(slow: Hub) -> None:
+    told = said("a/slow", replace(PUBLIC, download_seconds=2))
+    assert told.startswith("a/slow has not arrived within 2 seconds.")
+    assert not processes()
+    assert not (hub.hub_folder() / "models--a--slow").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"seconds": 60}, "The Hub cannot be reached for a/bad"),
+        ({"rate": -1}, "The Hub has stopped sending a/bad."),
+        ({"rate": 20}, "The Hub has stopped sending a/bad."),
+        ({"sends": 60_000_000}, "The Hub sends more of a/bad than it has listed."),
+        ({"status": 401}, "The Hub does not hand out a/bad without a login (401)."),
+        ({"status": 404}, "The Hub does not have a/bad"),
+        ({"status": 429}, "The Hub takes no more questions for now (429)"),
+        ({"status": 500}, "The Hub has a fault of its own (500)"),
+        ({"file_status": 500}, "The Hub has "),
+        ({"file_status": 404}, "The Hub "),
+        ({"gated": True}, "a/bad is gated."),
+        ({"unsized": frozenset({"model.safetensors"})}, "The Hub does not say how large"),
+    ],
+)  # fmt: skip
+def test_a_hub_that_misbehaves_gets_one_sentence_in_time(
+    fake: Hub, tiny: Callable[..., Path], settings: dict[str, object], expected: str
+) -> None:
+    fake.models["a/bad"] = Repository(folder=tiny(), **settings)
+    told = said("a/bad")
+    assert told.startswith(expected) or (settings == {"seconds": 60} and "12 seconds" in told)
+    assert not processes()
+    assert not parts()
+    if "unsized" in settings or "status" in settings:
+        assert not fake.downloads("a/bad")
+
+
+@pytest.mark.parametrize("config", [{"num_hidden_layers": 10**5}, {"model_type": "nonsense"}])
+def test_a_config_over_the_limits_is_refused_before_any_weights(
+    fake: Hub, copied: Callable[..., Path], config: dict[str, object]
+) -> None:
+    fake.models["a/deep"] = Repository(folder=copied(**config))
+    assert said("a/deep").startswith("a/deep cannot be used: ")
+    assert fake.downloads("a/deep") == ["config.json"]
+
+
+def test_a_config_of_many_megabytes_is_not_read_to_its_end(
+    fake: Hub, copied: Callable[..., Path]
+) -> None:
+    folder = copied()
+    rewrite(folder / "config.json", filling="x" * 20_000_000)
+    size = (folder / "model.safetensors").stat().st_size
+    claims = {"config.json": 500, "model.safetensors": size}
+    fake.models["a/config"] = Repository(folder=folder, claims=claims)
+    assert said("a/config").startswith("The config.json of a/config is over 1 MB.")
+    assert fake.downloads("a/config") == ["config.json"]
+
+
+def test_what_does_not_fit_is_not_fetched(fake: Hub, tiny: Callable[..., Path]) -> None:
+    free = hub.free_bytes()
+    fake.models |= {
+        "a/large": Repository(folder=tiny(), claims={"vocab.txt": free}),
+        "a/tiny": Repository(folder=tiny()),
+    }
+    told = said("a/large", replace(PUBLIC, download_bytes=10**15))
+    assert told.startswith("There is no room on this disk for a/large")
+    told = said("a/tiny", replace(PUBLIC, hub_cache_bytes=1_000))
+    assert told.startswith("This place keeps at most 0 MB of base models, and a/tiny does not fit")
+    assert set(fake.downloads("a/large") + fake.downloads("a/tiny")) == {"config.json"}
+
+
+def test_it_is_told_how_far_a_download_is(slow: Hub) -> None:
+    with interruptible(lambda: None):
+        events = loading("a/slow", PUBLIC)
+        told = (event.says for event in events if isinstance(event, Progress))
+        assert next(told) == "Loading a/slow"
+        while not (says := next(told)).startswith("Fetching a/slow: 1 of 4"):
+            assert says.startswith(("Asking the Hub for a/slow", "Fetching a/slow: 0 of 4"))
+        events.close()
+    until(lambda: not processes(), 3)
+
+
+def test_a_download_ends_with_the_server(slow: Hub, tmp_path: Path) -> None:
+    asked = json.dumps({"does": "download", "model": "a/slow", "limits": {}})
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'heads.backbone.hub_process', "
+        "sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = Path(hub.__file__).parents[2]
+    server = psutil.Popen([os.sys.executable, "-c", code, asked], stdout=-1, cwd=root, text=True)
+    assert server.stdout
+    child = psutil.Process(int(server.stdout.readline()))
+    until(parts)
+    server.kill()
+    server.communicate()
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 3)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [r"\\host\share", "//host/share", r"\/host/share", " //host/share", "file:///etc", "FILE:x"],
+)
+def test_a_path_to_another_machine_is_refused_untouched(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*given: object, **named: object) -> None:
+        raise AssertionError("the file system was asked")
+
+    from heads.classifier import pretrained
+    from heads.parts.resolve import resolve
+
+    recipe = resolve("mean+linear")
+    for name in ("stat", "resolve", "exists", "is_dir", "is_file", "expanduser"):
+        monkeypatch.setattr(Path, name, touched)
+    for limits in (PUBLIC, Limits()):
+        for ask in (
+            lambda limits=limits: safety.admit(path, limits),
+            lambda limits=limits: safety.is_here(path, limits),
+            lambda limits=limits: pretrained.load(path, "x", recipe, limits),
+        ):
+            with pytest.raises(ModelError, match="A path to another machine is not opened"):
+                ask()

@@ -1,0 +1,130 @@
+"""A link fills in the form; what is not on this machine is fetched, or opened, by a click alone."""
+
+from types import SimpleNamespace
+
+import gradio as gr
+import huggingface_hub
+import pytest
+from fake_hub import Repository, serving
+
+from heads.interfaces.web.location import Location
+from heads.interfaces.web.places import builder, open_lane
+from heads.interfaces.web.places.answers import PendingQuestions
+from heads.interfaces.web.places.try_it import TryHandlers
+from heads.interruption import interruptible
+
+VISITOR = SimpleNamespace(session_hash="a visitor")
+LOAD = gr.EventData(target=None, _data={"do": "load"})
+OFFER = "This link asks for heads on"
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    with serving() as running:
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.address)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield running
+
+
+@pytest.fixture
+def asking():
+    return TryHandlers(PendingQuestions())
+
+
+def told(steps):
+    """All that a handler shows, as one text."""
+    with interruptible(lambda: None):
+        return " ".join(str(one) for step in steps for one in step)
+
+
+def test_a_link_fetches_nothing_and_a_click_answers(fake, tiny, asking):
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    link = Location.of("?model=a/tiny&recipes=mean+centroid&text=good")
+    shown = told(asking.with_settings(link, [], VISITOR))
+    assert OFFER in shown
+    assert "waits for its base model" in shown
+    typed = link.query, "other words", ""
+    assert OFFER in told(asking.changed(*typed, VISITOR)), "nor does typing"
+    assert OFFER in told(asking.typed(*typed, VISITOR))
+    menu = "a/tiny", "sample:topic", "joint"
+    assert OFFER in told(asking.turned(*typed, *menu, VISITOR)), "nor another choice"
+    assert fake.asked == []
+    assert "<strong>" in told(asking.loaded(*typed, LOAD, VISITOR))
+    assert fake.downloads("a/tiny")
+    count = len(fake.asked)
+    other = SimpleNamespace(session_hash="another")
+    assert OFFER not in told(asking.with_settings(link, [], other)), "it is here now"
+    assert len(fake.asked) == count
+
+
+def test_the_choice_in_the_menu_is_a_click(fake, tiny, asking):
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    menu = "a/tiny", "sample:sentiment", "joint"
+    asked = Location.of("?recipes=mean+centroid")
+    shown = told(asking.turned(asked.query, "good", "", *menu, VISITOR))
+    assert OFFER not in shown
+    assert fake.downloads("a/tiny")
+
+
+def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    panel = open_lane.PanelHandlers()
+    for show in ("why", "how", "numbers", "take"):
+        link = Location.of(f"?model=a/tiny&lane=1&show={show}&text=good")
+        shown = told(panel.load(link, "", "", "", VISITOR))
+        assert "The base model a/tiny is not loaded." in shown
+    assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
+    assert "is not loaded" in told([[open_lane.apart(link, "cls+linear")]])
+    assert "is not loaded" in told(panel.prepared(link.query, "folder", False, VISITOR))
+    draft = {"recipe": "mean+linear", "lane": 1}
+    assert "is not loaded" in builder.form(link, draft)
+    assert "is not loaded" in builder.drawn(link, draft)
+    assert fake.asked == []
+
+
+def test_no_folder_is_opened_by_a_link_alone(copied, asking):
+    folder = str(copied())
+    link = Location.of({"model": folder, "recipes": "mean+centroid", "text": "good"})
+    shown = told(asking.with_settings(link, [], VISITOR))
+    assert "was not opened here before" in shown
+    assert "<strong>" in told(asking.loaded(link.query, "good", "", LOAD, VISITOR))
+    assert OFFER not in told(asking.with_settings(link, [], VISITOR)), "as after a reload"
+
+
+def test_a_model_that_cannot_come_is_offered_again(fake, asking):
+    link = Location.of("?model=a/none&recipes=mean+centroid&text=good")
+    told(asking.with_settings(link, [], VISITOR))
+    shown = told(asking.loaded(link.query, "good", "", LOAD, VISITOR))
+    assert "The Hub has no public model called a/none." in shown
+    assert OFFER in shown
+
+
+@pytest.mark.parametrize("model", ["../x", "//host/share", "\\\\host\\share"])
+def test_what_is_no_model_is_said_at_once(asking, model):
+    link = Location.of({"model": model, "text": "good"})
+    shown = told(asking.with_settings(link, [], VISITOR))
+    assert ("another machine" in shown) == ("host" in model)
+
+
+def test_in_chromium_a_link_waits_for_its_button(fake, tiny, chrome, serve):
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    for url in serve():
+        page = chrome.new_page()
+        page.set_default_timeout(45_000)
+        link = "?model=a/tiny&recipes=mean%2Bcentroid&lane=1&show=numbers&text=good"
+        page.goto(url + link)
+        page.locator("#verdict .offer button").wait_for()
+        page.get_by_text("The base model a/tiny is not loaded.").first.wait_for()
+        page.evaluate("history.pushState(null, '', location.search.replace('good', 'bad'))")
+        page.go_back()
+        page.wait_for_timeout(500)
+        assert fake.asked == []
+        page.locator("#verdict .offer button").click()
+        page.locator("#verdict strong").wait_for(timeout=90_000)
+        assert fake.downloads("a/tiny")
+        page.locator("#panel #numbers table").wait_for()
+        page.close()
