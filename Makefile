@@ -6,10 +6,12 @@
 # make docs      write the tables of README.md anew, and those of docs that were measured
 # make bench     measure against floors and peers, whose environments it installs once
 #                (BENCH=--quick: on few rows; BENCH=--help)
+# make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
+#                included; hours (PROVE='--only P1')
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs bench clean
+.PHONY: app test test-all check docs bench prove clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -32,6 +34,7 @@ check: .venv/ready-dev
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
 	$(BIN)/python -m benchmarks.stored
+	$(BIN)/python -m benchmarks.promises.proofs
 
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -49,6 +52,10 @@ bench: .venv/ready-dev
 .venv/ready-dev: .venv/ready requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
+
+prove: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m benchmarks.promises --write $(PROVE)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
