@@ -5,6 +5,7 @@ in their number. Public endpoints are called by name, the page's own handlers by
 """
 
 import contextlib
+import html
 import json
 import random
 import re
@@ -50,7 +51,8 @@ FAULTS = {
         + r"|/tmp/|/home/|/root/"
     ),
 }
-SENTENCE = re.compile(r"\w.*[.!?)”\"']\s*$", re.DOTALL)
+# Ours end as sentences do; Gradio's own names the choices that there are.
+SENTENCE = re.compile(r"\w.*[.!?)”\"']\s*$|is not in the list of choices: \[.*\]$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,7 @@ def fault(answer: Answer) -> str:
     for kind, pattern in FAULTS.items():
         if pattern.search(text if kind in ("null", "bug code") else told):
             return kind
-    return "" if answer.is_done or SENTENCE.search(answer.said) else "no sentence"
+    return "" if answer.is_done or SENTENCE.search(html.unescape(answer.said)) else "no sentence"
 
 
 def _row(what: str, asked: Sequence[Endpoint], answers: Sequence[Fuzzed], count: int) -> Row:

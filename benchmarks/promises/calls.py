@@ -46,7 +46,7 @@ class Answer:
                 found = found.get("output", found) if isinstance(found, dict) else found
                 if isinstance(found, dict) and {"error", "detail", "message"} & set(found):
                     told = found.get("error", found.get("detail", found.get("message")))
-                    return str(told)[:500]
+                    return str(told)[:1_000]
         return lines[-1][:500] if lines else ""
 
 

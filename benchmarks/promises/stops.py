@@ -193,10 +193,12 @@ def _usual_seconds(server: Server) -> float:
 def _moments(chance: random.Random, seconds: float) -> Iterator[float]:
     """Seconds from the birth of a worker, spread evenly over most of its life."""
     while True:
-        yield chance.uniform(0, 0.8 * seconds)
+        yield chance.uniform(0, 0.6 * seconds)
 
 
 def _row(what: str, ends: Sequence[End], most: float, note: str = "") -> Row:
+    if not ends:
+        return row("P2", what, "every training was over before its end", "", holds=False)
     seconds = [taken for taken, _ in ends]
     alive = sum(left for _, left in ends)
     measured = max(seconds) if most == UNREAD else quantile(seconds, 0.95)
