@@ -31,6 +31,7 @@ LONG = " ".join(f"word{number}" for number in range(400))
 SLOW = ("slow/one", "slow/two")  # models on the Hub that take their time
 Told = Callable[[int], None]  # takes the status of every answer
 Greedy = Callable[[str, Told], None]
+STARTS = 120.0  # seconds until a process must have begun
 ATTACK = 8.0  # seconds between two waves of what nobody reads
 
 
@@ -209,10 +210,12 @@ def _beside(greedy: Greedy, url: str) -> Iterator[Callable[[], str]]:
         What tells how many of its calls were taken and how many refused so far.
     """
     context = multiprocessing.get_context("spawn")
-    taken, refused = context.Value("i", 0), context.Value("i", 0)
-    process = context.Process(target=_run, args=(greedy, url, taken, refused), daemon=True)
+    taken, refused, ready = context.Value("i", 0), context.Value("i", 0), context.Event()
+    process = context.Process(target=_run, args=(greedy, url, taken, refused, ready), daemon=True)
     process.start()
     try:
+        if not ready.wait(STARTS):
+            raise TimeoutError("the greedy one did not begin")
         time.sleep(3.0)
         yield lambda: f"of the greedy one's {taken.value} taken and {refused.value} refused"
     finally:
@@ -220,8 +223,9 @@ def _beside(greedy: Greedy, url: str) -> Iterator[Callable[[], str]]:
         process.join()
 
 
-def _run(greedy: Greedy, url: str, taken: Any, refused: Any) -> None:
+def _run(greedy: Greedy, url: str, taken: Any, refused: Any, ready: Any) -> None:
     os.nice(10)
+    ready.set()
 
     def told(status: int) -> None:
         count = taken if status == 200 else refused

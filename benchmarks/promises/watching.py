@@ -14,7 +14,8 @@ STEP = 0.02  # seconds between two looks
 
 
 def row(promise: str, says: str, measured: str, target: str, *, holds: bool, note: str = "") -> Row:
-    """A row, with what one must know to read its numbers behind them."""
+    """A row whose words are a sentence, with what one must know of its numbers behind them."""
+    says = f"{says[0].upper()}{says[1:]}."
     told = f"{measured} ({note})" if note else measured
     return Row(promise=promise, says=says, measured=told, target=target, holds=holds)
 
