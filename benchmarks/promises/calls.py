@@ -81,8 +81,11 @@ class Caller:
         self.http = httpx.Client(
             base_url=url,
             transport=httpx.HTTPTransport(
-                local_address=address, limits=httpx.Limits(max_connections=None)
+                verify=False,  # of plain HTTP; it would read all certificates
+                local_address=address,
+                limits=httpx.Limits(max_connections=None),
             ),
+            trust_env=False,
             timeout=timeout,
         )
 
