@@ -9,10 +9,12 @@
 # make space     put together what is pushed to a Space, run it here as one, and print how long
 #                it takes (SPACE=--only-files: no more than the files; SPACE=--help)
 # make locks     write requirements.lock and requirements-cpu.lock anew (LOCKS=--upgrade)
+# make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
+#                included; hours (PROVE='--only P1')
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs bench space locks clean
+.PHONY: app test test-all check docs bench prove space locks clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -35,6 +37,7 @@ check: .venv/ready-dev
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
 	$(BIN)/python -m benchmarks.stored
+	$(BIN)/python -m benchmarks.promises.proofs
 
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -58,6 +61,10 @@ locks: .venv/ready-dev
 .venv/ready-dev: .venv/ready requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
+
+prove: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m benchmarks.promises --write $(PROVE)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,47 @@
+"""What a promise says, and what was measured of it."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One promise as it was measured.
+
+    Attributes:
+        promise: Its name, such as P1.
+        says: What is promised, in a sentence.
+        measured: What was found, with its numbers.
+        target: What it must be.
+        holds: Whether it is.
+        seconds: How long it took; filled in by who asked for it, as the command is.
+        command: What measures it again.
+    """
+
+    promise: str
+    says: str
+    measured: str
+    target: str
+    holds: bool
+    seconds: float = 0.0
+    command: str = ""
+
+
+class Unmeasured(Exception):
+    """A promise cannot be measured here: the message is one sentence that says why."""
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The least of some values that so large a share of them does not surpass.
+
+    >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5), quantile([1.0, 2.0, 3.0], 0.95)
+    (2.0, 3.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))]
+
+
+def rng(promise: str) -> random.Random:
+    """Random numbers of a promise: the same at every run."""
+    return random.Random(promise)
