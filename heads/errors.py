@@ -29,6 +29,8 @@ class HeadsError(Exception):
     """
 
     def __init__(self, what: str, hint: str = "") -> None:
+        # Foreign names stand in them, and would move a terminal's cursor or begin another line.
+        what, hint = printable(what), printable(hint)
         super().__init__(what, hint)
         self.what = what
         self.hint = hint
@@ -69,6 +71,20 @@ class CheckpointError(HeadsError):
 
 class LimitError(HeadsError):
     """More than this place allows."""
+
+
+def printable(text: str) -> str:
+    r"""A text in one line, with signs that cannot be printed as their numbers.
+
+    >>> print(printable("a\nb\x1b[31m \u202e \ud800"))
+    a b\x1b[31m \u202e \ud800
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else ascii(letter)[1:-1]
+        for letter in text
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

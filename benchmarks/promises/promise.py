@@ -1,8 +1,12 @@
 """What a promise says, and what was measured of it."""
 
+import importlib
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +49,23 @@ def quantile(values: Sequence[float], share: float) -> float:
 def rng(promise: str) -> random.Random:
     """Random numbers of a promise: the same at every run."""
     return random.Random(promise)
+
+
+def from_tests(name: str) -> Any:
+    """A module that the tests share, of tests/support: its folder is no package."""
+    folder = str(Path(__file__).parents[2] / "tests" / "support")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
+def corpus() -> Path:
+    """The corpus of hostile files, which lies beside the repository and is no part of it.
+
+    Raises:
+        Unmeasured: It does not.
+    """
+    folder = Path(__file__).parents[3] / "shared" / "data" / "hostile"
+    if not folder.is_dir():
+        raise Unmeasured("the corpus of hostile files does not lie beside the repository.")
+    return folder

@@ -21,7 +21,7 @@ from heads.data.table import ColumnHints, listed
 from heads.errors import DataError
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import guarded
+from heads.interfaces.web.guards import guarded, typed
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.interfaces.web.visitors import address_of
@@ -237,7 +237,7 @@ def _fraction(name: str, value: Any) -> float:
 COMMON: list[str] = list(RECIPES)  # shown as the default
 
 
-@guarded
+@typed
 @described(
     api.compare,
     returns="The classes, and for each recipe its logits, probabilities and held-out accuracy.",
@@ -254,7 +254,7 @@ def compare(
     return api.compare(text, pair, **asked).as_json()
 
 
-@guarded
+@typed
 @described(
     api.explain,
     returns="The steps from tokens to logits with their tensors, and each token's share.",
@@ -269,7 +269,7 @@ def explain(
     return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
-@guarded
+@typed
 @described(
     api.catalogue,
     returns="The family, its class, its form, its recipe, and the reason where there is none.",
@@ -278,7 +278,7 @@ def families() -> list[dict[str, Any]]:
     return [entry.as_json() for entry in api.catalogue()]
 
 
-@guarded
+@typed
 @described(
     api.difference,
     returns="The two names and the difference, a few sentences.",
@@ -287,7 +287,7 @@ def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
 
-@guarded
+@typed
 @described(
     api.examine,
     returns="Each change with the largest difference of two logits, the reason and what to do.",
@@ -296,7 +296,7 @@ def doctor(model: str) -> dict[str, Any]:
     return api.examine(model).as_json()
 
 
-@guarded
+@typed
 @described(api.Inspector.attribute, api.compare, api.Inspector)
 def look(
     text: str,
@@ -321,7 +321,7 @@ def look(
     }
 
 
-@guarded
+@typed
 @described(
     api.Inspector.flips,
     api.compare,
@@ -339,7 +339,7 @@ def edit(
     return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
 
 
-@guarded
+@typed
 @described(
     api.Inspector.ablate,
     api.compare,
@@ -360,7 +360,7 @@ def ablate(
     return [one.as_json() for one in found]
 
 
-@guarded
+@typed
 @described(
     api.Inspector.readings,
     api.compare,
@@ -386,7 +386,7 @@ def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED)
     return api.Inspector(recipes=recipes, model=model, sample=sample, run=run)
 
 
-@guarded
+@typed
 def parts() -> dict[str, Any]:
     """List every pooling, choice of layers and head, with a sentence and the source of each.
 

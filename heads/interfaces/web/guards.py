@@ -7,7 +7,7 @@ import io
 import logging
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar, cast
 
 import gradio as gr
@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from heads.caching import refusal
 from heads.data.table import guard_cell
-from heads.errors import HeadsError
+from heads.errors import DataError, HeadsError
 from heads.interfaces.views.html import failure
 from heads.interruption import Interrupted
 
@@ -52,6 +52,35 @@ def guarded(handler: Handler) -> Handler:
             _show(error)
 
     return cast("Handler", call)
+
+
+KINDS: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str), "a text"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    float: (
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+        "a number",
+    ),
+    list[str]: (
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        "a list of texts",
+    ),
+}
+
+
+def typed(handler: Handler) -> Handler:
+    """The same as `guarded`, for what programs call: Gradio hands on values of any kind."""
+    taken = inspect.signature(handler)
+
+    @functools.wraps(handler)
+    def call(*inputs: Any, **named: Any) -> Any:
+        for name, value in taken.bind(*inputs, **named).arguments.items():
+            fits, kind = KINDS[taken.parameters[name].annotation]
+            if not fits(value):
+                raise DataError(f"{name} must be {kind}.", "Mend it.")
+        return handler(*inputs, **named)
+
+    return guarded(cast("Handler", call))
 
 
 def sentence(error: Exception) -> str:

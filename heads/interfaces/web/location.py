@@ -58,7 +58,7 @@ class Location:
                 found[field.name] = ",".join(value) if field.name == "recipes" else str(value)
         if not usual:
             found["text"] = self.text
-        return "?" + urlencode(found)
+        return "?" + urlencode(found, errors="replace")  # half a pair of surrogates
 
     @classmethod
     def of(cls, query: str | Mapping[str, str]) -> "Location":

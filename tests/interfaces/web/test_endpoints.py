@@ -2,10 +2,12 @@
 
 import json
 
+import gradio as gr
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.answers import PendingQuestion, answering
 
@@ -178,3 +180,24 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     last = ["auto", "", "aside", 5, 1, "everything"]
     with pytest.raises(AppError, match="everything"):
         client.predict(file, *given[1:], False, "auto", *last, api_name="/train_grid")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("compare", {"text": None}, "text must be a text."),
+        ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text."),
+        ("compare", {"text": "a", "recipes": "mean+linear"}, "recipes must be a list of texts."),
+        ("look", {"text": "a", "recipes": [None]}, "recipes must be a list of texts."),
+        ("readings", {"text": "a", "temperature": True}, "temperature must be a number."),
+        ("ablate", {"text": "a", "retrain": "no"}, "retrain must be true or false."),
+    ],
+)
+def test_an_argument_of_another_kind_gets_a_sentence(name, given, says):
+    with pytest.raises(gr.Error) as refused:
+        getattr(endpoints, name)(**given)
+    assert refused.value.message.startswith(says)
+
+
+def test_a_link_with_half_a_letter_is_one():
+    assert Location.of({"text": "a\ud800"}).query == "?text=a%3F"
