@@ -11,6 +11,8 @@
 # make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
 #                included; hours (PROVE='--only P1')
 # make locks     write requirements.lock and requirements-cpu.lock anew (LOCKS=--upgrade)
+# make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
+#                included; hours (PROVE='--only P1')
 PYTHON ?= python3
 BIN := .venv/bin
 

@@ -10,7 +10,7 @@ from benchmarks.promises import promise, proofs
 from benchmarks.promises.promise import Row, Unmeasured
 
 # The rest take longer than one waits for a quick run of the tests.
-QUICK = ("repeats",)
+QUICK = ("repeats", "canaries")
 ROW = Row(promise="P1", says="None lost.", measured="0 | 200", target="0", holds=False, command="c")
 
 

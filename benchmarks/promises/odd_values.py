@@ -7,11 +7,41 @@ from typing import Any
 from hypothesis import strategies as st
 
 SPECIAL = (
-    "", " ", "null", "None", "nan", "NaN", "inf", "-1", "1e999", "true", "[]", "{}", "0", "..",
-    "../../etc/passwd", "C:\\Windows", "\\\\evil\\share", "a" * 300, "\u202eabc", "\x00", "\x1b[31m",
-    "<script>alert(1)</script>", "=1+1", "'; drop", "%s%n", "[CLS]", "${x}", "\ud800", "é" * 40,
-    "\ufeff", "text", "label", "a\nb", "a\r\nb",
-)  # fmt: skip
+    "",
+    " ",
+    "null",
+    "None",
+    "nan",
+    "NaN",
+    "inf",
+    "-1",
+    "1e999",
+    "true",
+    "[]",
+    "{}",
+    "0",
+    "..",
+    "../../etc/passwd",
+    "C:\\Windows",
+    "\\\\evil\\share",
+    "a" * 300,
+    "\u202eabc",
+    "\x00",
+    "\x1b[31m",
+    "<script>alert(1)</script>",
+    "=1+1",
+    "'; drop",
+    "%s%n",
+    "[CLS]",
+    "${x}",
+    "\ud800",
+    "é" * 40,
+    "\ufeff",
+    "text",
+    "label",
+    "a\nb",
+    "a\r\nb",
+)
 WORDS = st.sampled_from(SPECIAL) | st.text(max_size=40)
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -135,11 +165,27 @@ def configs(good: dict[str, Any], types: list[str]) -> st.SearchStrategy[dict[st
         types: Values of model_type.
     """
     more = (
-        "auto_map", "attn_implementation", "_attn_implementation", "quantization_config",
-        "id2label", "label2id", "num_labels", "architectures", "torch_dtype", "dtype",
-        "text_config", "rope_scaling", "pad_token_id", "is_decoder", "add_cross_attention",
-        "chunk_size_feed_forward", "tie_word_embeddings", "problem_type", "n_layer", "base_model_tp_plan",
-    )  # fmt: skip
+        "auto_map",
+        "attn_implementation",
+        "_attn_implementation",
+        "quantization_config",
+        "id2label",
+        "label2id",
+        "num_labels",
+        "architectures",
+        "torch_dtype",
+        "dtype",
+        "text_config",
+        "rope_scaling",
+        "pad_token_id",
+        "is_decoder",
+        "add_cross_attention",
+        "chunk_size_feed_forward",
+        "tie_word_embeddings",
+        "problem_type",
+        "n_layer",
+        "base_model_tp_plan",
+    )
     keys = st.sampled_from([*good, *more]) | WORDS
     values = VALUES | st.dictionaries(keys, VALUES, max_size=3)
     changes = st.dictionaries(keys, values, min_size=1, max_size=3)
@@ -161,9 +207,19 @@ IDS = st.one_of(
     st.sampled_from(["sample:sentiment", "sample:x", "r" + "a" * 22, ".", "/", "~", "a/../b"]),
 )
 FIELDS = (
-    "place", "text", "pair", "model", "sample", "run", "recipes", "pairs", "lane", "show",
-    "result", "head",
-)  # fmt: skip
+    "place",
+    "text",
+    "pair",
+    "model",
+    "sample",
+    "run",
+    "recipes",
+    "pairs",
+    "lane",
+    "show",
+    "result",
+    "head",
+)
 LINKS = st.one_of(
     WORDS,
     st.dictionaries(st.sampled_from(FIELDS) | WORDS, IDS, max_size=6),
@@ -177,9 +233,20 @@ LINKS = st.one_of(
 
 
 RECIPES = st.sampled_from(
-    ["mean+linear", "cls+linear", "mean+logistic", "own", "mean", "+", "mean+linear?x=1",
-     "mean@9+linear", "cls@cat4+linear", "mean+linear?tune=full", "attention+linear?late=true"]
-)  # fmt: skip
+    [
+        "mean+linear",
+        "cls+linear",
+        "mean+logistic",
+        "own",
+        "mean",
+        "+",
+        "mean+linear?x=1",
+        "mean@9+linear",
+        "cls@cat4+linear",
+        "mean+linear?tune=full",
+        "attention+linear?late=true",
+    ]
+)
 TEXTS = st.sampled_from(["A fine film.", "[CLS] [SEP]", "a" * 30_000, "word " * 300]) | WORDS
 SAMPLES = st.sampled_from(["", "sentiment", "pairs", "similarity", "sentimnet"])
 ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {

@@ -34,8 +34,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from heads.caching import ORPHANS, why, write, write_tensors, writing
 from heads.caching import ROOM as ROOM_ELSEWHERE
-from heads.caching import why, write, write_tensors, writing
 from heads.errors import DataError
 from heads.settings import ExperimentConfig, runs_folder
 
@@ -122,7 +122,15 @@ class RunFolder:
             what = f"The run {self.id} cannot be opened ({why(error)})."
             raise DataError(what, HINT if isinstance(error, FileNotFoundError) else ROOM) from None
         with lock:
+            self._sweep()
             yield
+
+    def _sweep(self) -> None:
+        """Deletes what a killed process left unfinished; who holds the run has none of it yet."""
+        for path in self.path.rglob(".*"):
+            if path.name.startswith(ORPHANS):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     @property
     def is_busy(self) -> bool:

@@ -1139,6 +1139,16 @@ def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
     assert bare(finished(run).as_json()) == wanted
 
 
+def test_what_a_kill_left_unfinished_goes_when_the_run_goes_on(start) -> None:
+    run = start()
+    left = [run.path / ".unfinished-x", run.path / "cells" / ".tmpY", run.path / "heads" / ".tmpZ"]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+    finished(run)
+    assert not [path for path in left if path.exists()]
+
+
 def _no_space(place: Path) -> None:
     place.write_bytes(b"half")
     raise OSError(28, "No space left on device")
