@@ -201,6 +201,82 @@ def _check_range(one: Field[Any], value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """How much may lie in a folder that fills up, and for how long.
+
+    Attributes:
+        bytes: How much in all.
+        entries: How many files, or folders that are one thing.
+        seconds: How long one may lie there unused.
+        spared: What was used less long ago than so many seconds stays in any case.
+    """
+
+    bytes: int
+    entries: int
+    seconds: float
+    spared: float
+
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """What may lie in each folder that the page fills; None where it is the user's own.
+
+    Attributes:
+        free_bytes: With less than that free on the disk, no upload is taken.
+        served: Uploads that nobody has read yet, where Gradio puts them.
+        parts: Of uploads that broke off.
+        exports: Heads to take along.
+        uploads: Files that were read, in a place of their own.
+        runs: All that they hold.
+        features: What base models made of texts.
+        states: What they made of all tokens.
+        heads: Trained ones that answer on the page.
+        baselines: Scores of what heads are compared with.
+        twins: The bundled model as other families' checkpoints.
+        models: Base models that were fetched from the Hub for visitors.
+    """
+
+    free_bytes: int
+    served: Quota
+    parts: Quota
+    exports: Quota
+    uploads: Quota
+    runs: Quota | None = None
+    features: Quota | None = None
+    states: Quota | None = None
+    heads: Quota | None = None
+    baselines: Quota | None = None
+    twins: Quota | None = None
+    models: Quota | None = None
+
+
+OWN_DISK = Disk(
+    free_bytes=500_000_000,
+    served=Quota(bytes=20_000_000_000, entries=2_000, seconds=HOUR, spared=10 * MINUTE),
+    parts=Quota(bytes=20_000_000_000, entries=1_000, seconds=10 * MINUTE, spared=10 * MINUTE),
+    exports=Quota(bytes=200_000_000_000, entries=100, seconds=6 * HOUR, spared=HOUR),
+    uploads=Quota(bytes=20_000_000_000, entries=200, seconds=6 * HOUR, spared=10 * MINUTE),
+)
+PUBLIC_DISK = Disk(
+    free_bytes=2_000_000_000,
+    served=Quota(bytes=180_000_000, entries=1_000, seconds=10 * MINUTE, spared=20),
+    parts=Quota(bytes=180_000_000, entries=1_000, seconds=40, spared=40),
+    exports=Quota(bytes=1_000_000_000, entries=100, seconds=15 * MINUTE, spared=5 * MINUTE),
+    uploads=Quota(bytes=1_000_000_000, entries=1_000, seconds=6 * HOUR, spared=10 * MINUTE),
+    runs=Quota(bytes=2_000_000_000, entries=300, seconds=DAY, spared=HOUR),
+    features=Quota(bytes=2_000_000_000, entries=20_000, seconds=DAY, spared=10 * MINUTE),
+    states=Quota(bytes=2_000_000_000, entries=2_000, seconds=DAY, spared=10 * MINUTE),
+    heads=Quota(bytes=2_000_000_000, entries=5_000, seconds=30 * DAY, spared=10 * MINUTE),
+    baselines=Quota(bytes=200_000_000, entries=5_000, seconds=DAY, spared=10 * MINUTE),
+    twins=Quota(bytes=2_000_000_000, entries=50, seconds=7 * DAY, spared=HOUR),
+    models=Quota(bytes=6_000_000_000, entries=100, seconds=30 * DAY, spared=10 * MINUTE),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
@@ -251,6 +327,7 @@ class Limits:
     uploads_each: int = 0  # at a time, of one address
     trainings_each: int = 0  # that wait or run, of one address
     sessions: int = 1_000  # that are remembered
+    disk: Disk = OWN_DISK
 
 
 PUBLIC = Limits(
@@ -288,6 +365,7 @@ PUBLIC = Limits(
     streams_each=300,
     uploads_each=4,
     trainings_each=2,
+    disk=PUBLIC_DISK,
 )
 
 
@@ -311,6 +389,21 @@ def runs_folder() -> Path:
     if home or cache:
         return Path(home) if home else Path(str(cache)) / "runs"
     return Path.home() / ".local" / "share" / "head-to-head" / "runs"
+
+
+SERVED = "head-to-head-served"
+
+
+def served_folder() -> Path:
+    """Where Gradio puts uploads, and from where alone it serves files: a folder of this app's own.
+
+    What lies in it is deleted by age and size, so it is never one that others use as well, as the
+    one that Gradio would take, or $GRADIO_TEMP_DIR.
+    """
+    given = os.environ.get("GRADIO_TEMP_DIR")
+    if given and Path(given).name == SERVED:  # `prepare_server` has been here
+        return Path(given)
+    return (Path(given) if given else cache_folder()) / SERVED
 
 
 def server_hosts() -> frozenset[str]:
@@ -338,11 +431,13 @@ def prepare_server() -> None:
 
     Uvicorn takes the address of a visitor from X-Forwarded-For behind the proxies in $HEADS_PROXIES
     (addresses and networks), and by itself from whoever is on the same machine. Gradio keeps facts
-    of ten thousand calls, which nobody reads here, and sums them up after each.
+    of ten thousand calls, which nobody reads here, and sums them up after each. It gets a folder
+    of its own for files.
     """
     proxies = os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
     os.environ["FORWARDED_ALLOW_IPS"] = proxies
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
+    os.environ["GRADIO_TEMP_DIR"] = str(served_folder().absolute())
 
 
 def storage_folder() -> Path | None:

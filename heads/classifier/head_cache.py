@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.tuned import TunedBase
-from heads.caching import foreign_code, make_room, own_code, save_tensors, write
+from heads.caching import foreign_code, make_room, own_code, save_tensors, used, write
 from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError
@@ -182,6 +182,7 @@ def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
         head = load(path, backbone, limits)
     except CheckpointError:
         return None
+    used(path)
     _remember(key, head)
     return head
 

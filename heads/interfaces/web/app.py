@@ -11,7 +11,7 @@ import gradio as gr
 from gradio.events import api as publish
 
 from heads.interfaces.views.html import render
-from heads.interfaces.web import endpoints
+from heads.interfaces.web import endpoints, janitor
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
 from heads.interfaces.web.places.answers import facts
@@ -44,9 +44,7 @@ def build() -> Page:
     here = limits()
     slots = TrainingSlots(most=1 if here.public else 2, each=here.trainings_each)
     jobs = TrainingJobs(slots)
-    with Page(
-        title=TITLE, analytics_enabled=False, fill_width=False, delete_cache=(300, 300)
-    ) as page:
+    with Page(title=TITLE, analytics_enabled=False, fill_width=False) as page:
         page.opening = opening = Opening()
         mine = gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
         query = gr.Textbox(OPENING.query, visible="hidden", elem_id="query")
@@ -79,6 +77,9 @@ def build() -> Page:
         opening.wire(page)
         remembers = f"{{ heads.remember(query); heads.fills({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
+    page.has_room = janitor.check_room
+    janitor.take_over(page)
+    janitor.start()
     return page
 
 

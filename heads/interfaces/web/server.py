@@ -17,6 +17,7 @@ from heads.interfaces.web.guards import Notice, plain, sentence
 from heads.interfaces.web.middleware import Gate
 from heads.interfaces.web.slots import Slots, pools
 from heads.interfaces.web.startup import Opening
+from heads.interfaces.web.uploads import check_sent
 from heads.interfaces.web.visitors import Visitors, address_of
 from heads.interruption import Interrupted, interruptible
 from heads.settings import limits, prepare_server
@@ -182,6 +183,7 @@ class Page(gr.Blocks):
         self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False
     ) -> Any:
         """As in Gradio; what does not fit is said in a sentence that names what does."""
+        check_sent(inputs)
         try:
             given = await super().preprocess_data(block_fn, inputs, state, explicit_call)
             return [_text(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]

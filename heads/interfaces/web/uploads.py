@@ -5,54 +5,56 @@ The page knows a file by its random id alone.
 """
 
 import contextlib
-import logging
+import os
 import re
 import secrets
 import shutil
-import threading
-import time
+import stat
 from pathlib import Path
 from typing import Any
 
-from gradio.utils import get_upload_folder
-
-from heads.caching import writing
+from heads.caching import used, writing
 from heads.data.dataset import Data, data_of
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
 from heads.data.table import Columns, Table
-from heads.errors import DataError
-from heads.settings import Limits, cache_folder, runs_folder
-from heads.settings import limits as limits_here
+from heads.errors import DataError, LimitError
+from heads.interfaces.web import janitor
+from heads.settings import Limits, cache_folder, served_folder
 
-MOST, MOST_SECONDS = 100, 6 * 3600.0
-MOST_RUNS, MOST_RUN_SECONDS = 300, 24 * 3600.0  # of visitors, in public mode
-MOST_FEATURES = 5_000  # chunks of texts
-MOST_BYTES = 4_000_000_000
-SWEEP = 300.0  # seconds
-STALE_SECONDS = 3600.0
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
-log = logging.getLogger("heads")
 
 
-class RegularFiles(set[str]):
-    """What Gradio's clean-up may delete: a folder among it would end the clean-up for good."""
+def check_sent(inputs: Any) -> None:
+    """Refuses arguments of a call that name a file which nobody has sent here.
 
-    def add(self, path: str, /) -> None:
-        """Takes note of a file, and of nothing else."""
-        if Path(path).is_file():
-            super().add(path)
+    Gradio takes a file's path, or an address to fetch it from, in the place of every argument,
+    whatever it asks for. Only a regular file will do that lies in the folder of uploads.
+
+    Raises:
+        DataError: There is such an argument.
+    """
+    waiting = [inputs]
+    while waiting:
+        given = waiting.pop()
+        if isinstance(given, list):
+            waiting += given
+        elif isinstance(given, dict):
+            waiting += given.values()
+            if isinstance(given.get("path"), str) and not _was_sent(given["path"]):
+                what = "That is not a file that was sent to this page, or not any more."
+                raise DataError(what, "Send the file itself, once more.")
 
 
-def protect(page: Any, component: Any) -> None:
-    """Lets a component of a page take note of regular files only."""
-    files = RegularFiles()
-    page.temp_file_sets = [
-        files if known is component.temp_files else known for known in page.temp_file_sets
-    ]
-    component.temp_files = files
+def _was_sent(path: str) -> bool:
+    given = Path(os.path.normpath(path))
+    try:
+        is_regular = stat.S_ISREG(given.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+    return is_regular and given.is_relative_to(os.path.normpath(served_folder()))
 
 
 def folder() -> Path:
@@ -65,6 +67,7 @@ def keep(path: str, limits: Limits) -> str:
 
     Raises:
         DataError: It is no file, or the disk does not take it.
+        LimitError: Too many are kept here already.
     """
     given = Path(path)
     if given.is_symlink() or not given.is_file():
@@ -76,7 +79,7 @@ def keep(path: str, limits: Limits) -> str:
     name = secrets.token_urlsafe(16)
     try:
         with writing("The file"):
-            sweep()
+            _make_room(given.stat().st_size)
             (folder() / name).mkdir(parents=True, mode=0o700)
             shutil.move(given, folder() / name / given.name[-120:])
     except DataError:
@@ -85,6 +88,18 @@ def keep(path: str, limits: Limits) -> str:
     finally:
         forget(given)
     return name
+
+
+def _make_room(size: int) -> None:
+    """Deletes files that nobody has used for longest, where one more would be too many.
+
+    Raises:
+        LimitError: All were used a moment ago.
+    """
+    place = janitor.uploads()
+    held = janitor.sweep(place, size)
+    if held.bytes + size > place.quota.bytes or held.entries >= place.quota.entries:
+        raise LimitError("Many files are kept here now.", "Try again in a few minutes.")
 
 
 def forget(path: Path) -> None:
@@ -124,7 +139,10 @@ def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
     Raises:
         HeadsError: There is none, or it cannot be used.
     """
-    return open_table(path_of(name), limits, header)
+    path = path_of(name)
+    if not name.startswith(SAMPLE):
+        used(path)
+    return open_table(path, limits, header)
 
 
 def data(name: str, limits: Limits, columns: Columns | None, header: bool | None = None) -> Data:
@@ -134,52 +152,3 @@ def data(name: str, limits: Limits, columns: Columns | None, header: bool | None
         HeadsError: They cannot be used.
     """
     return data_of(opened(name, limits, header), limits, columns, name=path_of(name).stem)
-
-
-def sweep() -> None:
-    """Deletes what is old, and the oldest where it is too much; also runs, in public mode."""
-    _sweep(folder(), MOST, MOST_SECONDS)
-    _sweep_gradio()
-    if limits_here().public:
-        _sweep(runs_folder(), MOST_RUNS, MOST_RUN_SECONDS)
-        for kind in ("features", "states"):  # what the base model made of visitors' texts
-            _sweep(cache_folder() / kind, MOST_FEATURES, MOST_RUN_SECONDS)
-
-
-def _sweep(home: Path, most: int, most_seconds: float) -> None:
-    now, count, size = time.time(), 0, 0
-    found = []
-    for path in home.iterdir() if home.is_dir() else ():
-        with contextlib.suppress(OSError):  # another process may have been faster
-            files = [path] if path.is_file() else path.rglob("*")
-            held = sum(file.stat().st_size for file in files if file.is_file())
-            found.append((path.stat().st_mtime, held, path))
-    for changed, held, path in sorted(found, reverse=True):
-        count, size = count + 1, size + held
-        if now - changed > most_seconds or count > most or size > MOST_BYTES:
-            with contextlib.suppress(OSError):
-                path.unlink() if path.is_file() else shutil.rmtree(path)
-
-
-def _sweep_gradio() -> None:
-    """What Gradio's own clean-up leaves: parts of aborted uploads, and states behind links."""
-    home = Path(get_upload_folder())
-    for path in [*home.glob("tmp*"), *home.glob("deep_links/*/*")]:
-        with contextlib.suppress(OSError):
-            if path.is_file() and time.time() - path.stat().st_mtime > STALE_SECONDS:
-                path.unlink()
-
-
-def start_sweeping() -> None:
-    """Sweeps every few minutes for as long as this process lives."""
-    if not any(thread.name == "uploads" for thread in threading.enumerate()):
-        threading.Thread(target=_sweeping, name="uploads", daemon=True).start()
-
-
-def _sweeping() -> None:
-    while True:
-        try:
-            sweep()
-        except Exception as error:  # the sweeper must outlive whatever it meets
-            log.error("sweeping uploads failed: %s", type(error).__name__)
-        time.sleep(SWEEP)

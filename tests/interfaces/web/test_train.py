@@ -100,49 +100,6 @@ def test_a_foreign_id_opens_nothing(name):
         uploads.path_of(name)
 
 
-def test_old_uploads_go_and_so_do_the_oldest_of_many(upload, few, monkeypatch):
-    old = uploads.keep(str(upload), limits())
-    os.utime(uploads.folder() / old, (0, 0))
-    uploads.sweep()
-    with pytest.raises(DataError):
-        uploads.path_of(old)
-    shutil.rmtree(uploads.folder())
-    monkeypatch.setattr(uploads, "MOST", 2)
-    names = []
-    for at in range(3):
-        upload.parent.mkdir(exist_ok=True)
-        names.append(uploads.keep(shutil.copy(few, upload), limits()))
-        os.utime(uploads.folder() / names[-1], (time.time() - 9 + at,) * 2)
-    uploads.sweep()
-    assert [name for name in names if (uploads.folder() / name).exists()] == names[1:]
-
-
-def test_what_gradio_leaves_of_aborted_uploads_goes(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    (tmp_path / "deep_links" / "x").mkdir(parents=True)
-    (tmp_path / "tmpfolder").mkdir()
-    names = ["tmpold", "tmpnew", "deep_links/x/state.json", "other"]
-    for name in names:
-        (tmp_path / name).write_text("private")
-    for name in (names[0], *names[2:]):
-        os.utime(tmp_path / name, (0, 0))
-    uploads.sweep()
-    assert [name for name in names if (tmp_path / name).exists()] == ["tmpnew", "other"]
-
-
-def test_a_folder_never_reaches_what_gradio_deletes(tmp_path):
-    import gradio as gr
-
-    with gr.Blocks() as page:
-        file = gr.File()
-        uploads.protect(page, file)
-    assert any(known is file.temp_files for known in page.temp_file_sets)
-    (tmp_path / "a.csv").touch()
-    file.temp_files.add(str(tmp_path))
-    file.temp_files.add(str(tmp_path / "a.csv"))
-    assert file.temp_files == {str(tmp_path / "a.csv")}
-
-
 @pytest.mark.parametrize("value", [0, 51, float("nan"), None, "3", True, [3]])
 def test_a_setting_out_of_its_range_is_a_sentence(value):
     with pytest.raises(DataError, match="'Seeds, with a test set' must be between 1 and 50"):

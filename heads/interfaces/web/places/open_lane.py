@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
@@ -18,6 +16,7 @@ from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
+from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
@@ -303,17 +302,17 @@ def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
 def prepared(asked: Location, form: str, calibrated: bool) -> Stream:
     """Writes and verifies the head, and hands the file over."""
     hidden = gr.update(visible=False)
-    with TemporaryDirectory(prefix="head-to-head-") as place:
-        try:
+    try:
+        with exporting() as place:
             events = selecting(asked, [of_lane(asked)])
             heads = yield from _with_progress(events, lambda told: [told, hidden])
             yield [busy("Writing and checking the file"), hidden]
             one = heads.classifiers[0]
             divides = calibrated and calibrates(asked, one)
-            path, says = downloads.written(one, form, Path(place), divides)
+            path, says = downloads.written(one, form, place, divides)
             yield [render("exported.html", lines=says), gr.update(visible=True, value=str(path))]
-        except Exception as error:
-            yield [failed(error), hidden]
+    except Exception as error:
+        yield [failed(error), hidden]
 
 
 def calibrates(asked: Location, one: "Classifier") -> bool:

@@ -344,12 +344,10 @@ def build(
     job: gr.HTML,
 ) -> Arrival:  # fmt: skip
     """Draws the place; gives what follows where one arrives."""
-    uploads.start_sweeping()
     held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
     with gr.Column(elem_id="data-row"):
         with gr.Column(scale=0, min_width=230, elem_id="rail"):
             file = gr.File(label="Your file", show_label=False, height=112, elem_id="file")
-            uploads.protect(page, file)
             samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
             runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
         with gr.Column(elem_id="data-main"):

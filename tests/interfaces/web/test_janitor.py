@@ -1,0 +1,487 @@
+"""What visitors send, make and leave behind stays within its bounds, whatever they send."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import gradio as gr
+import httpx
+import huggingface_hub
+import pytest
+from gradio_client import Client, handle_file
+
+from heads.errors import CheckpointError, DataError, LimitError
+from heads.interfaces.web import janitor, uploads
+from heads.interfaces.web.janitor import Held, Place
+from heads.settings import PUBLIC, Quota, limits, served_folder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from heads.runs.folder import RunFolder
+with RunFolder(path=Path(sys.argv[1])).held():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+API = "/gradio_api"
+WANTED = "not a file that was sent to this page"
+REFUSED = f"That is {WANTED}, or not any more. Send the file itself, once more."
+
+
+@pytest.fixture(scope="module")
+def page(place):
+    """The page in public mode, served on loopback, with a folder of its own for files."""
+    from heads.interfaces.web.app import LAUNCH, build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_PUBLIC", "1")
+        patch.setenv("GRADIO_TEMP_DIR", str(place / "gradio"))
+        page = build()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        settings = {"server_name": "127.0.0.1", "server_port": port, "quiet": True}
+        page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
+        yield page
+        page.close()
+
+
+@pytest.fixture
+def url(page):
+    shutil.rmtree(served_folder(), ignore_errors=True)
+    return page.local_url.rstrip("/")
+
+
+def sent(url, *files):
+    """The answer to an upload of files."""
+    return httpx.post(url + API + "/upload", files=[("files", one) for one in files], timeout=60)
+
+
+def file_of(path):
+    return {"path": str(path), "meta": {"_type": "gradio.FileData"}}
+
+
+def called(url, function, data, session):
+    """What a function answers, by its number: whether it went well, and what it says."""
+    asked = {"data": data, "fn_index": function, "session_hash": session}
+    httpx.post(f"{url}{API}/queue/join", json=asked, timeout=60).raise_for_status()
+    query = {"session_hash": session}
+    with httpx.stream("GET", f"{url}{API}/queue/data", params=query, timeout=60) as lines:
+        for line in lines.iter_lines():
+            said = json.loads(line.removeprefix("data: ")) if line else {}
+            if said.get("msg") == "process_completed":
+                return said["success"], {"error": said["output"].get("error")}
+    raise AssertionError("no answer")
+
+
+def inputs_of(page):
+    """Every input of every function of the page, and arguments for the function but for it."""
+    for number, function in page.fns.items():
+        for at, component in enumerate(function.inputs):
+            if not component.stateful:
+                yield number, at, component, [None] * len(function.inputs)
+
+
+def put(path, size=10, age=0.0):
+    """A file of so many bytes that was used so long ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def files_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def quota(**given):
+    return Quota(**({"bytes": 10**9, "entries": 10**6, "seconds": 10**6, "spared": 0.0} | given))
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Sets quotas of public mode for the janitor."""
+
+    def changed(**quotas):
+        here = replace(PUBLIC, disk=replace(PUBLIC.disk, **quotas))
+        monkeypatch.setattr(janitor, "limits", lambda: here)
+
+    changed()
+    return changed
+
+
+@pytest.fixture
+def own_place(monkeypatch, tmp_path):
+    """Folders of this test alone."""
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HEADS_RUNS", raising=False)
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "temp"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path
+
+
+# --- Attacks over HTTP.
+
+
+def test_no_input_of_any_function_takes_a_folder_or_an_address_for_a_file(page):
+    folder, tried = served_folder(), 0
+    for number, at, component, data in inputs_of(page):
+        for sent in (file_of(folder), file_of("http://127.0.0.1/a.csv"), [{"x": file_of(folder)}]):
+            data[at] = sent
+            with pytest.raises(DataError, match=WANTED):
+                asyncio.run(page.preprocess_data(page.fns[number], data, None))
+            tried += 1
+        assert not component.temp_files
+    assert tried > 1_000
+
+
+def test_a_folder_in_the_place_of_a_file_ends_no_clean_up(page, url, disk):
+    (path,) = sent(url, ("a.csv", b"text,label")).json()
+    folder, kinds = Path(path).parents[1], set()
+    assert folder == served_folder()
+    for number, at, component, data in inputs_of(page):
+        if isinstance(component, gr.File) or type(component) not in kinds:
+            kinds.add(type(component))
+            data[at] = file_of(folder)
+            went_well, says = called(url, number, data, secrets.token_hex(6))
+            assert not went_well
+            assert says["error"] == REFUSED, component
+    assert len(kinds) > 10
+    assert not any(page.temp_file_sets)
+    assert not any(block.temp_files for block in page.blocks.values())
+    assert Path(path).is_file()
+    disk(served=quota(seconds=0))
+    janitor.Janitor().sweep()
+    assert not files_in(folder)
+
+
+def test_what_was_not_sent_is_no_file(page, url):
+    link = put(served_folder() / "0123" / "file").with_name("link")
+    link.symlink_to("/etc/passwd")
+    (read,) = (number for number, one in page.fns.items() if one.api_name == "read")
+    odd = ["/etc/passwd", "http://127.0.0.1:1/a.csv", "x\0y", "", ".", "0123/file"]
+    odd += [str(link), str(served_folder() / "absent"), f"{served_folder()}/../x"]
+    for what in odd:
+        data = [file_of(what), *[""] * (len(page.fns[read].inputs) - 1)]
+        assert called(url, read, data, secrets.token_hex(6)) == (False, {"error": REFUSED}), what
+
+
+def test_a_file_that_was_sent_is_read_and_leaves_nothing_but_a_mark(url, disk, tmp_path):
+    given = tmp_path / "mine.csv"
+    given.write_text("text,label\n" + "good,yes\nbad,no\n" * 20)
+    client = Client(url, verbose=False)
+    found = client.predict(handle_file(str(given)), "", "", "", "", api_name="/read")
+    assert found["rows_in"] == 40
+    client.close()
+    left = files_in(served_folder())
+    assert all(Path(name).name.startswith("tmp") for name in left)  # Gradio's, and empty
+    disk(parts=quota(seconds=0))
+    janitor.Janitor().sweep()
+    assert not files_in(served_folder())
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_of_many_uploads_and_broken_ones_nothing_remains(url, disk, count):
+    many = [(f"{number}.csv", b"text,label\n") for number in range(300)]
+    assert 400 <= sent(url, *many).status_code < 500
+    with httpx.Client(timeout=60) as line:
+        answers = [
+            line.post(
+                url + API + "/upload", files={"files": (f"{n}.csv", f"text,label\n{n}".encode())}
+            ).status_code
+            for n in range(count)
+        ]
+    assert answers.count(200) > 0.9 * count
+    where = urlsplit(url)
+    head = f"POST {API}/upload HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Length: 3000000\r\n"
+    head += "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\nContent-Disposition: "
+    head += 'form-data; name="files"; filename="a.csv"\r\n\r\n'
+    with socket.create_connection((where.hostname, where.port)) as broken:
+        broken.sendall(head.encode() + b"x" * 1_000_000)
+        time.sleep(0.3)
+    left = files_in(served_folder())
+    assert any(name.startswith("tmp") for name in left)
+    assert len(left) > 0.9 * count
+    disk(served=quota(entries=10, bytes=100))
+    janitor.Janitor().sweep()
+    assert len(files_in(served_folder())) <= 10
+    disk(served=quota(seconds=0))
+    janitor.Janitor().sweep()
+    assert not list(served_folder().iterdir())
+
+
+@pytest.mark.slow
+def test_the_real_thread_keeps_the_quota_while_files_come(url, disk):
+    disk(served=quota(bytes=2_000_000, seconds=3, spared=0.5), parts=quota(seconds=3, spared=3))
+    worker = janitor.Janitor(every=0.3)
+    thread = threading.Thread(target=worker.work, daemon=True)
+    thread.start()
+    sizes = []
+    try:
+        for number in range(100):
+            sent(url, ("a.csv", str(number).encode() * 50_000))
+            sizes.append(sum(p.stat().st_size for p in served_folder().rglob("*") if p.is_file()))
+        time.sleep(5)
+        assert thread.is_alive()
+    finally:
+        worker.ended.set()
+    assert not files_in(served_folder())
+    assert max(sizes) < 10_000_000
+
+
+# --- One folder.
+
+
+def test_the_oldest_go_first_and_what_was_just_used_stays(tmp_path):
+    for number in range(10):
+        put(tmp_path / f"d{number}" / "x", 100, age=100 * number)
+    place = Place(path=tmp_path, quota=quota(bytes=550), is_of_files=True)
+    assert janitor.sweep(place) == Held(bytes=500, entries=5)
+    assert files_in(tmp_path) == [f"d{number}/x" for number in range(5)]
+    assert janitor.sweep(replace(place, quota=quota(entries=4))).entries == 4
+    assert janitor.sweep(replace(place, quota=quota(bytes=0, spared=250))).entries == 3
+    assert janitor.sweep(replace(place, quota=quota(seconds=150))).entries == 2
+    assert janitor.sweep(replace(place, quota=quota(bytes=200)), room=100).entries == 1
+    assert files_in(tmp_path) == ["d0/x"]
+
+
+def test_a_folder_is_one_thing_and_as_young_as_what_was_used_in_it(tmp_path):
+    put(tmp_path / "old" / "deep" / "x", age=1000)
+    put(tmp_path / "new" / "deep" / "x", age=10)
+    for name in ("old", "new"):
+        put(tmp_path / name / "lock")  # whoever looks at a run makes it anew
+        os.utime(tmp_path / name / "deep", (0, 0))
+        os.utime(tmp_path / name, (0, 0))
+    assert janitor.sweep(Place(path=tmp_path, quota=quota(seconds=100))).entries == 1
+    assert files_in(tmp_path) == ["new/deep/x", "new/lock"]
+
+
+def test_no_link_leads_out_and_odd_things_go(tmp_path):
+    home, outside = tmp_path / "home", put(tmp_path / "outside" / "mine", 10**6, age=10**7)
+    home.mkdir()
+    (home / "to a folder").symlink_to(outside.parent)
+    (home / "to itself").symlink_to(home)
+    (home / "to nothing").symlink_to(home / "nowhere")
+    os.mkfifo(home / "fifo")
+    put(home / "deep" / "er" / "x\n\u202e", age=9)
+    put(home / "future", age=-(10**6))
+    time.sleep(0.05)
+    for of_files in (True, False):
+        place = Place(path=home, quota=quota(seconds=0.01), is_of_files=of_files)
+        assert janitor.sweep(place) == Held(bytes=0, entries=0)
+    assert not list(home.iterdir())
+    assert outside.is_file()
+    assert janitor.sweep(Place(path=home / "absent", quota=quota())) == Held(bytes=0, entries=0)
+
+
+def test_five_thousand_files_are_swept_in_no_time(tmp_path, seconds):
+    for number in range(5_000):
+        put(tmp_path / f"{number % 500:03}" / f"{number}", age=number)
+    place = Place(path=tmp_path, quota=quota(), is_of_files=True)
+    before = seconds()
+    assert janitor.sweep(place).entries == 5_000
+    looked = seconds() - before
+    assert janitor.sweep(replace(place, quota=quota(entries=100))).entries == 100
+    swept = seconds() - before - looked
+    assert looked < 1
+    assert swept < 3
+
+
+# --- All of them.
+
+
+def test_in_public_every_folder_is_swept(own_place, disk):
+    cache, old = own_place / "cache", 10**7
+    lies = [
+        served_folder() / "ab" / "mine.csv", served_folder() / "tmpx1",
+        served_folder() / "deep_links" / "ab" / "state.json",
+        served_folder() / "exports" / "ab" / "head.zip", cache / "uploads" / "ab" / "mine.csv",
+        cache / "runs" / "r1" / "run.json", cache / "features" / "ab" / "cd.safetensors",
+        cache / "states" / "ab.f16", cache / "heads" / "ab.safetensors",
+        cache / "words" / "ab.safetensors", cache / "twins" / "bert-ab" / "config.json",
+    ]  # fmt: skip
+    for path in lies:
+        put(path, age=old)
+        put(path.with_name("new" + path.name), age=1)
+        for folder in [path.parent, path.parent.parent]:
+            os.utime(folder, (0, 0))
+    put(cache / "runs" / "r2" / "run.json", age=old)
+    os.utime(cache / "runs" / "r2", (0, 0))
+    janitor.Janitor().sweep()
+    whole = ("exports", "uploads", "r1", "bert-ab")  # one thing, used a moment ago
+    for path in lies:
+        assert path.exists() == any(part in path.parts for part in whole), path
+        assert path.with_name("new" + path.name).exists()
+    assert not (cache / "runs" / "r2").exists()
+    total = sum(
+        getattr(PUBLIC.disk, one.name).bytes for one in fields(PUBLIC.disk) if one.name[-1] != "_"
+        and isinstance(getattr(PUBLIC.disk, one.name), Quota) and one.name != "parts"
+    )  # fmt: skip
+    assert total < 25_000_000_000  # a Space has 50 GB
+
+
+def test_on_ones_own_machine_runs_and_models_are_never_touched(own_place, monkeypatch):
+    monkeypatch.delenv("HEADS_PUBLIC")
+    cache = own_place / "cache"
+    mine = [
+        put(cache / "runs" / "r1" / "run.json", age=10**8),
+        put(cache / "features" / "ab" / "cd.safetensors", age=10**8),
+        put(cache / "heads" / "ab.safetensors", age=10**8),
+        put(own_place / "hub" / "models--a--b" / "blobs" / "x", age=10**8),
+    ]
+    gone = put(served_folder() / "ab" / "mine.csv", age=10**8)
+    janitor.Janitor().sweep()
+    assert all(path.is_file() for path in mine)
+    assert not gone.exists()
+
+
+def test_a_run_that_is_trained_stays(own_place, disk):
+    runs = own_place / "cache" / "runs"
+    for name in ("busy", "idle"):
+        put(runs / name / "run.json", age=10**7)
+        os.utime(runs / name, (0, 0))
+    ready = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(runs / "busy")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert ready.stdout.readline() == "held\n"
+        for path in (runs / "busy" / "lock", runs / "busy"):
+            os.utime(path, (0, 0))
+        janitor.Janitor().sweep()
+        assert [path.name for path in runs.iterdir()] == ["busy"]
+    finally:
+        ready.kill()
+        ready.wait()
+        ready.stdout.close()
+
+
+def test_only_models_that_visitors_fetched_may_go(own_place, disk):
+    hub = own_place / "hub"
+    put(hub / "models--mine--old" / "blobs" / "x", 1_000, age=10**8)
+    first = janitor.Janitor()
+    for number in range(4):
+        put(hub / f"models--theirs--{number}" / "blobs" / "x", 1_000, age=1_000 * (number + 1))
+        for folder in ("blobs", "."):
+            os.utime(hub / f"models--theirs--{number}" / folder, (0, 0))
+    first.sweep()
+    disk(models=quota(bytes=2_000 + 2 * 2 * 4096))  # folders have sizes too
+    janitor.Janitor().sweep()  # the next start knows them still
+    left = {path.name for path in hub.glob("models--*")}
+    assert left == {"models--mine--old", "models--theirs--0", "models--theirs--1"}
+
+
+def test_what_killed_processes_were_writing_goes(own_place, disk):
+    cache, runs = own_place / "cache", own_place / "cache" / "runs"
+    old = [runs / "r1" / "cells" / ".unfinished-a", cache / "heads" / ".tmpAb12",
+           cache / "twins" / ".unfinished-b" / "x"]  # fmt: skip
+    new = [runs / "r1" / "run.json", runs / "r1" / "cells" / ".unfinished-c"]
+    for path in old:
+        put(path, age=2 * 3600)
+    os.utime(cache / "twins" / ".unfinished-b", (0, 0))
+    for path in new:
+        put(path, age=60)
+    janitor.sweep_orphans()
+    assert not any(path.exists() for path in old)
+    assert all(path.is_file() for path in new)
+
+
+def test_a_half_made_export_goes_and_a_whole_one_stays_for_a_while(own_place, disk):
+    with janitor.exporting() as place:
+        put(place / "head" / "model.safetensors")
+        put(place / "head.zip")
+    assert files_in(place) == ["head.zip"]
+
+    def broken():
+        with janitor.exporting() as other:
+            put(other / "head.zip")
+            raise CheckpointError("It cannot be written.")
+
+    with pytest.raises(CheckpointError):
+        broken()
+    assert [path.name for path in (served_folder() / "exports").iterdir()] == [place.name]
+    janitor.Janitor().sweep()
+    assert (place / "head.zip").is_file()
+    disk(exports=quota(seconds=0))
+    janitor.Janitor().sweep()
+    assert not place.exists()
+
+
+def test_the_thread_outlives_what_it_meets(own_place, disk, monkeypatch):
+    path = put(served_folder() / "ab" / "mine.csv", age=10**7)
+    real, met = janitor.sweep, threading.Event()
+
+    def fails_at_first(place, room=0):
+        if not met.is_set():
+            met.set()
+            raise IsADirectoryError(place.path)
+        return real(place, room)
+
+    monkeypatch.setattr(janitor, "sweep", fails_at_first)
+    worker = janitor.Janitor(every=0.02)
+    thread = threading.Thread(target=worker.work, daemon=True)
+    thread.start()
+    end = time.monotonic() + 20
+    while path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert met.is_set()
+    assert not path.exists()
+    assert thread.is_alive()
+    worker.ended.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+# --- Room for one more.
+
+
+def test_an_upload_without_room_is_refused_and_old_ones_make_room(own_place, disk, monkeypatch):
+    disk(served=quota(bytes=25_000_000, spared=100))
+    put(served_folder() / "a" / "x", 20_000_000)
+    room = janitor.Room()
+    for _ in range(2):
+        with pytest.raises(LimitError, match="Many files are being sent"):
+            room.check()
+    os.utime(served_folder() / "a" / "x", (0, 0))
+    janitor.Room().check()
+    assert files_in(served_folder()) == []
+    disk(free_bytes=10**18)
+    with pytest.raises(LimitError, match="almost full"):
+        janitor.Room().check()
+
+
+def test_room_is_cheap_to_ask_for(own_place, disk, seconds):
+    for number in range(500):
+        put(served_folder() / f"{number:03}" / "x", age=1)
+    room, before = janitor.Room(), seconds()
+    for _ in range(1_000):
+        room.check()
+    assert seconds() - before < 5
+
+
+def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp_path):
+    def kept():
+        return uploads.keep(str(put(tmp_path / "given" / "a.csv")), limits())
+
+    disk(uploads=quota(entries=3, spared=100))
+    names = [kept() for _ in range(3)]
+    with pytest.raises(LimitError, match="Many files are kept"):
+        kept()
+    for at, name in enumerate(names):
+        path = uploads.path_of(name)
+        for one in (path, path.parent):
+            os.utime(one, (time.time() - 1000 + at,) * 2)
+    with pytest.raises(DataError):  # too few rows, but it was read
+        uploads.data(names[0], limits(), None)
+    kept()
+    assert [uploads.is_kept(name) for name in names] == [True, False, True]
