@@ -41,7 +41,9 @@ from heads.settings import ExperimentConfig, runs_folder
 
 VERSION = 3
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
-UNGUESSABLE = re.compile(r"r[A-Za-z0-9_-]{22}")  # 128 bits; others hold a date
+DATED = r"-\d{4}-\d{6}-[0-9a-f]{4}"
+# 128 bits; others hold a date.
+UNGUESSABLE = re.compile(rf"(?!.*{DATED}$)r[A-Za-z0-9_-]{{22}}")
 HINT = "List them with: heads runs"
 ROOM = "Make room on the disk; then resume the run: what is finished stays."
 PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a moment

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -17,14 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED, write
 from heads.errors import LimitError
-from heads.runs.folder import RunFolder
+from heads.runs.folder import UNGUESSABLE, RunFolder
 from heads.settings import Quota, cache_folder, kept_folder, limits, runs_folder, served_folder
 
 EVERY = 15.0  # seconds between two sweeps
@@ -46,7 +46,7 @@ class Place:
         quota: How far it may.
         is_of_files: Whether each file in it, however deep, is one thing; else each of its
             entries is, with all that lies in it.
-        pattern: The names of entries that count.
+        pattern: What the names of entries begin with that count.
         apart: The name of a folder in it that does not count.
         is_used: Whether something works on an entry now.
         only: The names that count, where others are the user's own.
@@ -55,7 +55,7 @@ class Place:
     path: Path
     quota: Quota
     is_of_files: bool = False
-    pattern: str = "*"
+    pattern: re.Pattern[str] = re.compile("")
     apart: str = ""
     is_used: Callable[[Path], bool] = lambda path: False
     only: frozenset[str] | None = None
@@ -133,7 +133,7 @@ def _files_of(place: Place, folders: list[tuple[float, Path]]) -> Iterator[_Entr
 def _entries_of(place: Place) -> Iterator[_Entry]:
     """The entries of a folder; one that is a folder was used when anything in it was."""
     for entry, facts in _in(place.path):
-        is_one = fnmatchcase(entry.name, place.pattern)
+        is_one = place.pattern.match(entry.name)
         if is_one and (place.only is None or entry.name in place.only):
             yield _whole(Path(entry.path), facts)
 
@@ -188,7 +188,7 @@ def places() -> list[Place]:
     disk, cache = limits().disk, cache_folder()
     always = [
         # Gradio writes an upload into a file of such a name until it is whole, and leaves it there.
-        Place(path=served_folder(), quota=disk.parts, pattern="tmp*"),
+        Place(path=served_folder(), quota=disk.parts, pattern=re.compile("tmp")),
         served(),
         Place(path=served_folder() / EXPORTS, quota=disk.exports),
         uploads(),
@@ -203,7 +203,9 @@ def places() -> list[Place]:
     if disk.twins:
         more.append(Place(path=kept_folder() / "twins", quota=disk.twins))
     if disk.runs:
-        more.append(Place(path=runs_folder(), quota=disk.runs, is_used=_is_trained))
+        # Those of a public page alone: others were begun by who has this machine.
+        runs = {"pattern": UNGUESSABLE, "is_used": _is_trained}
+        more.append(Place(path=runs_folder(), quota=disk.runs, **runs))
     return always + more
 
 

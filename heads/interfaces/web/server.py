@@ -34,7 +34,7 @@ class Call:
         address: From where.
         event: Its id.
         session: That of its page.
-        since: When it was posted, by the monotonic clock.
+        since: When it was posted, by the visitors' clock.
         slots: Those that it computes in; none, if it only waits.
         visitors: Who reads answers.
         seconds: How long it may compute; 0 without end.
@@ -148,7 +148,11 @@ class Page(gr.Blocks):
             app=app.middleware_stack, visitors=self.visitors, under_way=self._under_way,
             has_room=self.has_room,
         )  # fmt: skip
-        yield
+        clock = asyncio.create_task(self.visitors.keep_time())
+        try:
+            yield
+        finally:
+            clock.cancel()
 
     def _under_way(self) -> "Counter[str]":
         """How many calls of each address wait or run."""
@@ -174,7 +178,7 @@ class Page(gr.Blocks):
     def _new(self, event: Any) -> Call:
         self._calls[event] = call = Call(
             address=address_of(event.request.client), event=event._id, session=event.session_hash,
-            since=event.enqueue_time, slots=self._pools.get(event.concurrency_id),
+            since=self.visitors.now, slots=self._pools.get(event.concurrency_id),
             visitors=self.visitors, seconds=limits().call_seconds,
         )  # fmt: skip
         return call

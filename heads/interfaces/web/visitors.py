@@ -7,6 +7,7 @@ here which streams are open, and long computations ask (`heads.interruption`) wh
 An address is what limits go by; a session's hash is free to invent.
 """
 
+import asyncio
 import contextlib
 import ipaddress
 import time
@@ -17,16 +18,31 @@ from heads.interruption import Interrupted
 
 GRACE = 3.5  # seconds in which a call that was posted must find a reader
 LEFT = 0.5  # seconds after which a reader who is gone is taken to be gone
+TICK = 0.1  # seconds
 MOST_NOTED = 20_000  # readers that are remembered after they left
 
 
 class Visitors:
-    """Who reads answers at this moment, and who has left."""
+    """Who reads answers at this moment, and who has left.
+
+    Attributes:
+        now: A clock of the seconds in which the server could have heard of a reader. It stands
+            while the server's loop does, as on a machine that is busy: nobody is late because of
+            that.
+    """
 
     def __init__(self) -> None:
+        self.now = 0.0
         self._reading: Counter[str] = Counter()
         self._left: OrderedDict[str, float] = OrderedDict()  # when
         self._cancelled: OrderedDict[str, float] = OrderedDict()
+
+    async def keep_time(self) -> None:
+        """Moves the clock on, for ever."""
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(TICK)
+            self.now += min(time.monotonic() - begun, 2 * TICK)
 
     @contextlib.contextmanager
     def reading(self, key: str) -> Iterator[None]:
@@ -38,11 +54,11 @@ class Visitors:
             self._reading[key] -= 1
             if not self._reading[key]:
                 del self._reading[key]
-                _note(self._left, key, time.monotonic())
+                _note(self._left, key, self.now)
 
     def cancel(self, event: str) -> None:
         """Somebody asks an event to end."""
-        _note(self._cancelled, event, time.monotonic())
+        _note(self._cancelled, event, self.now)
 
     def is_read(self, *keys: str) -> bool:
         """Whether any of these streams is open."""
@@ -52,15 +68,14 @@ class Visitors:
         """Whether an event has a reader, or may get one yet.
 
         Args:
-            since: When it was posted, by the monotonic clock.
+            since: When it was posted, by `now`.
         """
         if event in self._cancelled:
             return False
         if self.is_read(event, session):
             return True
-        left = max(self._left.get(event, 0.0), self._left.get(session, 0.0))
-        now = time.monotonic()
-        return now - left < LEFT if left > since else now - since < GRACE
+        left = max(self._left.get(event, -1.0), self._left.get(session, -1.0))
+        return self.now - left < LEFT if left > since else self.now - since < GRACE
 
     def check(self, event: str, session: str, since: float) -> None:
         """Ends the work for an event that nobody waits for.

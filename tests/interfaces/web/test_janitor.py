@@ -307,7 +307,7 @@ def test_in_public_every_folder_is_swept(own_place, disk):
         served_folder() / "ab" / "mine.csv", served_folder() / "tmpx1",
         served_folder() / "deep_links" / "ab" / "state.json",
         served_folder() / "exports" / "ab" / "head.zip", cache / "uploads" / "ab" / "mine.csv",
-        cache / "runs" / "r1" / "run.json", cache / "features" / "ab" / "cd.safetensors",
+        cache / "runs" / ("r" + "1" * 22) / "run.json", cache / "features" / "ab" / "cd.safetensors",
         cache / "states" / "ab.f16", cache / "heads" / "ab.safetensors",
         cache / "words" / "ab.safetensors", cache / "twins" / "bert-ab" / "config.json",
     ]  # fmt: skip
@@ -316,14 +316,15 @@ def test_in_public_every_folder_is_swept(own_place, disk):
         put(path.with_name("new" + path.name), age=1)
         for folder in [path.parent, path.parent.parent]:
             os.utime(folder, (0, 0))
-    put(cache / "runs" / "r2" / "run.json", age=old)
-    os.utime(cache / "runs" / "r2", (0, 0))
+    past = cache / "runs" / ("r" + "2" * 22)
+    put(past / "run.json", age=old)
+    os.utime(past, (0, 0))
     janitor.Janitor().sweep()
     whole = ("exports", "uploads", "r1", "bert-ab")  # one thing, used a moment ago
     for path in lies:
         assert path.exists() == any(part in path.parts for part in whole), path
         assert path.with_name("new" + path.name).exists()
-    assert not (cache / "runs" / "r2").exists()
+    assert not past.exists()
     total = sum(
         getattr(PUBLIC.disk, one.name).bytes for one in fields(PUBLIC.disk) if one.name[-1] != "_"
         and isinstance(getattr(PUBLIC.disk, one.name), Quota) and one.name != "parts"
@@ -348,18 +349,20 @@ def test_on_ones_own_machine_runs_and_models_are_never_touched(own_place, monkey
 
 def test_a_run_that_is_trained_stays(own_place, disk):
     runs = own_place / "cache" / "runs"
-    for name in ("busy", "idle"):
+    busy, idle = "r" + "b" * 22, "r" + "i" * 22
+    own = "rating-1125-173000-ab12"  # of local mode, and as long as the others
+    for name in (busy, idle, own):
         put(runs / name / "run.json", age=10**7)
         os.utime(runs / name, (0, 0))
     ready = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(runs / "busy")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(runs / busy)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert ready.stdout.readline() == "held\n"
-        for path in (runs / "busy" / "lock", runs / "busy"):
+        for path in (runs / busy / "lock", runs / busy):
             os.utime(path, (0, 0))
         janitor.Janitor().sweep()
-        assert [path.name for path in runs.iterdir()] == ["busy"]
+        assert {path.name for path in runs.iterdir()} == {busy, own}
     finally:
         ready.kill()
         ready.wait()
