@@ -485,6 +485,11 @@ def is_offline() -> bool:
     return any(value.upper() in ("1", "ON", "YES", "TRUE") for value in values)
 
 
+def is_debugging() -> bool:
+    """Whether the log also has the tracebacks of errors, which may quote texts: never in public."""
+    return bool(os.environ.get("HEADS_DEBUG")) and not limits().public
+
+
 def set_public() -> None:
     """Puts this process into public mode, as `heads app --public` asks."""
     os.environ["HEADS_PUBLIC"] = "1"

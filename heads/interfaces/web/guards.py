@@ -92,7 +92,7 @@ def sentence(error: Exception) -> str:
     if told := refusal(error):
         return str(told)
     code = secrets.token_hex(2).upper()
-    log.error("bug %s", code, exc_info=error)
+    log.error("bug %s", code, exc_info=error, extra={"code": code})
     return f"Something went wrong (code {code}). It is our fault, not yours; please try again."
 
 
