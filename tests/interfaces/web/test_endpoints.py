@@ -188,12 +188,24 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
-        ("compare", {"text": None}, "text must be a text."),
-        ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text."),
-        ("compare", {"text": "a", "recipes": "mean+linear"}, "recipes must be a list of texts."),
-        ("look", {"text": "a", "recipes": [None]}, "recipes must be a list of texts."),
+        ("compare", {"text": None}, "text must be a text, not null."),
+        ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text, not the number 1.5."),
+        (
+            "compare",
+            {"text": "a", "recipes": "mean"},
+            "must be a list of texts, not the text 'mean'.",
+        ),
+        (
+            "look",
+            {"text": "a", "recipes": [None]},
+            "recipes must be a list of texts alone, not null",
+        ),
         ("readings", {"text": "a", "temperature": True}, "temperature must be a number."),
-        ("ablate", {"text": "a", "retrain": "no"}, "retrain must be true or false."),
+        (
+            "ablate",
+            {"text": "a", "retrain": "no"},
+            "retrain must be true or false, not the text 'no'.",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_gets_a_sentence(name, given, says):
