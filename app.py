@@ -2,6 +2,11 @@
 
 import os
 
+from heads.interfaces import logs
+
+if __name__ == "__main__":
+    logs.begin()  # before anything that may write
+
 from heads.interfaces.web.app import LAUNCH, build
 
 demo = build()

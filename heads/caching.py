@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.errors import DataError, HeadsError
+from heads.settings import limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,8 +46,15 @@ def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> 
     """
     try:
         yield
-    except (OSError, _safetensor_error()) as error:
+    except Exception as error:
+        if not _is_of_disk(error):
+            raise
         raise kind(f"{what} cannot be written ({why(error)}).", hint) from error
+
+
+def place_told(path: Path) -> str:
+    """How a file or folder is named to whoever asked for it; in public its name alone."""
+    return path.name if limits().public else str(path)
 
 
 def why(error: Exception) -> str:
@@ -58,19 +66,27 @@ def why(error: Exception) -> str:
 def refusal(error: Exception) -> DataError | None:
     """What to say where a disk has refused and nobody foresaw it; None, if that is not what it was.
 
-    That is the net under `writing`: a bug is not blamed on the disk.
+    That is the net under `writing`: a bug is not blamed on the disk. Visitors of a public place
+    are told of no path.
     """
-    if not isinstance(error, (OSError, _safetensor_error())):
+    if not _is_of_disk(error):
         return None
     found = _plain(error)
     if found.errno not in REFUSALS:
         return None
-    name = str(found.filename or "The output or a file")
+    is_told = found.filename and not limits().public
+    name = str(found.filename) if is_told else "The output or a file"
     return DataError(f"{name} cannot be written ({found.strerror}).", ROOM)
 
 
+def _is_of_disk(error: Exception) -> bool:
+    """Whether a disk may be behind an error: tokenizers raise a bare one with its number."""
+    is_bare = type(error) is Exception and NUMBER.search(str(error)) is not None
+    return is_bare or isinstance(error, (OSError, _safetensor_error()))
+
+
 def _plain(error: Exception) -> OSError:
-    """An error of a disk as Python's own kind; safetensors' has the number in its words."""
+    """An error of a disk as Python's own kind; that of Rust has the number in its words."""
     if isinstance(error, OSError):
         return error
     number = NUMBER.search(str(error))

@@ -4,6 +4,7 @@ import os
 import tempfile
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,8 @@ class ExperimentConfig:
                 _check_switch(one.name, value)
             else:
                 _check_range(one, value)
+                if not isinstance(one.default, float):
+                    object.__setattr__(self, one.name, int(value))  # 3.0 is 3
 
 
 def _check_choice(name: str, value: Any, among: tuple[str, ...]) -> None:
@@ -189,14 +192,19 @@ def _check_switch(name: str, value: Any) -> None:
         raise LimitError(f"{name} must be True or False, not {value!r:.40}.", "Change it.")
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _check_range(one: Field[Any], value: Any) -> None:
     """Refuses what is no number, or none within the range of a setting."""
     low, high = one.metadata["low"], one.metadata.get("high", float("inf"))
-    whole = isinstance(one.default, float) or value == int(value)
-    if isinstance(value, bool) or not (low <= value <= high and whole):
+    is_within = _is_number(value) and low <= value <= high and value != float("inf")
+    if not is_within or not (isinstance(one.default, float) or value == int(value)):
         number = "a number" if isinstance(one.default, float) else "a whole number"
         most = f" and at most {high:,g}" if high < float("inf") else ""
-        what = f"{one.name} must be {number} of at least {low:g}{most}, not {value!r:.40}."
+        came = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "larger"
+        what = f"{one.name} must be {number} of at least {low:g}{most}, not {came}."
         raise LimitError(what, "Change it.")
 
 
@@ -483,6 +491,11 @@ def is_offline() -> bool:
     """Whether the user has told the Hub's client not to use the network."""
     values = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
     return any(value.upper() in ("1", "ON", "YES", "TRUE") for value in values)
+
+
+def is_debugging() -> bool:
+    """Whether the log also has the tracebacks of errors, which may quote texts: never in public."""
+    return bool(os.environ.get("HEADS_DEBUG")) and not limits().public
 
 
 def set_public() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heads.backbone.config_check import shown
-from heads.caching import writing
+from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.adapter import check_adapter, write_adapter
@@ -107,7 +107,7 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
     Raises:
         CheckpointError: There is something in it already, or the disk refuses.
     """
-    with writing(str(folder), kind=CheckpointError):
+    with writing(place_told(folder), kind=CheckpointError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-unfinished-"))
         try:

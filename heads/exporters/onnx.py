@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.backbone.states import States, layers_of
-from heads.caching import writing
+from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.exporters.model_card import base_name, hub_id
@@ -247,7 +247,7 @@ def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
     """
     _check(classifier, path)
     with (
-        writing(str(path)),
+        writing(place_told(path)),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder,
     ):
         draft = Path(folder) / path.name

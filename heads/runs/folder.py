@@ -34,7 +34,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from heads.caching import ORPHANS, why, write, write_tensors, writing
+from heads.caching import ORPHANS, place_told, why, write, write_tensors, writing
 from heads.caching import ROOM as ROOM_ELSEWHERE
 from heads.errors import DataError
 from heads.settings import ExperimentConfig, runs_folder
@@ -206,7 +206,7 @@ def new_folder(name: str, *, out: Path | None, is_public: bool, run: str = "") -
     else:
         made = f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name)
         path = runs_folder() / (run or made)
-    with writing(str(path)):
+    with writing(place_told(path)):
         path.mkdir(parents=True, exist_ok=True)
     return RunFolder(path=path)
 

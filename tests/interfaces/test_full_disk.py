@@ -1,5 +1,6 @@
 """A disk that is full, for real: one sentence, exit code 2, and what was finished stays."""
 
+import copy
 import csv
 import json
 import os
@@ -135,6 +136,36 @@ def test_an_export_that_the_disk_refuses_is_a_sentence_and_leaves_nothing(train,
     assert code == 2
     assert "four cannot be written (File too large)" in capfd.readouterr().err
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("most", [100, 5_000, 300_000])
+@pytest.mark.parametrize("written", ["model", "tokenizer", "adapter"])
+def test_what_libraries_write_onto_a_full_disk_is_a_sentence(
+    written, most, backbone, tmp_path, monkeypatch
+):
+    """Tokenizers raise a bare exception, safetensors one of its own, Python an OSError."""
+    from peft import LoraConfig, get_peft_model
+
+    from heads.caching import refusal, writing
+
+    thing = getattr(backbone, written, None)
+    if thing is None:
+        rank = LoraConfig(r=64, target_modules=["query"])
+        thing = get_peft_model(copy.deepcopy(backbone.model), rank)
+    refused = pytest.raises(DataError, match=r"^It cannot be written \(File too large\)\. Make")
+    with full_disk(most), refused as told, writing("It"):
+        thing.save_pretrained(tmp_path / "place")
+    error = told.value.__cause__
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    assert str(refusal(error)).startswith("The output or a file cannot be written (File too large)")
+
+
+def test_a_bug_is_not_blamed_on_the_disk():
+    from heads.caching import refusal, writing
+
+    with pytest.raises(RuntimeError, match="os error 27"), writing("It"):
+        raise RuntimeError("of another kind (os error 27)")
+    assert refusal(Exception("no number")) is None
 
 
 def test_an_upload_that_the_disk_refuses_leaves_nothing(monkeypatch, tmp_path):

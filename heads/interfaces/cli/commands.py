@@ -226,6 +226,13 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
         host: 0.0.0.0 lets other machines in, and is public mode.
         public: Small limits, no local folders.
     """
+    from heads.interfaces import logs
+
+    with logs.begin():
+        _serve(host, port)
+
+
+def _serve(host: str, port: int | None) -> None:
     print("Starting. At the very first start the example heads are trained, behind the page.")
     from heads.interfaces.web.app import LAUNCH, build
 

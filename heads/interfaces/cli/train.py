@@ -1,12 +1,14 @@
 """The commands about data and runs: read, train, runs, reproduce, work."""
 
+import logging
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from typing import Any, Literal
+
+import typer
 
 from heads import api
 from heads.backbone.models import BUNDLED
@@ -18,6 +20,7 @@ from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 Header = Literal["guess", "yes", "no"]
+log = logging.getLogger("heads")
 HEADERS = {"yes": True, "no": False, "guess": None}
 
 
@@ -214,6 +217,13 @@ def work(folder: Path) -> None:
     Args:
         folder: The folder of the run.
     """
+    from heads.interfaces import logs
+
+    with logs.begin(prints=False):  # stdout is for whoever started this
+        _work(folder)
+
+
+def _work(folder: Path) -> None:
     from heads.caching import refusal
     from heads.errors import HeadsError
     from heads.runs.folder import RunFolder
@@ -227,12 +237,11 @@ def work(folder: Path) -> None:
             print(dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
         told = error if isinstance(error, HeadsError) else refusal(error)
-        ours = told is None
-        says = f"a bug of ours, {type(error).__name__}" if ours else str(told)
+        if told is None:
+            log.error("a bug in a training", exc_info=error)
+        says = str(told or f"a bug of ours, {type(error).__name__}")
         print(dumps({"event": "error", "says": says}), flush=True)
-        if ours:
-            traceback.print_exc()  # for the log of whoever started this
-        raise
+        raise typer.Exit(2 if told else 1) from None
 
 
 def _line(event: Any, metric: str) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.samples import RECIPES, TEXT
 from heads.data.table import ColumnHints, listed
-from heads.errors import DataError
+from heads.errors import DataError, LimitError
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import guarded, typed
+from heads.interfaces.web.guards import typed, unchecked
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.interfaces.web.visitors import address_of
@@ -31,6 +31,7 @@ from heads.settings import ExperimentConfig, limits
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
 LABELS = ("labels_are", "label_columns", "order")
+PUBLIC_REPETITIONS = 10
 Names = Sequence[Any]  # all of them, and last the column of groups
 
 
@@ -50,15 +51,17 @@ def build(places: TrainingSlots) -> None:
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         tune = gr.Textbox(FROZEN, label="tune")
         tuned = [gr.Number(0, label=name) for name in ("epochs", "trials", "tuning_rate")]
+        for one in (*names, *labels, recipes, grid, model, seeds, per_class, pairs, losses):
+            unchecked(one)
+        for one in (*how, group, unseen, *parted, tune, *tuned):
+            unchecked(one)
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
     inputs += [*how, group, unseen, *parted, tune, *tuned]
     asks.click(read, [file, *names, *labels, group], answer, api_name="read", **pool("reads"))
-    trains.click(
-        guarded(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training")
-    )
+    trains.click(typed(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training"))
 
 
 def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
@@ -120,7 +123,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     return train_grid
 
 
-@guarded
+@typed
 @described(api.read, ColumnHints)
 def read(
     file: str | None,
@@ -178,18 +181,20 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
     names = (text, label, pair, split, *labels, group)
     public = limits().public
     config = ExperimentConfig(
-        seeds=_whole("seeds", seeds, 1, 10 if public else 50),
-        folds=_whole("folds", folds, 2, 10 if public else 20),
-        repetitions=_whole("repetitions", repetitions, 1, 10 if public else 20),
-        per_class=_whole("per_class", per_class, 0, 100_000),
-        race=race is True,
+        seeds=seeds,
+        folds=folds,
+        repetitions=repetitions,
+        per_class=per_class,
+        race=race,
         precision=precision or "auto",
         metric=metric or "auto",
         unseen=unseen or "aside",
-        epochs=_whole("epochs", epochs, 0, 100),
-        trials=_whole("trials", trials, 0, 3),
-        tuning_rate=_fraction("tuning_rate", tuning_rate),
+        epochs=epochs,
+        trials=trials,
+        tuning_rate=tuning_rate,
     )
+    if public:
+        _check_public(config)
     told: dict[str, Any] = {"event": "progress", "says": "Reading the file", "share": 0.0}
     with places.taken(address) as place:
         yield from waiting(places, place)
@@ -216,20 +221,12 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
                 run.delete()
 
 
-def _whole(name: str, value: Any, low: int, high: int) -> int:
-    """A whole number within its range: Gradio checks neither, and lets NaN through."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (fits and value == value and low <= value <= high and value == int(value)):
-        raise DataError(f"{name} must be a whole number from {low} to {high:,}.", "Mend it.")
-    return int(value)
-
-
-def _fraction(name: str, value: Any) -> float:
-    """A number from 0 to 1."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (fits and 0 <= value <= 1):
-        raise DataError(f"{name} must be a number from 0 to 1.", "Mend it.")
-    return float(value)
+def _check_public(config: ExperimentConfig) -> None:
+    """Refuses more repetitions than a public place allows."""
+    for name in ("seeds", "folds", "repetitions"):
+        if (value := getattr(config, name)) > PUBLIC_REPETITIONS:
+            what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
+            raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
 
 
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.

@@ -12,16 +12,23 @@ be made of it. This page has links of its own, and the route of deep links is cl
 **On a Space only the page is served** (seen in 6.31, with the package `spaces`, which a Space's
 builder installs). Gradio serves port 7887 there too, over which whoever reaches it can read and
 replace this program's code, so that its developers see changes at once.
+
+**Errors go to the log, and not to stderr** (seen in 6.31 with Uvicorn 0.54). Gradio prints the
+traceback of what it did not foresee, and with it what a visitor has sent; Uvicorn brings a handler
+of its own along. Both are logged here like everything else: see `heads.interfaces.logs`.
 """
 
 import gc
 import importlib
+import logging
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+log = logging.getLogger("heads")
 WRITES, NAME = "gradio.component_meta", "create_or_modify_pyi"
 RELOADS = "watchfn_spaces"
 
@@ -51,6 +58,7 @@ def settle() -> None:
     """Ends what this module began: from here on there is garbage, but not among the imported."""
     _spare_sessions()
     _serve_only_the_page()
+    _log_errors()
     gc.freeze()
     gc.enable()
 
@@ -82,6 +90,27 @@ def _spare_sessions() -> None:
 
     for module in (state_holder, route_utils):
         setattr(module, "SessionState", Session)  # noqa: B010
+
+
+class Logged(ModuleType):
+    """The module `traceback`, which logs what it should print."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    def print_exc(self, *_: Any, **__: Any) -> None:
+        """Logs the error that is handled right now."""
+        log.error("Gradio did not foresee an error", exc_info=True)
+
+
+def _log_errors() -> None:
+    """Has Gradio and its server log what they would print."""
+    from gradio import queueing, route_utils, routes, utils
+    from uvicorn.config import LOGGING_CONFIG
+
+    for module in (queueing, route_utils, routes, utils):
+        setattr(module, "traceback", Logged("traceback"))  # noqa: B010
+    LOGGING_CONFIG |= {"handlers": {}, "loggers": {"uvicorn.access": {"propagate": False}}}
 
 
 if WRITES not in sys.modules:

@@ -4,14 +4,17 @@ import csv
 import functools
 import inspect
 import io
+import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NoReturn, TypeVar, cast, get_type_hints
 
 import gradio as gr
+from gradio.components import Component
 from markupsafe import Markup
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from heads.caching import refusal
 from heads.data.table import guard_cell
@@ -21,6 +24,8 @@ from heads.interruption import Interrupted
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+Asks = TypeVar("Asks", bound=Component)
+SHOWN = 40  # signs of a text that came in the place of something else
 log = logging.getLogger("heads")
 
 
@@ -54,33 +59,73 @@ def guarded(handler: Handler) -> Handler:
     return cast("Handler", call)
 
 
-KINDS: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
-    str: (lambda value: isinstance(value, str), "a text"),
-    bool: (lambda value: isinstance(value, bool), "true or false"),
-    float: (
-        lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-        "a number",
-    ),
-    list[str]: (
-        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-        "a list of texts",
-    ),
-}
+# What JSON has and a signature asks for, to the letter: no number is made of a text.
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+KINDS: dict[Any, str] = {
+    str: "a text", str | None: "a text", list[str]: "a list of texts",
+    float: "a number", bool: "true or false",
+}  # fmt: skip
 
 
-def typed(handler: Handler) -> Handler:
-    """The same as `guarded`, for what programs call: Gradio hands on values of any kind."""
-    taken = inspect.signature(handler)
+def typed(endpoint: Handler) -> Handler:
+    """As `guarded`, for programs: each argument must be what the signature says."""
+    signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
+    kinds = {name: hints[name] for name in signature.parameters if hints[name] in KINDS}
+    checks = {name: TypeAdapter(kind, config=STRICT) for name, kind in kinds.items()}
 
-    @functools.wraps(handler)
+    def fitting(inputs: Any, named: Any) -> inspect.BoundArguments:
+        try:
+            given = signature.bind(*inputs, **named)
+        except TypeError:
+            what = f"The arguments are {', '.join(kinds) or 'none'}, in this order."
+            raise DataError(what, "Leave out only the last ones.") from None
+        for name in [name for name in given.arguments if name in checks]:
+            try:
+                checks[name].validate_python(given.arguments[name])
+            except ValidationError as error:
+                raise _misfit(name, KINDS[kinds[name]], error) from None
+        return given
+
+    if inspect.isgeneratorfunction(endpoint):
+
+        @functools.wraps(endpoint)
+        def stream(*inputs: Any, **named: Any) -> Any:
+            given = fitting(inputs, named)
+            yield from endpoint(*given.args, **given.kwargs)
+
+        return cast("Handler", guarded(stream))
+
+    @functools.wraps(endpoint)
     def call(*inputs: Any, **named: Any) -> Any:
-        for name, value in taken.bind(*inputs, **named).arguments.items():
-            fits, kind = KINDS[taken.parameters[name].annotation]
-            if not fits(value):
-                raise DataError(f"{name} must be {kind}.", "Mend it.")
-        return handler(*inputs, **named)
+        given = fitting(inputs, named)
+        return endpoint(*given.args, **given.kwargs)
 
-    return guarded(cast("Handler", call))
+    return cast("Handler", guarded(call))
+
+
+def _misfit(name: str, kind: str, error: ValidationError) -> DataError:
+    """What to say of an argument that is of another kind."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = "".join(f", number {one + 1}" for one in first["loc"] if isinstance(one, int))
+    must = kind.replace("a list of texts", "a list of texts alone") if place else kind
+    return DataError(f"{name} must be {must}, not {_kind(first['input'])}{place}.", "Change it.")
+
+
+def _kind(value: Any) -> str:
+    """What came in the place of something else, as JSON calls it.
+
+    >>> _kind(None), _kind(float("nan")), _kind(["x"]), _kind("x" * 100)
+    ('null', 'NaN', 'a list', "the text 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'")
+    """
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return f"the text {value if len(value) <= SHOWN else value[: SHOWN - 1] + '…'!r}"
+    if isinstance(value, float):
+        return json.dumps(value)
+    if isinstance(value, int):
+        return f"the number {value}" if abs(value) < 10**SHOWN else "a number that long"
+    return "a list" if isinstance(value, list | tuple) else "an object"
 
 
 def sentence(error: Exception) -> str:
@@ -92,7 +137,7 @@ def sentence(error: Exception) -> str:
     if told := refusal(error):
         return str(told)
     code = secrets.token_hex(2).upper()
-    log.error("bug %s", code, exc_info=error)
+    log.error("bug %s", code, exc_info=error, extra={"code": code})
     return f"Something went wrong (code {code}). It is our fault, not yours; please try again."
 
 
@@ -133,14 +178,19 @@ def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event
             yield event
 
 
-def unchecked(slider: gr.Slider) -> gr.Slider:
-    """Hands on whatever is typed beside a slider, so that the handler can say what is wrong.
+def unchecked(component: Asks) -> Asks:
+    """Hands on whatever is typed or sent, so that the handler can say what is wrong.
 
-    Gradio would answer a number out of range with the word "Error" and a traceback in the log. Not
-    for a slider that is an output too: Gradio makes those anew.
+    Gradio would answer a number out of range with the word "Error", and make a text of a list. Not
+    for a component that is an output too: Gradio makes those anew.
     """
-    slider.preprocess = lambda payload: payload
-    return slider
+    component.preprocess = as_it_came
+    return component
+
+
+def as_it_came(payload: Any) -> Any:
+    """What stands in the place of Gradio's own reading of an unchecked component."""
+    return payload
 
 
 def plain(text: str) -> str:

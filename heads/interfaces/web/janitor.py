@@ -294,7 +294,7 @@ class Janitor:
             try:
                 work()
             except Exception as error:  # it must outlive whatever lies there
-                log.error("a folder was not swept: %s", type(error).__name__)
+                log.error("a folder was not swept", exc_info=error)
 
     def work(self) -> None:
         """Sweeps until it is told to end."""
@@ -302,7 +302,7 @@ class Janitor:
             try:
                 self.sweep()
             except Exception as error:  # a wrong setting, or no memory
-                log.error("no folder was swept: %s", type(error).__name__)
+                log.error("no folder was swept", exc_info=error)
 
 
 def start() -> None:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from heads.errors import LimitError
-from heads.interfaces.web.guards import Notice, plain, sentence
+from heads.interfaces.web.guards import Notice, as_it_came, plain, sentence
 from heads.interfaces.web.middleware import Gate
 from heads.interfaces.web.slots import Slots, pools
 from heads.interfaces.web.startup import Opening
@@ -203,7 +203,7 @@ def _text(component: Any, value: Any) -> Any:
     Raises:
         TypeError: It should be one and is none.
     """
-    if not isinstance(component, gr.Textbox | gr.HTML):
+    if not isinstance(component, gr.Textbox | gr.HTML) or component.preprocess is as_it_came:
         return value
     if value is not None and not isinstance(value, str):
         raise TypeError

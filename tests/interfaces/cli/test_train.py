@@ -350,7 +350,7 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
         code, out, err = run(capfd, "work", folder)
         assert code == 2
         assert lines(out)[-1]["event"] == "error"
-        assert lines(out)[-1]["says"] in err
+        assert err == ""  # a server's log holds nothing that a file may have said
     held = find(trained["run"])
     with held.held():
         code, out, _ = run(capfd, "work", held.path)

@@ -71,7 +71,8 @@ def test_explain_and_parts_answer(client):
         (("x", "", ["mean+robert"]), "Did you mean 'roberta'?"),
         (("x", "", []), "No recipe is chosen."),
         ((None,), "must be a text"),
-        (("x", "", "mean+linear&&"), "not a recipe"),
+        (("x", "", ["mean+linear&&"]), "not a recipe"),
+        (("x", "", "mean+linear"), "recipes must be a list of texts, not the text 'mean\\+linear'"),
         (("x", "", ["mean+linear"], "../../etc"), "no config.json|no folder"),
     ],
 )
@@ -156,7 +157,7 @@ def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
     assert own["trials"] == 1
     assert own["chosen"]["learning_rate"] == 1e-3
     assert own["chosen"]["planned"] == 1
-    with pytest.raises(AppError, match="tuning_rate must be a number from 0 to 1"):
+    with pytest.raises(AppError, match="tuning_rate must be a number of at least 0 and at most 1"):
         client.predict(file, **asked, tuning_rate=7, api_name="/train_grid")
     with pytest.raises(AppError, match="no way of learning called 'ful'"):
         client.predict(file, **asked, tune="ful", api_name="/train_grid")
@@ -167,7 +168,9 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     for seeds in (0, 2.5, 1000):
         file = handle_file(str(tmp_path / "mine.csv"))
         given = [file, None, "", "", "", "", "", "small", "", seeds, 0]
-        with pytest.raises(AppError, match="seeds must be a whole number from 1 to"):
+        with pytest.raises(
+            AppError, match="seeds must be a whole number of at least 1 and at most"
+        ):
             client.predict(*given, api_name="/train_grid")
     file = handle_file(str(tmp_path / "mine.csv"))
     given = [file, None, "", "", "", "", "", "small", "", 1, 0, "", "", "", "", ""]
@@ -185,12 +188,24 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
-        ("compare", {"text": None}, "text must be a text."),
-        ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text."),
-        ("compare", {"text": "a", "recipes": "mean+linear"}, "recipes must be a list of texts."),
-        ("look", {"text": "a", "recipes": [None]}, "recipes must be a list of texts."),
+        ("compare", {"text": None}, "text must be a text, not null."),
+        ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text, not the number 1.5."),
+        (
+            "compare",
+            {"text": "a", "recipes": "mean"},
+            "must be a list of texts, not the text 'mean'.",
+        ),
+        (
+            "look",
+            {"text": "a", "recipes": [None]},
+            "recipes must be a list of texts alone, not null",
+        ),
         ("readings", {"text": "a", "temperature": True}, "temperature must be a number."),
-        ("ablate", {"text": "a", "retrain": "no"}, "retrain must be true or false."),
+        (
+            "ablate",
+            {"text": "a", "retrain": "no"},
+            "retrain must be true or false, not the text 'no'.",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_gets_a_sentence(name, given, says):

@@ -1,0 +1,287 @@
+"""What a server writes while it runs: JSON lines on stderr, without a word that a visitor sent.
+
+An event says when, how bad, who tells it, and of an error its type and where it was, as
+``module:function:line``. It never holds the message of an error, an argument of a log call or a
+text that a library prints: all of these may quote what somebody typed. The same event is
+written a few times a minute and then counted. So nobody can make the log grow, forge a line of it,
+or have texts kept in it.
+"""
+
+import atexit
+import contextlib
+import functools
+import io
+import json
+import logging
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from heads.settings import is_debugging, limits
+
+MOST = 2_000  # characters of a line
+MOST_EACH, WINDOW = 5, 60.0  # the same event so often, in so many seconds
+FRAMES, PART = 12, 90  # the innermost places of an error, and characters of one
+CAUSES = 3
+OURS = "heads"
+# What stands between a print and whoever printed.
+BETWEEN = ("logging", "traceback", "warnings", "contextlib", __name__)
+# What these print is for whoever starts a server: where it is, and what it lacks.
+HOSTS = ("heads.interfaces.cli.", "gradio.blocks")
+Event = dict[str, Any]
+log = logging.getLogger(OURS)
+
+
+@dataclass(slots=True)
+class Seen:
+    """An event that has been written of late: since when, how often, and how often it was not."""
+
+    event: Event
+    since: float
+    written: int = 0
+    left_out: int = 0
+
+
+@dataclass(kw_only=True, eq=False)
+class Journal:
+    """Writes events, each on one line and none without end.
+
+    Attributes:
+        stream: Where to.
+        most_each: How often the same one is written in a minute; the rest is counted.
+    """
+
+    stream: TextIO
+    most_each: int = MOST_EACH
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _timer: threading.Timer | None = None
+
+    def tell(self, event: Event) -> bool:
+        """Writes an event, or counts it; whether it was written."""
+        key = json.dumps({name: event[name] for name in event if name not in ("time", "code")})
+        with self._lock:
+            self._settle(time.monotonic() - WINDOW)
+            seen = self._seen.setdefault(key, Seen(event, time.monotonic()))
+            if seen.written >= self.most_each:
+                seen.left_out += 1
+                self._remember()
+                return False
+            seen.written += 1
+            self._write(event)
+            return True
+
+    def flush(self) -> None:
+        """Writes how often events were left out."""
+        with self._lock:
+            self._timer = None
+            self._settle(time.monotonic())
+
+    def _settle(self, before: float) -> None:
+        for key in [key for key, seen in self._seen.items() if seen.since <= before]:
+            seen = self._seen.pop(key)
+            if seen.left_out:
+                own = {name: value for name, value in seen.event.items() if name != "code"}
+                self._write({**own, "time": _now(), "repeated": seen.left_out})
+
+    def _remember(self) -> None:
+        """Makes sure that what is counted is told, also when nothing else happens."""
+        if self._timer is None:
+            self._timer = threading.Timer(WINDOW, self.flush)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _write(self, event: Event) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a log that cannot be written is none
+            self.stream.write(line(event) + "\n")
+            self.stream.flush()
+
+
+def line(event: Event) -> str:
+    """An event as JSON of at most `MOST` characters, all of them ASCII.
+
+    >>> line({"level": "ERROR", "code": "AB12"})
+    '{"level": "ERROR", "code": "AB12"}'
+    """
+    event = {name: one[:MOST] if isinstance(one, str) else one for name, one in event.items()}
+    while len(written := json.dumps(event)) > MOST:
+        name = max(event, key=lambda name: len(json.dumps(event[name])))
+        value = event[name]
+        event[name] = value[: len(value) * 2 // 3] if isinstance(value, str | list) else None
+    return written
+
+
+def of_error(error: BaseException) -> Event:
+    """The type of an error and of what caused it, and where it was; nothing of what it says."""
+    told = {"type": _type(error), "where": places(error)}
+    causes = [{"type": _type(one), "where": places(one)[-3:]} for one in _causes(error)]
+    return {**told, "causes": causes} if causes else told
+
+
+def places(error: BaseException) -> list[str]:
+    """Where an error was, the innermost place last, as ``module:function:line``."""
+    frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    return [_place(frame, number) for frame, number in frames[-FRAMES:]]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    for _ in range(CAUSES):
+        inner = getattr(error, "exceptions", None)  # those of a group
+        if isinstance(inner, tuple) and inner:
+            cause = inner[0]
+        else:
+            cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            return
+        yield cause
+        error = cause
+
+
+def _type(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _place(frame: FrameType, number: int) -> str:
+    return f"{_module(frame)}:{frame.f_code.co_name}:{number}"[-PART:]
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+class Lines(logging.Handler):
+    """Passes on what is logged, but for what may quote a visitor.
+
+    What a message of ours says stands in the code, so it is kept; others build theirs of anything.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(logging.WARNING)
+        self.journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As logging asks for."""
+        is_ours = record.name.partition(".")[0] == OURS
+        event: Event = {"time": _now(), "level": record.levelname, "logger": record.name}
+        event["event"] = str(record.msg) if is_ours else "logged"
+        if code := getattr(record, "code", None):
+            event["code"] = code
+        event["at"] = f"{record.module}:{record.funcName}:{record.lineno}"
+        error = record.exc_info[1] if record.exc_info else None
+        is_written = self.journal.tell(event | of_error(error) if error else event)
+        if error and is_written and is_debugging():
+            traceback.print_exception(error, file=self.journal.stream)
+
+
+class Printed(io.TextIOBase):
+    """In the place of stdout or stderr: of what is printed, it tells by whom.
+
+    Args:
+        stream: What it stands for.
+        journal: Where it is told.
+        is_for_host: Whether some of it is for whoever starts the server: that is passed on as it
+            is, or in public mode as an event.
+    """
+
+    def __init__(self, stream: TextIO, journal: Journal, *, is_for_host: bool) -> None:
+        self._stream, self._journal, self._is_for_host = stream, journal, is_for_host
+
+    def write(self, text: str, /) -> int:
+        """Takes a text, and keeps nothing of it unless it is for whoever started the server."""
+        frame = _printing()
+        is_said = self._is_for_host and _module(frame).startswith(HOSTS)
+        if is_said and not limits().public:
+            self._stream.write(text)
+        elif text.strip():
+            event: Event = {"time": _now(), "level": "INFO", "logger": "print"}
+            event |= {"event": "printed", "at": _place(frame, frame.f_lineno)}
+            self._journal.tell(event | ({"says": text.strip()} if is_said else {}))
+        return len(text)
+
+    def flush(self) -> None:
+        """Passes on what was let through."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def writable(self) -> bool:
+        """It can be written to."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether somebody watches."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """What it stands for, for libraries that write past Python and processes that we start."""
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of what it stands for."""
+        return self._stream.encoding
+
+
+def _printing() -> FrameType:
+    """Where something is printed."""
+    frame = sys._getframe(2)
+    while _module(frame) in BETWEEN and frame.f_back:
+        frame = frame.f_back
+    return frame
+
+
+def begin(*, prints: bool = True) -> contextlib.ExitStack:
+    """From here on, or within what it gives, this process writes JSON lines on stderr.
+
+    Args:
+        prints: Whether stdout is watched as well; not where it is what another process reads.
+    """
+    journal, root, end = Journal(stream=sys.stderr), logging.getLogger(), contextlib.ExitStack()
+    end.callback(journal.flush)
+    atexit.register(journal.flush)
+
+    def put(place: Any, name: str, value: Any) -> None:
+        end.callback(setattr, place, name, getattr(place, name))
+        setattr(place, name, value)
+
+    put(root, "handlers", [Lines(journal)])
+    put(sys, "stderr", Printed(sys.stderr, journal, is_for_host=prints and not limits().public))
+    if prints:
+        put(sys, "stdout", Printed(sys.stdout, journal, is_for_host=True))
+    put(warnings, "showwarning", functools.partial(_warned, journal))
+    put(sys, "excepthook", lambda kind, error, at: _escaped(error))
+    put(threading, "excepthook", lambda told: _escaped(told.exc_value))
+    put(sys, "unraisablehook", lambda told: _escaped(told.exc_value))
+    return end
+
+
+def _escaped(error: BaseException | None) -> None:
+    """Tells of an error that nobody caught."""
+    if error is not None and not isinstance(error, KeyboardInterrupt):
+        log.error("an error escaped", exc_info=error)
+
+
+def _warned(
+    journal: Journal,
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Tells of a warning, as `warnings.showwarning`."""
+    event: Event = {"time": _now(), "level": "WARNING", "logger": "warnings", "event": "warned"}
+    journal.tell({**event, "type": category.__name__, "at": f"{Path(filename).stem}:{lineno}"})
