@@ -303,11 +303,12 @@ def test_five_thousand_files_are_swept_in_no_time(tmp_path, seconds):
 
 def test_in_public_every_folder_is_swept(own_place, disk):
     cache, old = own_place / "cache", 10**7
+    run = "r" + "1" * 22
     lies = [
         served_folder() / "ab" / "mine.csv", served_folder() / "tmpx1",
         served_folder() / "deep_links" / "ab" / "state.json",
         served_folder() / "exports" / "ab" / "head.zip", cache / "uploads" / "ab" / "mine.csv",
-        cache / "runs" / ("r" + "1" * 22) / "run.json", cache / "features" / "ab" / "cd.safetensors",
+        cache / "runs" / run / "run.json", cache / "features" / "ab" / "cd.safetensors",
         cache / "states" / "ab.f16", cache / "heads" / "ab.safetensors",
         cache / "words" / "ab.safetensors", cache / "twins" / "bert-ab" / "config.json",
     ]  # fmt: skip
@@ -320,7 +321,7 @@ def test_in_public_every_folder_is_swept(own_place, disk):
     put(past / "run.json", age=old)
     os.utime(past, (0, 0))
     janitor.Janitor().sweep()
-    whole = ("exports", "uploads", "r1", "bert-ab")  # one thing, used a moment ago
+    whole = ("exports", "uploads", run, "bert-ab")  # one thing, used a moment ago
     for path in lies:
         assert path.exists() == any(part in path.parts for part in whole), path
         assert path.with_name("new" + path.name).exists()
