@@ -23,9 +23,15 @@ from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import typed, unchecked
 from heads.interfaces.web.slots import pool
-from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
+from heads.interfaces.web.training_process import (
+    TrainingPlace,
+    TrainingSlots,
+    waiting,
+    worked,
+)
 from heads.interfaces.web.visitors import address_of
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
+from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, limits
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
@@ -145,28 +151,36 @@ def read(
         order: The classes from low to high, parted by commas.
     """
     names = (text, label, pair, split, labels_are, label_columns, order, group)
-    return _read(file, names).as_json()
+    with _kept(file) as (name,):
+        return _read(name, names).as_json()
 
 
-def _read(file: str | None, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
-    """Reads an upload and deletes it; the classes of a test are ordered by the other data."""
+@contextlib.contextmanager
+def _kept(*files: str | None) -> Iterator[list[str]]:
+    """Within it, uploads lie where nobody else finds them, by their ids; after it, nowhere."""
+    names = list[str]()
+    try:
+        for file in files:
+            names.append(uploads.keep(file, limits()) if file else "")
+        yield names
+    finally:
+        for name in filter(None, names):
+            shutil.rmtree(uploads.folder() / name, ignore_errors=True)
+
+
+def _read(kept: str, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
+    """Reads an upload that is kept; the classes of a test are ordered by the other data."""
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
+    from heads.interfaces.views.dataset import said
 
-    if not file:
+    if not kept:
         raise DataError("There is no file.", "Send a file of texts and labels.")
-    kept = uploads.keep(file, limits())
-    try:
-        path = uploads.path_of(kept)
-        *columns, form, labels, order, group = (str(name or "") for name in names)
-        from heads.interfaces.views.dataset import said
-
-        asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
-        table = uploads.opened(kept, limits())
-        found = data_of(table, limits(), guess(table, asked) if asked else None, name=path.stem)
-        return with_token_findings(found, load(model, limits=limits()))
-    finally:
-        shutil.rmtree(uploads.folder() / kept, ignore_errors=True)
+    *columns, form, labels, order, group = (str(name or "") for name in names)
+    asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
+    table, name = uploads.opened(kept, limits()), uploads.path_of(kept).stem
+    found = data_of(table, limits(), guess(table, asked) if asked else None, name=name)
+    return with_token_findings(found, load(model, limits=limits()))
 
 
 def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[str, Any]]:
@@ -195,12 +209,12 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
     )
     if public:
         _check_public(config)
-    told: dict[str, Any] = {"event": "progress", "says": "Reading the file", "share": 0.0}
-    with places.taken(address) as place:
+    # The files at once: where Gradio put them nothing stays for long, and others may train first.
+    with _kept(file, test) as (kept, kept_test), places.taken(address) as place:
         yield from waiting(places, place)
         question = RunRequest(
-            data=_read(file, names, model or BUNDLED),
-            test=_read(test, names, model or BUNDLED, is_test=True) if test else None,
+            data=_read(kept, names, model or BUNDLED),
+            test=_read(kept_test, names, model or BUNDLED, is_test=True) if test else None,
             recipes=[one.rstrip(",") for one in (recipes or "").split()],
             grid=grid or "small",
             pairs=listed(pairs or JOINT),
@@ -210,15 +224,23 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
             config=config,
         )
         run = begin(question, limits=limits())
-        for events in worked(run, place.stop, limits().run_seconds):
+        try:
+            yield from _told(run, place)
+            yield leaderboard(run).as_json()
+        finally:
+            if public:  # nobody else can name it, so nobody will ask for it
+                with contextlib.suppress(DataError):
+                    run.delete()
+
+
+def _told(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
+    """What the worker of a run tells, at every beat: in between Gradio notices a cancelled call."""
+    told: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
+    with contextlib.closing(worked(run, place.stop, limits().run_seconds)) as beats:
+        for events in beats:
             cells = [event for event in events if event["event"] == "cell"]
             told = next(reversed(events), told)
-            # At every beat: between two values Gradio notices that the call was cancelled.
             yield from cells or [told]
-        yield leaderboard(run).as_json()
-        if public:  # nobody else can name it, so nobody will ask for it
-            with contextlib.suppress(DataError):
-                run.delete()
 
 
 def _check_public(config: ExperimentConfig) -> None:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,9 @@ def waiting(slots: TrainingSlots, place: TrainingPlace, seconds: float = WAIT) -
         place.stop.wait(BEAT)
 
 
-def worked(run: RunFolder, stop: threading.Event, seconds: float = 0.0) -> Iterator[list[Event]]:
+def worked(
+    run: RunFolder, stop: threading.Event, seconds: float = 0.0
+) -> Generator[list[Event], None, None]:
     """The events of a run's worker, as they come, at least an empty list every beat.
 
     Args:
