@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -122,7 +123,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return f"the text {value if len(value) <= SHOWN else value[: SHOWN - 1] + '…'!r}"
     if isinstance(value, float):
-        return json.dumps(value)
+        return f"the number {value}" if math.isfinite(value) else json.dumps(value)
     if isinstance(value, int):
         return f"the number {value}" if abs(value) < 10**SHOWN else "a number that long"
     return "a list" if isinstance(value, list | tuple) else "an object"

@@ -193,14 +193,14 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
         (
             "compare",
             {"text": "a", "recipes": "mean"},
-            "must be a list of texts, not the text 'mean'.",
+            "recipes must be a list of texts, not the text 'mean'.",
         ),
         (
             "look",
             {"text": "a", "recipes": [None]},
             "recipes must be a list of texts alone, not null",
         ),
-        ("readings", {"text": "a", "temperature": True}, "temperature must be a number."),
+        ("readings", {"text": "a", "temperature": True}, "temperature must be a number, not true."),
         (
             "ablate",
             {"text": "a", "retrain": "no"},
