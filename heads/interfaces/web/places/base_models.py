@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from heads.backbone.config_check import shown
 from heads.backbone.conversion_rules import TWINS, converted_id
 from heads.backbone.hub import cached_folder, size
 from heads.backbone.models import BUNDLED, MODELS
@@ -65,6 +64,7 @@ def check_at_hand(asked: Location) -> None:
 
 def offer(asked: Location) -> Any:
     """A sentence on a base model that a link asks for, and the button that loads it."""
+    from heads.backbone.config_check import shown
     from heads.backbone.safety import is_folder
 
     model = model_of(asked)
