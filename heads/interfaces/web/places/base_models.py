@@ -57,6 +57,8 @@ def check_at_hand(asked: Location) -> None:
     Raises:
         ModelError: It is not loaded.
     """
+    from heads.backbone.config_check import shown
+
     if not is_at_hand(asked):
         what = f"The base model {shown(model_of(asked), 80)} is not loaded."
         raise ModelError(what, "Load it with the button above the heads.")
