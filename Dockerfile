@@ -1,10 +1,12 @@
-# The app in public mode: docker build -t heads . ; how it is run says docs/deploy.md.
+# The app in public mode; how it is built and run says docs/deploy.md.
 # The digest is that of the tag at the time of writing; both are raised together.
 FROM python:3.12.14-slim-trixie@sha256:09f7da3bc104798d0afb40bc08d23ab2da20a76130cec1f2ef170848f5d85217 AS packages
 
 COPY requirements-cpu.lock /tmp/
+# PyTorch's index of CPU builds, which are not on PyPI. Whatever it gives, the hashes decide.
+ARG TORCH_INDEX
 RUN python -m venv /opt/heads \
-    && /opt/heads/bin/python -m pip install --no-cache-dir --only-binary=:all: --require-hashes -r /tmp/requirements-cpu.lock
+    && /opt/heads/bin/python -m pip install --no-cache-dir --only-binary=:all: --require-hashes --extra-index-url "$TORCH_INDEX" -r /tmp/requirements-cpu.lock
 
 FROM python:3.12.14-slim-trixie@sha256:09f7da3bc104798d0afb40bc08d23ab2da20a76130cec1f2ef170848f5d85217
 

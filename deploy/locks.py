@@ -18,7 +18,6 @@ from benchmarks.venvs import environment
 ROOT = Path(__file__).parents[1]
 LOCK, CPU_LOCK = ROOT / "requirements.lock", ROOT / "requirements-cpu.lock"
 UV = "uv==0.13.9"
-INDEX = "https://download.pytorch.org/whl/cpu"
 FOR_GPUS = re.compile(r"nvidia-|cuda-|triton$")
 TORCH = "torch==2.13.0+cpu"
 # Of the files torch-2.13.0+cpu-… of that index, for Linux: CPython 3.11 on x86_64, 3.12 on x86_64
@@ -62,8 +61,9 @@ def for_cpu(text: str) -> str:
         for one in entries(text)
         if not FOR_GPUS.match(name_of(one))
     ]
-    head = SAYS.format(of=";\n# torch is PyTorch's CPU build for Linux", name=CPU_LOCK.name)
-    return f"{head}--extra-index-url {INDEX}\n{''.join(found)}"
+    more = ";\n# torch is PyTorch's CPU build for Linux: --extra-index-url has to name their index"
+    head = SAYS.format(of=more, name=CPU_LOCK.name)
+    return head + "".join(found)
 
 
 def resolved(upgrade: bool) -> str:
@@ -73,7 +73,7 @@ def resolved(upgrade: bool) -> str:
         raise SystemExit(f"make locks: {UV} could not be installed: {place.reason}.")
     command = [str(place.python), "-m", "uv", "pip", "compile", "--quiet", "--no-config"]
     command += ["--universal", "--python-version=3.10", "--generate-hashes", "--no-header"]
-    command += ["--no-annotate", "--index-url=https://pypi.org/simple", f"--output-file={LOCK}"]
+    command += ["--no-annotate", f"--output-file={LOCK}"]
     subprocess.run([*command, *["--upgrade"] * upgrade, "requirements.txt"], cwd=ROOT, check=True)
     return SAYS.format(of="", name=LOCK.name) + "".join(entries(LOCK.read_text("utf-8")))
 

@@ -13,6 +13,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
+from fake_hub import Hub, serving
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
 from heads.backbone import loading
@@ -42,6 +43,19 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub of our own, an empty cache, and processes that know both."""
+    with serving() as running:
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.address)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield running
 
 
 @pytest.fixture(scope="session")

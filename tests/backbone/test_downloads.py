@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import huggingface_hub
 import psutil
 import pytest
-from fake_hub import Hub, Repository, serving
+from fake_hub import Hub, Repository
 from tiny_models import rewrite
 
 from heads.backbone import downloads, hub, safety
@@ -21,19 +20,6 @@ from heads.errors import HeadsError, ModelError
 from heads.events import Progress
 from heads.interruption import Interrupted, interruptible
 from heads.settings import PUBLIC, Limits
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A Hub of our own, an empty cache, and processes that know both."""
-    with serving() as running:
-        monkeypatch.delenv("HF_HUB_OFFLINE")
-        monkeypatch.setenv("HF_ENDPOINT", running.address)
-        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.address)
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        yield running
 
 
 @pytest.fixture

@@ -133,3 +133,14 @@ def place(tmp_path_factory):
         patch.setattr(successive_halving, "CAP", 24)
         yield place
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """A file of a hundred rows."""
+    from heads.data.samples import SAMPLES
+
+    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
+    path = tmp_path_factory.mktemp("few") / "few.csv"
+    path.write_text("\n".join(lines[:101]), "utf-8")
+    return path

@@ -3,9 +3,8 @@
 from types import SimpleNamespace
 
 import gradio as gr
-import huggingface_hub
 import pytest
-from fake_hub import Repository, serving
+from fake_hub import Repository
 
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import builder, open_lane
@@ -16,18 +15,6 @@ from heads.interruption import interruptible
 VISITOR = SimpleNamespace(session_hash="a visitor")
 LOAD = gr.EventData(target=None, _data={"do": "load"})
 OFFER = "This link asks for heads on"
-
-
-@pytest.fixture
-def fake(tmp_path, monkeypatch):
-    with serving() as running:
-        monkeypatch.delenv("HF_HUB_OFFLINE")
-        monkeypatch.setenv("HF_ENDPOINT", running.address)
-        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.address)
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        yield running
 
 
 @pytest.fixture

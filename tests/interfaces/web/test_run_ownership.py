@@ -13,7 +13,6 @@ import pytest
 
 import heads
 from heads.data.dataset import read
-from heads.data.samples import SAMPLES
 from heads.errors import DataError, LimitError
 from heads.interfaces.web import run_access
 from heads.interfaces.web.places import your_data
@@ -28,15 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
 ONLY = "Only the browser that began this run may"
 NOBODY = "Nobody waited for this"
 QUERY = "?place=data"
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """A file of a hundred rows."""
-    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
-    path = tmp_path_factory.mktemp("few") / "few.csv"
-    path.write_text("\n".join(lines[:101]), "utf-8")
-    return path
 
 
 @pytest.fixture

@@ -36,15 +36,6 @@ WAYS = (["joint"], ["softmax"], ["frozen"])
 DEFAULTS = [field.default for field in FORM]
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """A file of a hundred rows."""
-    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
-    path = tmp_path_factory.mktemp("few") / "few.csv"
-    path.write_text("\n".join(lines[:101]), "utf-8")
-    return path
-
-
 @pytest.fixture
 def new_run(few):
     """Begins a run; it is deleted after the test."""
