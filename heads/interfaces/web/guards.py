@@ -27,6 +27,7 @@ Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
 SHOWN = 40  # signs of a text that came in the place of something else
+LONGEST = 300  # signs of a sentence of Gradio's
 log = logging.getLogger("heads")
 
 
@@ -157,10 +158,18 @@ def clicked(event: gr.EventData) -> dict[str, str]:
     return {str(name): str(value) for name, value in given.items()} if given else {}
 
 
+def notice(error: Exception) -> Notice:
+    """What a caller reads of any error."""
+    if isinstance(error, Notice):
+        return error
+    if isinstance(error, gr.Error):  # Gradio's own, which may hold what somebody has sent
+        says = str(error.message)
+        return Notice(plain(says if len(says) <= LONGEST else says[: LONGEST - 1] + "…"))
+    return Notice(plain(sentence(error)), visible=not isinstance(error, Interrupted))
+
+
 def _show(error: Exception) -> NoReturn:
-    if isinstance(error, gr.Error):
-        raise error
-    raise Notice(plain(sentence(error))) from None
+    raise notice(error) from None
 
 
 def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event, None, Any]:

@@ -95,7 +95,7 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = Answer(scope, send, self._headers())
+        answer = GuardedResponse(scope, send, self._headers())
         try:
             headers, address = Headers(scope=scope), address_of(scope.get("client"))
             self._check_origin(scope, headers)
@@ -325,7 +325,7 @@ class Body:
         return Refused(413, f"That is more than the {size} that can be sent at a time.")
 
 
-class Answer:
+class GuardedResponse:
     """The answer to a request, with headers of safety and a sentence in the place of a fault."""
 
     def __init__(self, scope: Scope, send: Send, headers: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,17 +14,17 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from heads.errors import LimitError
-from heads.interfaces.web.guards import Notice, as_it_came, plain, sentence
+from heads.interfaces.web.guards import Notice, as_it_came, notice, plain
 from heads.interfaces.web.middleware import Gate
 from heads.interfaces.web.slots import Slots, pools
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.uploads import check_sent
 from heads.interfaces.web.visitors import Visitors, address_of
-from heads.interruption import Interrupted, interruptible
+from heads.interruption import interruptible
 from heads.settings import limits, prepare_server
 
 THREADS = 256  # most of them wait, for a training or a download
-MOST_SHOWN = 300  # signs of a sentence that is not our own
+log = logging.getLogger("heads")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -173,7 +174,7 @@ class Page(gr.Blocks):
                     call.check()
                     return await super().process_api(block_fn, inputs, *args, **given)
         except Exception as error:
-            raise told(error) from None
+            raise notice(error) from None
 
     def _new(self, event: Any) -> Call:
         self._calls[event] = call = Call(
@@ -191,10 +192,11 @@ class Page(gr.Blocks):
         try:
             given = await super().preprocess_data(block_fn, inputs, state, explicit_call)
             return [_text(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
-        except gr.Error as error:
-            raise _shortened(error) from None
-        except Exception:
-            raise Notice(plain(_misfit(block_fn, inputs))) from None
+        except gr.Error:
+            raise
+        except Exception as error:  # Gradio's components raise whatever comes of a wrong kind
+            log.info("arguments of another kind", exc_info=error)
+            raise Notice(plain(_wrong_arguments(block_fn, inputs))) from None
 
 
 def _text(component: Any, value: Any) -> Any:
@@ -210,7 +212,7 @@ def _text(component: Any, value: Any) -> Any:
     return value or ""
 
 
-def _misfit(block_fn: Any, inputs: Any) -> str:
+def _wrong_arguments(block_fn: Any, inputs: Any) -> str:
     """What to say of arguments that Gradio does not take."""
     found = inspect.signature(block_fn.fn).parameters.values()
     names = [one.name for one in found if one.annotation not in (gr.Request, gr.EventData)]
@@ -221,21 +223,3 @@ def _misfit(block_fn: Any, inputs: Any) -> str:
     else:
         what = "An argument of this call is of another kind than it takes."
     return f"{what} In this order: {', '.join(names) or 'none'}."
-
-
-def told(error: Exception) -> gr.Error:
-    """What a caller reads of an error, which Gradio prints nowhere."""
-    if isinstance(error, Notice):
-        return error
-    if isinstance(error, gr.Error):
-        return _shortened(error)
-    if isinstance(error, Interrupted):
-        return Notice("Nobody waited for this any more.", visible=False)
-    return Notice(plain(sentence(error)))
-
-
-def _shortened(error: gr.Error) -> "Notice":
-    """A sentence of Gradio's, which may hold what somebody has sent, as text and not as HTML."""
-    says = str(error.message)
-    cut = says if len(says) <= MOST_SHOWN else says[: MOST_SHOWN - 1] + "…"
-    return Notice(plain(cut))
