@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -110,6 +111,8 @@ class Gate:
                 await self.app(scope, body.receive, answer.send)
         except Refused as refused:
             await answer.refuse(refused)
+        except ClientDisconnect:
+            pass  # nobody is there to be answered
         except Exception as error:  # what Gradio raises has been answered with status 500
             log.error("a request failed", exc_info=error)
             await answer.refuse(Refused(500, FAULT))

@@ -1,6 +1,5 @@
 """What visitors send, make and leave behind stays within its bounds, whatever they send."""
 
-import asyncio
 import json
 import os
 import secrets
@@ -19,6 +18,7 @@ import httpx
 import huggingface_hub
 import pytest
 from gradio_client import Client, handle_file
+from loops import finished
 
 from heads.errors import CheckpointError, DataError, LimitError
 from heads.interfaces.web import janitor, uploads
@@ -140,7 +140,7 @@ def test_no_input_of_any_function_takes_a_folder_or_an_address_for_a_file(page):
         for sent in (file_of(folder), file_of("http://127.0.0.1/a.csv"), [{"x": file_of(folder)}]):
             data[at] = sent
             with pytest.raises(DataError, match=WANTED):
-                asyncio.run(page.preprocess_data(page.fns[number], data, None))
+                finished(page.preprocess_data(page.fns[number], data, None))
             tried += 1
         assert not component.temp_files
     assert tried > 1_000

@@ -7,7 +7,7 @@ import pytest
 from fake_hub import Repository
 
 from heads.interfaces.web.location import Location
-from heads.interfaces.web.places import builder, open_lane
+from heads.interfaces.web.places import answers, builder, open_lane
 from heads.interfaces.web.places.answers import PendingQuestions
 from heads.interfaces.web.places.try_it import TryHandlers
 from heads.interruption import interruptible
@@ -82,7 +82,8 @@ def test_no_folder_is_opened_by_a_link_alone(copied, asking):
     assert OFFER not in told(asking.with_settings(link, [], VISITOR)), "as after a reload"
 
 
-def test_a_model_that_cannot_come_is_offered_again(fake, asking):
+def test_a_model_that_cannot_come_is_offered_again(fake, asking, monkeypatch):
+    monkeypatch.setattr(answers, "PATIENCE", 0.0)  # else what failed quickly leaves the offer there
     link = Location.of("?model=a/none&recipes=mean+centroid&text=good")
     told(asking.with_settings(link, [], VISITOR))
     shown = told(asking.loaded(link.query, "good", "", LOAD, VISITOR))

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from loops import finished
 
 from heads.interfaces.web.slots import Slots
 from heads.interfaces.web.visitors import GRACE, LEFT, TICK, Visitors, address_of
@@ -13,12 +13,6 @@ from heads.interruption import Interrupted
 
 def nothing():
     pass
-
-
-def finished(work):
-    """What a coroutine comes to; in a thread, as a browser's tests leave a loop in this one."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 async def worked(slots, key, done, seconds=0.01):
