@@ -75,16 +75,15 @@ class LimitError(HeadsError):
 
 
 def printable(text: str) -> str:
-    r"""A text in one line, with signs that cannot be printed as their numbers.
+    r"""A text in one line and of the same length, without signs that cannot be printed.
 
-    >>> print(printable("a\nb\x1b[31m \u202e \ud800"))
-    a b\x1b[31m \u202e \ud800
+    >>> printable("a\nb\x1b[31m \u202e \ud800")
+    'a b�[31m � �'
     """
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() else " " if letter.isspace() else ascii(letter)[1:-1]
-        for letter in text
+        letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text
     )
 
 

@@ -661,7 +661,7 @@ def test_names_of_data_make_names_of_folders(tmp_path: Path) -> None:
         ({"recipes": ["mean+robert"]}, RecipeError, "Did you mean 'roberta'"),
         ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
         ({"recipes": [], "grid": "large"}, RecipeError, "There is no grid called 'large'"),
-        ({"limits": Limits(cells=2)}, LimitError, "at most 2 at once"),
+        ({"limits": Limits(cells=2)}, LimitError, "at most 2 fit here"),
         ({"model": "/nowhere"}, HeadsError, "no folder /nowhere"),
     ],
 )
