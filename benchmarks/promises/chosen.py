@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.promises.browser import Watch, chromium, opened
-from benchmarks.promises.promise import Row, Unmeasured
+from benchmarks.promises.promise import Row, Unmeasured, is_within
 from benchmarks.promises.server import served
 from benchmarks.promises.watching import row
 from heads.data.dataset import read
@@ -116,4 +116,4 @@ def _wrong(said: str, expected: str, is_error: bool, seconds: float) -> str:
         return "it tells of the inside"
     if is_error != bool(expected):
         return f"Python says: {expected[:120] or 'it can be read'}"
-    return f"after {seconds:.0f} s" if seconds > MOST_SECONDS else ""
+    return "" if is_within(seconds, MOST_SECONDS) else f"after {seconds:.0f} s"

@@ -3,9 +3,11 @@
 import importlib
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -34,6 +36,24 @@ class Row:
 
 class Unmeasured(Exception):
     """A promise cannot be measured here: the message is one sentence that says why."""
+
+
+_room = SimpleNamespace(times=1.0)
+
+
+def is_within(measured: float, most: float) -> bool:
+    """Whether seconds or bytes stay under a limit."""
+    return measured < most * _room.times
+
+
+@contextmanager
+def roomy(times: float) -> Iterator[None]:
+    """Makes limits of seconds and bytes wider, for tests: they run beside others."""
+    before, _room.times = _room.times, times
+    try:
+        yield
+    finally:
+        _room.times = before
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -11,6 +11,7 @@ import psutil
 from benchmarks.promises.promise import Row
 
 STEP = 0.02  # seconds between two looks
+CALM, IDLE = 3, 20.0  # seconds in a row in which less of a core is used than this, in per cent
 
 
 def row(promise: str, says: str, measured: str, target: str, *, holds: bool, note: str = "") -> Row:
@@ -70,6 +71,13 @@ def until_gone(process: psutil.Process, since: float, most: float) -> float:
 def resident(server: int) -> float:
     """The memory of a server without its workers, in kB."""
     return psutil.Process(server).memory_info().rss / 1024
+
+
+def settled(server: int, seconds: float = 90.0) -> None:
+    """Waits until a server has done for now all that it does without being asked."""
+    process, end, calm = psutil.Process(server), time.monotonic() + seconds, 0
+    while time.monotonic() < end and calm < CALM:
+        calm = calm + 1 if process.cpu_percent(1.0) < IDLE else 0
 
 
 def held(folder: Path) -> tuple[int, int]:

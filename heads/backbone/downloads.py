@@ -218,7 +218,7 @@ class Downloads:
             one.check()
             if time.monotonic() - began > ANSWERS:
                 what = f"The Hub does not say in {ANSWERS:.0f} seconds what {one.model} is."
-                raise ModelError(what, hub.fetch_later(one.model))
+                raise ModelError(what, hub.fetch_later(one.model, one.limits))
 
         listing = Listing(**_child("describe", one, waited))
         with self._lock:  # who comes next counts this one
@@ -228,8 +228,11 @@ class Downloads:
         folder = _folder(one.model)
         was_whole = folder.exists()
         _sweep(LEFT)
+        arrival = _Arrival(one, folder)
         try:
-            return Path(_child("download", one, _Arrival(one, folder))["folder"])
+            found = _child("download", one, arrival)["folder"]
+            arrival.amount()  # what came between the last look and its end was not seen
+            return Path(found)
         except Exception:
             _tidy(folder, one.limits, was_there=was_whole)
             raise
@@ -248,13 +251,9 @@ class _Arrival:
         self._before = self._seen = _bytes(folder)
 
     def __call__(self) -> None:
-        one, now, there = self._one, time.monotonic(), _bytes(self._folder)
+        one, now = self._one, time.monotonic()
         one.check()
-        arrived = max(0, there - self._before)
-        one.says = f"Fetching {one.model}: {arrived / 1e6:,.0f} of {size(one.total)}"
-        if arrived > one.total + SLACK:
-            what = f"The Hub sends more of {one.model} than it has listed."
-            raise ModelError(what, hub.CHOOSE_ANOTHER)
+        there = self.amount()
         seconds = one.limits.download_seconds
         if seconds and now - self._began > seconds:
             what = f"{one.model} has not arrived within {seconds} seconds."
@@ -263,7 +262,21 @@ class _Arrival:
             self._looked, self._seen = now, there
         elif now - self._looked > STALLED:
             what = f"The Hub has stopped sending {one.model}."
-            raise ModelError(what, hub.fetch_later(one.model))
+            raise ModelError(what, hub.fetch_later(one.model, one.limits))
+
+    def amount(self) -> int:
+        """The bytes in its folder now, which are told.
+
+        Raises:
+            ModelError: They are more than was listed.
+        """
+        one, there = self._one, _bytes(self._folder)
+        arrived = max(0, there - self._before)
+        one.says = f"Fetching {one.model}: {arrived / 1e6:,.0f} of {size(one.total)}"
+        if arrived > one.total + SLACK:
+            what = f"The Hub sends more of {one.model} than it has listed."
+            raise ModelError(what, hub.CHOOSE_ANOTHER)
+        return there
 
 
 def _child(does: str, one: Download, watch: Callable[[], None]) -> dict[str, Any]:

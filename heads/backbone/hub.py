@@ -154,7 +154,7 @@ def describe(model: str, limits: Limits) -> Listing:
     """
     import huggingface_hub
 
-    with _asking(model):
+    with _asking(model, limits):
         api = huggingface_hub.HfApi(token=_token(limits))
         info = api.model_info(model, files_metadata=True, timeout=TIMEOUT)
         sizes = _checked({item.rfilename: item.size for item in info.siblings or ()}, model, limits)
@@ -198,7 +198,7 @@ def download(model: str, limits: Limits) -> Path:
     """
     import huggingface_hub
 
-    with _asking(model):
+    with _asking(model, limits):
         folder = huggingface_hub.snapshot_download(
             model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=_token(limits)
         )
@@ -211,15 +211,15 @@ def _token(limits: Limits) -> bool | None:
 
 
 @contextmanager
-def _asking(model: str) -> Iterator[None]:
+def _asking(model: str, limits: Limits) -> Iterator[None]:
     """Says in one sentence what is wrong with the Hub, or with what it was asked for."""
     from huggingface_hub import errors
 
     try:
         yield
     except errors.GatedRepoError:
-        what, hint = f"{model} is gated.", "Accept its terms on the Hub, log in and fetch again."
-        raise ModelError(what, hint) from None
+        hint = "Accept its terms on the Hub, log in and fetch again."
+        raise ModelError(f"{model} is gated.", CHOOSE_ANOTHER if limits.public else hint) from None
     except errors.RepositoryNotFoundError:
         what = f"The Hub has no public model called {model}."
         raise ModelError(what, "Check the spelling of owner/name.") from None
@@ -227,7 +227,7 @@ def _asking(model: str) -> Iterator[None]:
         raise
     except Exception as error:
         # Whatever the network raises: the client has changed its HTTP library more than once.
-        raise ModelError(_unreachable(model, error), fetch_later(model)) from None
+        raise ModelError(_unreachable(model, error), fetch_later(model, limits)) from None
 
 
 def _unreachable(model: str, error: Exception) -> str:
@@ -243,8 +243,10 @@ def _unreachable(model: str, error: Exception) -> str:
     return f"The Hub cannot be reached for {model} ({type(error).__name__})."
 
 
-def fetch_later(model: str) -> str:
-    """What to do where the Hub does not hand out a model now."""
+def fetch_later(model: str, limits: Limits) -> str:
+    """What to do where the Hub does not hand out a model now; a visitor has no shell."""
+    if limits.public:
+        return "Choose the bundled model, or try again later."
     return f"Choose the bundled model, or run `heads fetch {model}` once connected."
 
 

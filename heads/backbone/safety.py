@@ -25,6 +25,7 @@ from heads.backbone.hub import (
     as_json,
     bundled_folder,
     cached_folder,
+    fetch_later,
     full_id,
     has_tokenizer,
     verify,
@@ -175,10 +176,7 @@ def _local_revision(folder: Path) -> str:
 def _absent(model: str, limits: Limits, download: bool) -> Path:
     if download and not is_offline():
         return fetch(model, limits)
-    raise ModelError(
-        f"{model} is not on this machine.",
-        f"Run `heads fetch {model}` while connected, or choose the bundled model.",
-    )
+    raise ModelError(f"{model} is not on this machine.", fetch_later(model, limits))
 
 
 def check_weights(folder: Path) -> None:

@@ -186,6 +186,16 @@ def test_a_hub_that_misbehaves_gets_one_sentence_in_time(
         assert not fake.downloads("a/bad")
 
 
+def test_what_arrives_between_two_looks_is_counted_too(
+    fake: Hub, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "POLL", 60.0)
+    fake.models["a/bad"] = Repository(folder=tiny(), sends=60_000_000)
+    told = said("a/bad", within=55.0)
+    assert told.startswith("The Hub sends more of a/bad than it has listed.")
+    assert not downloads._folder("a/bad").exists()
+
+
 @pytest.mark.parametrize("config", [{"num_hidden_layers": 10**5}, {"model_type": "nonsense"}])
 def test_a_config_over_the_limits_is_refused_before_any_weights(
     fake: Hub, copied: Callable[..., Path], config: dict[str, object]

@@ -1,7 +1,8 @@
 """The commands about heads, families and models, and the page."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,12 +229,13 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
     """
     from heads.interfaces import logs
 
+    tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
     with logs.begin():
-        _serve(host, port)
+        _serve(host, port, tells)
 
 
-def _serve(host: str, port: int | None) -> None:
-    print("Starting. At the very first start the example heads are trained, behind the page.")
+def _serve(host: str, port: int | None, tells: Callable[[str], None]) -> None:
+    tells("Starting. At the very first start the example heads are trained, behind the page.")
     from heads.interfaces.web.app import LAUNCH, build
 
     page = build()
@@ -244,5 +246,5 @@ def _serve(host: str, port: int | None) -> None:
         place = f"port {port} of {host}" if port else f"any port of {host}"
         what = f"The page cannot be served on {place}: it is taken, or not to be had."
         raise DataError(what, "Choose another with --port.") from None
-    print(f"Head to Head is at {url} (Ctrl+C stops it).", flush=True)
+    tells(f"Head to Head is at {url} (Ctrl+C stops it).")
     page.block_thread()

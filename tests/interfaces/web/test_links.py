@@ -14,7 +14,7 @@ from heads.interruption import interruptible
 
 VISITOR = SimpleNamespace(session_hash="a visitor")
 LOAD = gr.EventData(target=None, _data={"do": "load"})
-OFFER = "This link asks for heads on"
+OFFER = 'data-do="load"'
 
 
 @pytest.fixture

@@ -52,6 +52,13 @@ def test_a_session_keeps_no_configurations_and_gradio_still_would():
     session._update_value_in_config(box._id, "again")
     assert session[box._id].value == "changed"
     assert session.config_values == {}
+    # Sessions that were told the same share it, and no others.
+    other, third = lean(page), lean(page)
+    other[box._id] = gr.Textbox("changed", render=False)
+    third[box._id] = gr.Textbox("changed", lines=2, render=False)
+    assert other[box._id] is session[box._id]
+    assert third[box._id].lines == 2
+    assert lean(page)[box._id] is box
     assert len(usual(page).config_values) > 100, "Gradio has mended it: take the patch out"
 
 
