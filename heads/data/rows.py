@@ -73,7 +73,7 @@ def check_columns(table: Table, columns: Columns) -> None:
     if not columns.text or not (columns.label or columns.labels):
         what = f"No column of {'labels' if columns.text else 'texts'} is chosen."
         raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
-    for name in columns.used:
+    for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:
             what = f"{table.name} has no column '{short(name)}'."
             raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)

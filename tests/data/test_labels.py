@@ -268,6 +268,7 @@ def test_a_cell_that_is_no_flag_is_named(write, cell: str, says: str) -> None:
         (Columns(text="", label="a"), "No column of texts is chosen"),
         (Columns(text="text", label="a", labels=("b", "c")), "and 0/1 columns as well"),
         (Columns(text="text", label="", labels=("a", "a")), "same column is chosen twice"),
+        (Columns(text="text", label="", labels=("",)), "has no column ''"),
         (Columns(text="text", label="", labels=("a", "gone")), "no column 'gone'"),
         (Columns(text="text", label="a", separator="|", number=True), "Choose one of them"),
         (Columns(text="text", label="", labels=("a",)), "needs at least 2 classes"),

@@ -1,0 +1,1 @@
+"""Base models: finding, checking and loading them, and their forward pass."""

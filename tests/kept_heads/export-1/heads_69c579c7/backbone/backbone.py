@@ -1,0 +1,320 @@
+"""The base model: from gated texts to the states of their tokens.
+
+Legend: n texts, t tokens, d width, l layers.
+"""
+
+import inspect
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from heads_69c579c7 import interruption
+from heads_69c579c7.backbone.device import HERE, tokens_at_once
+from heads_69c579c7.backbone.states import Encoded, States, filled_up, layers_of, like_length
+from heads_69c579c7.backbone.unpadded.bert import BertEncoder
+from heads_69c579c7.backbone.unpadded.forward import batches, run
+from heads_69c579c7.catalog.base_models import base_of
+from heads_69c579c7.catalog.forms import Side
+from heads_69c579c7.errors import ModelError, RecipeError
+from heads_69c579c7.rng import IsolatedRng
+
+TOKENS_A_BATCH = 2048
+# `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
+Pooler = Literal["pretrained", "untrained", "new", "none"]
+_encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Backbone:
+    """A base model, ready to read.
+
+    Attributes:
+        id: The id that the user knows it by.
+        revision: Which version of it this is.
+        folder: Where its checkpoint lies; None if it was never on disk.
+        model_type: Its family in Transformers.
+        width: d, the size of a token's state.
+        layers: l, the number of layers; 0 where it gives the states of the last one only.
+        decoder_width: Size of a state of the decoder that stands on the encoder; 0 without one.
+        shifted: Whether that decoder is read one place further than the text.
+        parameters: Their number.
+        pooler: Whether its own pooler is pretrained, untrained, new (random), or missing.
+        pooler_weights: The tensors of the checkpoint's pooler, named as in the head `bert`.
+        tokens: How many tokens of a text are read.
+        stubborn: Special tokens that this tokenizer finds in a user's text as well.
+        separates: Whether the tokenizer puts a token of its own between two texts.
+        pad: The number of the token that fills a batch up.
+        ends: The numbers of the tokens that end a text.
+        skipped: The token that the family's class takes for padding wherever it ends a text,
+            so that its last token is another one; in a GPT-2 with pad = eos, the end token.
+        reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
+        block: What a pass without padding computes from; None where the family has another
+            block, or where such a pass did not give what Transformers gives.
+        prompt: The tokens that are written behind every text, [MASK] among them.
+        before: The same base model before it learned with a head; None where it never did.
+    """
+
+    id: str
+    revision: str
+    folder: Path | None
+    model_type: str
+    width: int
+    layers: int
+    decoder_width: int
+    shifted: bool
+    parameters: int
+    pooler: Pooler
+    pooler_weights: dict[str, Tensor]
+    tokens: int
+    stubborn: frozenset[int]
+    separates: bool
+    pad: int
+    ends: frozenset[int]
+    skipped: int | None
+    reads_padding: bool
+    model: Any
+    tokenizer: Any
+    block: BertEncoder | None = None
+    prompt: tuple[int, ...] = ()
+    before: "Backbone | None" = None
+
+    @property
+    def untuned(self) -> "Backbone":
+        """The base model that the process shares: what it learned with a head is not in it."""
+        return self.before or self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lies."""
+        return next(self.model.parameters()).device
+
+    def prompted(self, prompt: str) -> "Backbone":
+        """The same base model, which writes a prompt, [MASK] and a full stop behind every text.
+
+        Args:
+            prompt: With _ for a space; "" for none.
+
+        Raises:
+            RecipeError: Its tokenizer has no mask token.
+        """
+        if not prompt:
+            return replace(self, prompt=()) if self.prompt else self
+        token = self.tokenizer.mask_token_id
+        if token is None or token >= vocabulary_of(self.model) > 0:
+            what = f"{self.id} has no mask token, so it cannot be asked to fill one in."
+            raise RecipeError(what, "Take another pooling, for example mean or last.")
+        with _encoding:
+            before, after = (
+                self.tokenizer(words, add_special_tokens=False)["input_ids"]
+                for words in (f" {prompt.replace('_', ' ').strip()}", ".")
+            )
+        return replace(self, prompt=(*before, token, *after))
+
+    def _with_prompt(self, text: Encoded) -> Encoded:
+        """A text with the prompt behind its last word; of it only [MASK] counts as content."""
+        words = [place for place, special in enumerate(text.special) if not special]
+        end, size = max(words, default=0) + 1, len(self.prompt)
+        added = {name: row[end - 1 : end] * size for name, row in text.inputs.items()}
+        added["input_ids"] = [*self.prompt]
+        marks = [int(number != self.tokenizer.mask_token_id) for number in self.prompt]
+        return Encoded(
+            inputs={n: [*row[:end], *added[n], *row[end:]] for n, row in text.inputs.items()},
+            special=[*text.special[:end], *marks, *text.special[end:]],
+            whole_length=text.whole_length + size,
+        )
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
+        """Cuts gated texts into tokens; what looks like a special token stays text."""
+        if pairs and not self.separates:
+            texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()
+        given = [list(side) for side in (texts, pairs) if side]
+        settings = {"return_special_tokens_mask": True, "padding": False, "verbose": False}
+        with _encoding:
+            whole = cut = self.tokenizer(*given, **settings)
+            most = self.tokens - len(self.prompt)
+            if max(map(len, whole["input_ids"])) > most:
+                cut = self.tokenizer(*given, **settings, truncation=True, max_length=most)
+        taken = _arguments(type(self.model))
+        names = [name for name in ("input_ids", "token_type_ids") if name in cut and name in taken]
+        columns = [cut[name] for name in names]  # looking one up for every text takes its time
+        rows = zip(*columns, strict=True)
+        encoded = [
+            Encoded(
+                inputs=dict(zip(names, row, strict=True)), special=special, whole_length=len(every)
+            )
+            for row, special, every in zip(
+                rows, cut["special_tokens_mask"], whole["input_ids"], strict=True
+            )
+        ]
+        most = vocabulary_of(self.model)
+        for row, text in enumerate(encoded):
+            self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
+        return [self._with_prompt(text) for text in encoded] if self.prompt else encoded
+
+    def _check(self, text: Encoded, sides: Sequence[int | None], most: int) -> None:
+        """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""
+        numbers = text.inputs["input_ids"]
+        for place, side in enumerate(sides):
+            if side is not None and numbers[place] in self.stubborn:
+                numbers[place], text.special[place] = self.tokenizer.unk_token_id or 0, 0
+        if max(numbers, default=0) >= most > 0:
+            what = f"The tokenizer of {self.id} knows more tokens than the model has ({most:,})."
+            raise ModelError(what, "Choose another base model.")
+
+    def words(self, encoded: Encoded) -> list[str]:
+        """The tokens of a text as a reader would write them, one for each state."""
+        return [
+            self.tokenizer.decode([number]).strip() or "␣" for number in encoded.inputs["input_ids"]
+        ]
+
+    @torch.no_grad()
+    def states(self, batch: Sequence[Encoded], side: Side = "right") -> States:
+        """One forward pass over texts, padded on one side to the longest of them."""
+        if self.block is not None and len({len(text) for text in batch}) == 1:
+            ((_, states),) = self.read(
+                batch, self.block, range(self.layers + 1), most=sum(map(len, batch))
+            )
+            return states
+        return self.forward(batch, side)
+
+    def forward(self, batch: Sequence[Encoded], side: Side = "right") -> States:
+        """The same by Transformers, with gradients where the model's parameters ask for them."""
+        inputs = self.filled(batch, side)
+        mask = inputs["attention_mask"]
+        special = filled_up([text.special for text in batch], 1, side).to(mask.device)
+        output = self._answered(inputs)
+        ends = torch.tensor(sorted(self.ends), device=mask.device)
+        return States(
+            mask=mask.float(),
+            unpadded=self._unpadded(inputs["input_ids"], mask).float(),
+            content=(mask * (special == 0)).float(),
+            hidden=layers_of(output, mask),
+            pooler=getattr(output, "pooler_output", None),
+            eos=torch.isin(inputs["input_ids"], ends).float(),
+            **(self._decoded(output, mask) if self.decoder_width else {}),
+        )
+
+    def read(
+        self,
+        texts: Sequence[Encoded],
+        block: BertEncoder,
+        layers: Collection[int],
+        most: int | None = None,
+    ) -> Iterator[tuple[list[int], States]]:
+        """Reads any number of texts without padding, the longest first.
+
+        Args:
+            layers: The numbers of those whose states are kept.
+            most: About how many tokens are read at once; as many as suit the device, if not told.
+
+        Yields:
+            The row numbers of texts of one length, and their states.
+        """
+        ends = torch.tensor(sorted(self.ends), device=block.device)
+        for batch in batches(texts, most, block.device):
+            interruption.check()
+            with self._blamed(batch[0].numbers):
+                found = run(block, batch, layers)
+            for one, hidden in zip(batch, found, strict=True):
+                yield list(one.rows), one.states(hidden, block, ends)
+
+    def _unpadded(self, numbers: Tensor, mask: Tensor) -> Tensor:
+        """The mask (n, t) less the tokens at a text's end that its class takes for padding."""
+        if self.skipped is None:
+            return mask
+        wanted = mask * (numbers != self.skipped)
+        behind = wanted.flip(1).cumsum(dim=1).flip(1)  # how many wanted ones are still to come
+        return torch.where(wanted.any(dim=1, keepdim=True), mask * (behind > 0), mask)
+
+    def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
+        """The decoder's states, 0 where they are not read, and where they are."""
+        read = self._decoder_mask(mask)
+        states = output.last_hidden_state.masked_fill((read == 0)[..., None], 0.0)
+        return {"decoder": states, "decoder_mask": read.float()}
+
+    def _decoder_mask(self, mask: Tensor) -> Tensor:
+        """(n, t), where the decoder is read: as the text stands, or one place further on."""
+        further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
+        return torch.maximum(mask, further) if self.shifted else mask
+
+    def filled(self, batch: Sequence[Encoded], side: Side = "right") -> dict[str, Tensor]:
+        """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""
+        rows = {name: [text.inputs[name] for text in batch] for name in batch[0].inputs}
+        fillings = {"input_ids": self.pad}
+        filled = {name: filled_up(row, fillings.get(name, 0), side) for name, row in rows.items()}
+        filled["attention_mask"] = filled_up([[1] * len(text) for text in batch], 0, side)
+        return {name: numbers.to(self.device) for name, numbers in filled.items()}
+
+    @contextmanager
+    def _blamed(self, numbers: Tensor) -> Iterator[None]:
+        """What the model cannot read is no fault of ours, and not of the user's."""
+        try:
+            yield
+        except (RuntimeError, IndexError, ValueError) as error:
+            first = str(error).strip().split("\n", 1)[0][:120]
+            what = f"{self.id} cannot read a text of {numbers.shape[1]} tokens ({first})."
+            do = "Try another text, or another base model."
+            if numbers.device != HERE:
+                do = "Hide the GPU with an empty CUDA_VISIBLE_DEVICES, or take another base model."
+            raise ModelError(what, do) from error
+
+    def _answered(self, inputs: dict[str, Tensor]) -> Any:
+        """The model's answer."""
+        with self._blamed(inputs["input_ids"]):
+            return self.run(inputs)
+
+    def run(self, inputs: dict[str, Tensor]) -> Any:
+        """The model's own answer, given what its family's classifier gives it besides."""
+        given: dict[str, Any] = dict(inputs)
+        if "use_cache" in _arguments(type(self.model)):
+            given["use_cache"] = False  # nothing is generated here
+        if base_of(self.model_type).marks_first:
+            first = torch.zeros_like(inputs["input_ids"])
+            first[:, 0] = 1
+            given["global_attention_mask"] = first
+        shift = getattr(self.model, "_shift_right", None) or getattr(
+            self.model, "prepare_decoder_input_ids_from_labels", None
+        )
+        if self.decoder_width and shift is not None:  # BART and its kin do so for themselves
+            given["decoder_input_ids"] = shift(inputs["input_ids"])
+        if not base_of(self.model_type).settings:
+            return self.model(**given, output_hidden_states=True)
+        with IsolatedRng().rolling():  # Reformer seeds torch itself
+            return self.model(**given, output_hidden_states=True)
+
+    def passes(
+        self, texts: Sequence[Encoded], most: int = TOKENS_A_BATCH
+    ) -> Iterator[tuple[list[int], States]]:
+        """Reads any number of texts, the longest first, in batches of like length.
+
+        Args:
+            most: The most texts in a batch.
+
+        Yields:
+            The row numbers of a batch and its states.
+        """
+        lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
+        for rows in like_length(lengths, most, tokens, self.reads_padding):
+            interruption.check()
+            yield rows, self.states([texts[row] for row in rows])
+
+
+@cache
+def _arguments(kind: Any) -> frozenset[str]:
+    """What the forward of a class of models takes."""
+    return frozenset(inspect.signature(kind.forward).parameters)
+
+
+def vocabulary_of(model: Any) -> int:
+    """How many tokens a model knows; 0 where it has no such table, as CANINE."""
+    try:
+        return model.get_input_embeddings().num_embeddings
+    except (NotImplementedError, AttributeError):
+        return 0

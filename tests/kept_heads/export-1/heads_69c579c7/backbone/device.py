@@ -1,0 +1,91 @@
+"""Where many texts are read: on a GPU where torch finds one, else on the processor.
+
+A base model itself stays on the processor, where single texts are read, explained and exported;
+what reads many texts gets a copy on the GPU. An empty CUDA_VISIBLE_DEVICES hides the GPU.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+HERE = torch.device("cpu")
+
+
+@cache
+def fastest() -> torch.device:
+    """The device on which many texts are read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a driver that is too old is no GPU
+        return torch.device("cuda") if torch.cuda.is_available() else HERE
+
+
+@cache
+def for_training() -> torch.device:
+    """The device on which base models are tuned: also an Apple GPU, which reads no faster."""
+    if fastest() == HERE and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return fastest()
+
+
+def called(device: torch.device) -> str:
+    """A device as its maker calls it."""
+    if device == HERE:
+        return "the processor"
+    try:
+        return torch.get_device_module(device).get_device_name(device)
+    except (RuntimeError, AssertionError, AttributeError, torch.cuda.DeferredCudaCallError):
+        return device.type
+
+
+def tokens_at_once(device: torch.device) -> int:
+    """How many tokens make a batch.
+
+    On a processor what a layer makes of them should stay in its cache; a GPU has many more units to
+    keep busy.
+    """
+    return 2048 if device == HERE else 16_384
+
+
+def lying_on(device: torch.device, part: Any) -> Any:
+    """A module on a device; itself where it lies there, and what is no module as it is.
+
+    Its numbers are never held twice on the processor.
+    """
+    if device == HERE or not isinstance(part, nn.Module):
+        return part
+    there: dict[int, Any] = {
+        id(own): nn.Parameter(own.detach().to(device), requires_grad=False)
+        for own in part.parameters()
+    }
+    there |= {id(own): own.to(device) for own in part.buffers()}
+    return copy.deepcopy(part, there).to(device)
+
+
+@contextmanager
+def exact_on(device: torch.device) -> Iterator[None]:
+    """Within it, a GPU computes 32 bits as 32 bits, not as TensorFloat-32."""
+    if device == HERE:
+        yield
+        return
+    backends: Any = torch.backends
+    kinds = backends.cuda.matmul, backends.cudnn.conv
+    before = [kind.fp32_precision for kind in kinds]
+    for kind in kinds:
+        kind.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
+
+
+def let_go(device: torch.device) -> None:
+    """Gives the memory back that nothing on a device uses any more."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

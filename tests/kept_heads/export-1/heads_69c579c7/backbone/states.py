@@ -1,0 +1,131 @@
+"""What goes into a base model and what comes out: token numbers, token states.
+
+Legend: n texts, t tokens, d width, l layers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heads_69c579c7.backbone.device import HERE
+from heads_69c579c7.catalog.forms import Side
+from heads_69c579c7.errors import RecipeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """What the base model makes of a batch of texts; padding stands on the right.
+
+    Attributes:
+        mask: (n, t), 1 on real tokens, 0 on padding.
+        unpadded: (n, t), the mask less tokens at the end that the family's class takes for padding.
+        content: (n, t), 1 on real tokens that are not special.
+        hidden: l + 1 tensors (n, t, d), embeddings first, 0 on padding.
+        pooler: (n, d) or None, the base model's own pooler output.
+        eos: (n, t), 1 on end-of-text tokens.
+        decoder: (n, t, d) or None, the last layer of a decoder that stands on the encoder.
+        decoder_mask: (n, t) or None, 1 where the decoder was given something.
+    """
+
+    mask: Tensor
+    unpadded: Tensor
+    content: Tensor
+    hidden: tuple[Tensor, ...]
+    pooler: Tensor | None
+    eos: Tensor
+    decoder: Tensor | None = None
+    decoder_mask: Tensor | None = None
+
+    def here(self) -> "States":
+        """The same on the processor."""
+        tensors = {
+            field.name: value.to(HERE)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **tensors, hidden=tuple(states.to(HERE) for states in self.hidden))
+
+    def layer(self, number: int) -> Tensor:
+        """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
+
+        Raises:
+            RecipeError: The model has no such layer.
+        """
+        if number >= len(self.hidden):
+            what = f"There is no layer {number}: this base model has 0 to {len(self.hidden) - 1}."
+            raise RecipeError(what, "0 is the embeddings.")
+        return self.hidden[number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """One text as the base model takes it: its token numbers and what goes with them."""
+
+    inputs: dict[str, list[int]]
+    special: list[int]
+    whole_length: int
+
+    def __len__(self) -> int:
+        return len(self.special)
+
+
+def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
+    """The states of every layer of an encoder (n, t, d), embeddings first, 0 on padding.
+
+    A model whose layers differ in size answers with its last one only. Where it shortens the
+    text (Funnel), every token bears the state of the stretch that it went into.
+
+    Args:
+        output: What a model of Transformers answers.
+        mask: (n, t), 1 on real tokens.
+    """
+    beside_decoder = getattr(output, "encoder_last_hidden_state", None)
+    last = output.last_hidden_state if beside_decoder is None else beside_decoder
+    name = "hidden_states" if beside_decoder is None else "encoder_hidden_states"
+    hidden = [*(getattr(output, name, None) or [last])]
+    if any(states.shape != last.shape for states in hidden):
+        hidden = [last]
+    hidden[-1] = last
+    tokens = mask.shape[1]
+    if last.shape[1] != tokens:
+        places = torch.arange(tokens, device=mask.device) * last.shape[1] // tokens
+        hidden = [states[:, places] for states in hidden]
+    padding = (mask == 0)[..., None]
+    # Most batches hold texts of one length; what is being exported must not look at values.
+    if not torch.compiler.is_compiling() and not padding.any():
+        return tuple(hidden)
+    return tuple(states.masked_fill(padding, 0.0) for states in hidden)
+
+
+def filled_up(rows: Sequence[Sequence[int]], filling: int, side: Side) -> Tensor:
+    """Rows filled up on one side to the longest of them, (n, t)."""
+    longest = max(map(len, rows))
+    gaps = [[filling] * (longest - len(row)) for row in rows]
+    pairs = zip(rows, gaps, strict=True)
+    return torch.tensor([[*r, *g] if side == "right" else [*g, *r] for r, g in pairs])
+
+
+def like_length(
+    lengths: Sequence[int], most: int, tokens: int, strictly: bool
+) -> Iterator[list[int]]:
+    """The rows of texts in batches, the longest first.
+
+    Args:
+        most: The most texts in a batch.
+        tokens: The most tokens in a batch of several texts, padding included.
+        strictly: Whether all texts in a batch must be of one length.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        longest = lengths[order[start]]
+        end = min(len(order), start + max(1, min(most, tokens // longest)))
+        alike = next((n for n in range(start, end) if lengths[order[n]] < longest), end)
+        # Texts of one length need no padding and no mask, so a batch of them is faster.
+        if strictly or (alike - start) * longest >= tokens // 4:
+            end = alike
+        yield order[start:end]
+        start = end

@@ -1,0 +1,1 @@
+"""The forward pass of BERT-like models over texts without padding."""

@@ -1,0 +1,1 @@
+"""Every XForSequenceClassification of Transformers as data."""

@@ -1,0 +1,1 @@
+"""A trained head as an ordinary checkpoint: Transformers, ONNX, a portable folder."""

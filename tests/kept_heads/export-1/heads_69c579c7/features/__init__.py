@@ -1,0 +1,1 @@
+"""From hidden states to the vectors that heads are trained on."""

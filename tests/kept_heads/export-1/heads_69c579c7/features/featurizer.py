@@ -1,0 +1,155 @@
+"""From token states to one vector a text: the reading half of a recipe.
+
+Legend: n texts, t tokens, d width of a state, w width of the pooled vector.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from heads_69c579c7.backbone.backbone import Backbone
+from heads_69c579c7.backbone.states import States
+from heads_69c579c7.errors import HeadsError, RecipeError
+from heads_69c579c7.parts.poolings import Pooled
+from heads_69c579c7.parts.registry import Pooling
+from heads_69c579c7.parts.resolved_recipe import ResolvedRecipe
+
+
+class Featurizer(nn.Module):
+    """The layers and the pooling of a recipe on a base model: `States` to `Pooled`.
+
+    Attributes:
+        width: w, found by reading two tokens of nothing.
+        state_width: Size of a state as the pooling sees it: d, or 4 d under `cat4`.
+        weighs: Whether it answers with one weight a token, so that anything can be pooled by it.
+        depths: The numbers of the layers that it needs; a pass may leave out the others.
+
+    Raises:
+        RecipeError: The base model has no such layer, no pooler or no decoder.
+    """
+
+    def __init__(self, resolved: ResolvedRecipe, backbone: Backbone) -> None:
+        super().__init__()
+        if resolved.pooling.is_pooler and backbone.pooler == "none":
+            what = f"{backbone.id} has no pooler of its own."
+            raise RecipeError(what, f"Write cls+{resolved.head.name} instead.")
+        if resolved.layers and "decoder" in resolved.layers.asks and not backbone.decoder_width:
+            what = f"{backbone.id} has no decoder beside an encoder."
+            raise RecipeError(what, f"Write {resolved.pooling.name}+{resolved.head.name} instead.")
+        if resolved.prompt:
+            backbone.prompted(resolved.prompt)  # says so where it has no mask token
+        self.resolved = resolved
+        self.layers = _made(resolved.layers, backbone.layers + 1)
+        nothing = _nothing(backbone)
+        self.state_width: int = self.chosen(nothing).shape[-1]
+        self.depths = self._depths(nothing)
+        self.pooling = _made(resolved.pooling, self.state_width, **resolved.pooling_options)
+        with torch.no_grad():
+            answer, width = self._tried(nothing)
+        self.width: int = width
+        self.weighs = isinstance(answer, Tensor) and (answer.dim() == 2 or answer.shape[1] == 1)
+
+    def _depths(self, nothing: States) -> frozenset[int]:
+        """The layers that it reads: where one is no number, neither is what it makes of them."""
+        last = len(nothing.hidden) - 1  # the model's own pooler reads it
+        if self.resolved.layers is None:
+            return frozenset({self.resolved.layer % (last + 1), last})
+        found = {last}
+        for number, states in enumerate(nothing.hidden):
+            hidden = list(nothing.hidden)
+            hidden[number] = torch.full_like(states, torch.nan)
+            with torch.no_grad():
+                if self.chosen(replace(nothing, hidden=tuple(hidden))).isnan().any():
+                    found.add(number)
+        return frozenset(found)
+
+    def forward(self, states: States) -> Pooled:
+        found = pooled(*self._answer(states))
+        if not self.resolved.normalise:
+            return found
+        return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
+
+    def shares(self, states: States) -> Tensor:
+        """The share of the pooled vector that each token gives, (n, t); a row sums to 1."""
+        reads = self(states).reads
+        return reads / reads.sum(dim=-1, keepdim=True).clamp_min(1e-9)
+
+    def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
+        """What the pooling says, and the states that it says it of."""
+        decoder = self.resolved.layers is not None and "decoder" in self.resolved.layers.asks
+        real = states.unpadded if self.resolved.pooling.token == "last" else states.mask
+        inputs = {
+            "mask": states.decoder_mask if decoder else real,
+            "content": states.content,
+            "states": self.chosen(states) if "states" in self.resolved.pooling.asks else None,
+            "pooler": states.pooler,
+            "eos": states.eos,
+        }
+        asks = self.resolved.pooling.asks
+        unknown = [name for name in asks if name not in inputs]
+        if unknown:
+            what = f"The pooling '{self.resolved.pooling.name}' asks for '{unknown[0]}'."
+            raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
+        pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
+        return pooling(*(inputs[name] for name in asks)), inputs["states"]
+
+    def _tried(self, states: States) -> tuple[Tensor | Pooled, int]:
+        """The first reading: what fails here is a fault of the pooling, which may be a user's."""
+        try:
+            answer, read = self._answer(states)
+            return answer, pooled(answer, read).vectors.shape[-1]
+        except HeadsError:
+            raise
+        except Exception as error:
+            what = (
+                f"The pooling '{self.resolved.pooling.name}' fails: {str(error).splitlines()[0]}."
+            )
+            raise RecipeError(what, "It must answer with weights (n, t) or (n, k, t).") from error
+
+    def chosen(self, states: States) -> Tensor:
+        """The states of the layers that the recipe names, (n, t, d')."""
+        if self.resolved.layers is None:
+            return states.layer(self.resolved.layer)
+        inputs = {"hidden": states.hidden, "decoder": states.decoder}
+        choice = cast("Callable[..., Tensor]", self.layers)
+        return choice(*(inputs[name] for name in self.resolved.layers.asks))
+
+
+def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
+    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is."""
+    if isinstance(answer, Pooled):
+        return answer
+    if states is None:
+        what = "A pooling that answers with weights must ask for the states."
+        raise RecipeError(what, "Name them in its arguments: (mask, states).")
+    weights = answer.to(states.dtype)
+    weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
+    if weights.shape[::2] != states.shape[:2]:
+        found, wanted = tuple(answer.shape), tuple(states.shape[:2])
+        raise RecipeError(f"A pooling answered with weights of shape {found}, not {wanted}.")
+    return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
+
+
+def _made(part: Pooling | None, size: int, **options: Any) -> Any:
+    """A learned part is built for its size; any other is the function itself."""
+    if part is None:
+        return None
+    return part.make(size, **options) if part.learned else partial(part.make, **options)
+
+
+def _nothing(backbone: Backbone) -> States:
+    zeros = torch.zeros(1, 2, backbone.width)
+    return States(
+        mask=torch.ones(1, 2),
+        unpadded=torch.ones(1, 2),
+        content=torch.ones(1, 2),
+        hidden=(zeros,) * (backbone.layers + 1),
+        pooler=zeros[:, 0],
+        eos=torch.zeros(1, 2),
+        decoder=torch.zeros(1, 2, backbone.decoder_width),
+        decoder_mask=torch.ones(1, 2),
+    )

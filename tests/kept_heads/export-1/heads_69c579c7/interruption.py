@@ -1,0 +1,61 @@
+"""Long computations ask here, between two steps, whether they are still wanted.
+
+Who calls them says how that is found out, with `interruptible`; without that nobody does, and
+they go on. Those that wait for the network say so with `outside`, and need no core meanwhile.
+The context belongs to a thread, or to a task of asyncio and the threads that it starts, as all of
+`contextvars` does; not to threads that a computation starts itself.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+
+Outside = Callable[[], AbstractContextManager[None]]
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
+_outside: ContextVar[Outside] = ContextVar("outside", default=contextlib.nullcontext)
+
+
+class Interrupted(Exception):
+    """Somebody asked the work to end; what is finished has been handed over."""
+
+
+@contextlib.contextmanager
+def interruptible(
+    check: Callable[[], None], outside: Outside = contextlib.nullcontext
+) -> Iterator[None]:
+    """Within it, `check` is asked between two steps of whatever is computed.
+
+    Args:
+        check: Raises where the work is to end: `Interrupted`, or a `HeadsError` that says why.
+        outside: Within what it gives, the work only waits.
+    """
+    before, around = _check.set(check), _outside.set(outside)
+    try:
+        yield
+    finally:
+        _check.reset(before)
+        _outside.reset(around)
+
+
+def check() -> None:
+    """Ends the work where that was asked for.
+
+    Raises:
+        Interrupted: It was, or whatever else was given to `interruptible` as its reason.
+    """
+    asked = _check.get()
+    if asked is not None:
+        asked()
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Within it, the work of this thread only waits, and needs no core."""
+    with _outside.get()():
+        yield
+
+
+def is_watched() -> bool:
+    """Whether anybody may end the work of this thread."""
+    return _check.get() is not None

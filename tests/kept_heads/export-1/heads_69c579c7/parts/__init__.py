@@ -1,0 +1,1 @@
+"""What one can choose: poolings, layers, heads, base models, samples."""

@@ -1,0 +1,284 @@
+"""The registries: a decorator adds a part to one, and everything else follows from it.
+
+A part is one function (or one `torch.nn.Module` class, if it learns) with a docstring. Its
+name is the part's name, the docstring's first line is what the user reads, its ``Formula:``
+and ``Source:`` lines are shown with it, its keyword-only arguments are its options, and the
+order of definition is the order of every menu.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from heads_69c579c7.errors import RecipeError, did_you_mean
+from heads_69c579c7.recipe import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a recipe. Calling it calls the function or class that made it.
+
+    Attributes:
+        title: Its everyday name, such as "Average" of `mean`.
+        ranges: What a number may be that is given for an option, where that is not the usual range
+            of its kind: least and most.
+        is_usual: Whether it stands for its registry where none is named.
+    """
+
+    kind: str
+    name: str
+    title: str
+    first_line: str
+    formula: str
+    source: str
+    learned: bool
+    make: Callable[..., Any]
+    options: Mapping[str, Value] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    is_usual: bool = False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.make(*args, **options)
+
+    @property
+    def says(self) -> str:
+        """The first line of the docstring, one sentence for the user."""
+        return self.told(self.first_line, self.options)
+
+    def told(self, line: str, options: Mapping[str, Value]) -> str:
+        """A line of the docstring, in which ``{option}`` stands for its value."""
+        for name, value in options.items():
+            line = line.replace(
+                f"{{{name}}}", f"{value:g}" if isinstance(value, float) else str(value)
+            )
+        return line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling(Part):
+    """A pooling, or a choice of layers.
+
+    Attributes:
+        asks: The inputs it reads, by the names of its arguments: `mask`, `content`,
+            `states`, `pooler` (see `heads.parts.poolings`).
+        token: Which one token it reads, if it reads one: the first, the last, or the last
+            end-of-text token. A family's class may take another one for a text's last.
+    """
+
+    asks: tuple[str, ...] = ()
+    token: Literal["", "first", "last", "eos"] = ""
+
+    @property
+    def is_pooler(self) -> bool:
+        """Whether it is what the base model itself makes of a text."""
+        return "pooler" in self.asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """What is tried of an option of a head that is solved at once.
+
+    Attributes:
+        first: What is tried at first, from small to large.
+        step: While the best is the smallest or the largest tried, so many times less or more.
+        least, most: No further than to these.
+        besides: What is tried as well and lies on no scale.
+        of_rows: Whether it counts training rows: whole numbers, no more than there are.
+    """
+
+    first: tuple[float, ...]
+    step: float
+    least: float
+    most: float
+    besides: tuple[float, ...] = ()
+    of_rows: bool = False
+
+    def beyond(self, tried: Sequence[float], best: float) -> float | None:
+        """What is to be tried next; None where the best is no edge, or the end is reached."""
+        if best in self.besides:
+            return None
+        known = [value for value in tried if value not in self.besides]
+        further = {min(known): best / self.step, max(known): best * self.step}
+        if best not in further:
+            return None
+        found = min(max(further[best], self.least), self.most)
+        return None if found in known else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head(Part):
+    """A head: a function of (width, classes) that returns a chain of named layers.
+
+    Attributes:
+        prefix: What stands before its tensors' names in the Transformers checkpoint.
+        from_base: The layer that a checkpoint keeps in the base model, and that is
+            therefore pretrained where the base model has it.
+        solve: Sets the chain's tensors to their optimum at once; gradient descent if None.
+        single_label: Whether it can only answer with one label a text.
+        ordered: Whether it is for classes that have an order.
+        margined: Whether, while it learns, the logit of a row's own class is lowered by its
+            option `margin` times its option `scale`.
+        convex: Whether what it is solved for is a loss with a penalty that has one optimum, so
+            that the fitter of linear heads finds it; heads that are one linear layer are fitted so
+            without saying it.
+        regression: Whether its solver learns numbers as well.
+        search: What is tried of an option where the recipe does not say it.
+    """
+
+    prefix: str = ""
+    from_base: str = ""
+    solve: Callable[..., None] | None = None
+    single_label: bool = False
+    ordered: bool = False
+    margined: bool = False
+    convex: bool = False
+    regression: bool = False
+    search: Mapping[str, SearchSpace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning(Part):
+    """A way to learn a base model together with a head.
+
+    Attributes:
+        above: Whether it is of the last layers: parameters on which a layer below depends are not
+            asked for.
+        adapter: Whether the parameters stay, and what is learned is an addition of low rank.
+        probed: Whether the head is learned on the frozen base model first.
+        paired: Whether the base model is learned on pairs of texts first, and then the head on its
+            vectors, as on a frozen one.
+        library: The library that it is learned by, which need not be installed.
+        rate: By how much its learning rates are higher than those of learning everything.
+        noun: What is learned of the base model, within a sentence.
+    """
+
+    noun: str = ""
+    above: bool = False
+    adapter: bool = False
+    probed: bool = False
+    paired: bool = False
+    library: str = ""
+    rate: float = 1.0
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the library that it is learned by is there."""
+        return not self.library or find_spec(self.library) is not None
+
+
+P = TypeVar("P", bound=Part)
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+
+class Registry(Mapping[str, P], Generic[P]):
+    """An ordered collection of parts, which is also the decorator that adds to it.
+
+    >>> toppings = Registry("topping", Pooling)
+    >>> @toppings
+    ... def plain(mask, states, *, thick=True):
+    ...     '''Nothing at all.'''
+    >>> toppings("plain").says, toppings("plain").asks, dict(toppings("plain").options)
+    ('Nothing at all.', ('mask', 'states'), {'thick': True})
+    """
+
+    def __init__(self, kind: str, part: type[P]) -> None:
+        self.kind = kind
+        self._part = part
+        self._parts: dict[str, P] = {}
+
+    @overload
+    def __call__(self, maker: str, /) -> P: ...
+    @overload
+    def __call__(self, maker: Maker, /, **facts: Any) -> Maker: ...
+    @overload
+    def __call__(self, /, **facts: Any) -> Callable[[Maker], Maker]: ...
+    def __call__(self, maker: Any = None, /, **facts: Any) -> Any:
+        """Looks a part up by name, or adds a function or class to the registry.
+
+        Raises:
+            RecipeError: There is no part of that name.
+            ValueError: The name is taken or not in lower case, or the docstring is missing.
+        """
+        if isinstance(maker, str):
+            return self[maker]
+        if maker is None:
+            return lambda later: self(later, **facts)
+        if maker.__name__ in self._parts:
+            raise ValueError(f"There already is a {self.kind} called '{maker.__name__}'.")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", maker.__name__):
+            raise ValueError(f"'{maker.__name__}' must be lower case to stand in a recipe.")
+        self._parts[maker.__name__] = self._describe(maker, facts)
+        return maker
+
+    def _describe(self, maker: Callable[..., Any], facts: dict[str, Any]) -> P:
+        doc = inspect.getdoc(maker) if maker.__doc__ else None
+        if not doc:
+            raise ValueError(
+                f"The {self.kind} '{maker.__name__}' needs a docstring: "
+                "its first line is what the user reads."
+            )
+        learned = isinstance(maker, type)
+        if issubclass(self._part, Pooling):
+            facts["asks"] = _positional(maker.forward if learned else maker)
+        return self._part(
+            kind=self.kind,
+            name=maker.__name__,
+            title=facts.pop("title", maker.__name__.replace("_", " ").capitalize()),
+            first_line=doc.split("\n", 1)[0].strip(),
+            formula=_line(doc, "Formula"),
+            source=_line(doc, "Source"),
+            learned=learned or (issubclass(self._part, Head) and not facts.get("solve")),
+            make=maker,
+            options=_options(maker),
+            **facts,
+        )
+
+    @property
+    def usual(self) -> str:
+        """The name of the part that stands for all where none is named."""
+        return next(name for name, part in self._parts.items() if part.is_usual)
+
+    def __getitem__(self, name: str) -> P:
+        try:
+            return self._parts[name]
+        except KeyError:
+            what = f"There is no {self.kind} called '{name[:80]}'."
+            raise RecipeError(what, did_you_mean(name, self._parts)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+
+def _line(doc: str, title: str) -> str:
+    """The text after ``Title:``, up to the next blank line or the next title."""
+    match = re.search(rf"^{title}: *(.+?)(?=\n\s*\n|\n[A-Z]\w+:|\Z)", doc, re.DOTALL | re.MULTILINE)
+    return " ".join(match[1].split()) if match else ""
+
+
+def _parameters(maker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    return (p for p in inspect.signature(maker).parameters.values() if p.name != "self")
+
+
+def _positional(maker: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(p.name for p in _parameters(maker) if p.kind is not p.KEYWORD_ONLY)
+
+
+def _options(maker: Callable[..., Any]) -> dict[str, Value]:
+    return {p.name: p.default for p in _parameters(maker) if p.kind is p.KEYWORD_ONLY}
+
+
+pooling = Registry("pooling", Pooling)
+layers = Registry("choice of layers", Pooling)
+head = Registry("head", Head)
+pairing = Registry("pairing", Part)
+loss = Registry("loss", Part)
+tuning = Registry("way of learning", Tuning)

@@ -1,0 +1,393 @@
+"""Recipes by name: what their parts are, and every recipe that one can order."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from heads_69c579c7.errors import RecipeError, did_you_mean
+from heads_69c579c7.parts import heads as _heads  # noqa: F401  fills the registry
+from heads_69c579c7.parts import layers as _layers  # noqa: F401  fills the registry
+from heads_69c579c7.parts import losses as _losses  # noqa: F401  fills the registry
+from heads_69c579c7.parts import pairings as _pairings  # noqa: F401  fills the registry
+from heads_69c579c7.parts import poolings as _poolings  # noqa: F401  fills the registry
+from heads_69c579c7.parts import tunings as _tunings  # noqa: F401  fills the registry
+from heads_69c579c7.parts.modules import Repeat, layers_of, left_out
+from heads_69c579c7.parts.registry import (
+    Head,
+    Part,
+    Pooling,
+    Registry,
+    head,
+    layers,
+    loss,
+    pairing,
+    pooling,
+    tuning,
+)
+from heads_69c579c7.parts.resolved_recipe import (
+    AUTO,
+    FROZEN,
+    HINGE,
+    JOINT,
+    LATE,
+    LOSS,
+    NORMALISE,
+    OF_THE_RECIPE,
+    PAIR,
+    PROMPT,
+    SOFTMAX,
+    STANDARDISE,
+    TUNE,
+    WITHOUT,
+    ResolvedRecipe,
+)
+from heads_69c579c7.recipe import Recipe, Value
+
+# --- What goes together in a recipe and what does not: each says so in one sentence.
+
+
+def check_learning(recipe: Recipe, step_by_step: bool, top: Head) -> None:
+    """Whether what is read can be learned together with a head."""
+    if step_by_step and top.solve:
+        reading = recipe.pooling + (f"@{recipe.layers}" if recipe.layers else "")
+        late = " late" if dict(recipe.options).get(LATE) else ""
+        raise RecipeError(
+            f"{reading}{late} is learned step by step, and {top.name} is solved at once: "
+            "the two cannot be trained together.",
+            f"Write {reading}+linear, or another pooling before {top.name}.",
+        )
+
+
+def check_pair(recipe: Recipe, pair: str, step_by_step: bool) -> None:
+    """Whether two texts can be read each by itself."""
+    if pair != JOINT and step_by_step:
+        late = " late" if dict(recipe.options).get(LATE) else ""
+        raise RecipeError(
+            f"{recipe.pooling}{late} is learned from the states of all tokens, which a siamese "
+            "pair does not have in one sequence.",
+            f"Write mean+{recipe.head}?pair={pair}, or take pair={pair} away.",
+        )
+
+
+def check_loss(given: Mapping[str, Value], top: Head) -> None:
+    """Whether a head can learn by the loss that the recipe names."""
+    if given.get(LOSS, SOFTMAX) != SOFTMAX and (top.ordered or top.margined):
+        why = "gives probabilities of its own" if top.ordered else "has its margin in the softmax"
+        what = f"{top.name} {why}, so it has no loss to choose."
+        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear.")
+    if given.get(LOSS) == HINGE and top.solve and top.convex:
+        raise RecipeError(f"{top.name} has a loss of its own.", "Write linear?loss=hinge.")
+    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and not top.convex:
+        what = f"{top.name} is solved at once, so it has no loss to choose."
+        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
+
+
+def check_scaling(
+    recipe: Recipe, given: Mapping[str, Value], top: Head, step_by_step: bool
+) -> None:
+    """Whether vectors can be normalised and standardised before a head, as the recipe says."""
+    if given.get(NORMALISE) and given.get(LATE):
+        what = f"{recipe}: with late=true the head reads every token, and no vector is normalised."
+        raise RecipeError(what, "Take one of the two away.")
+    if given.get(STANDARDISE, AUTO) == AUTO:
+        return
+    hint = f"Take standardise={str(given[STANDARDISE]).lower()} away."
+    if top.solve:
+        raise RecipeError(f"{top.name} is solved at once, and knows its own scale.", hint)
+    if step_by_step:
+        what = f"{recipe} learns what it reads, so there are no vectors to standardise before."
+        raise RecipeError(what, hint)
+    with torch.device("meta"):
+        made = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
+    leaves = (layer for layer in made.modules() if not any(layer.children()))
+    first = next(layer for layer in leaves if not isinstance(layer, nn.Dropout | Repeat))
+    if not isinstance(first, nn.Linear) or first.bias is None:
+        what = f"{top.name} does not begin with a linear layer with a bias that could take it up."
+        raise RecipeError(what, f"{hint[:-1]}, or write linear.")
+
+
+def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head) -> None:
+    """Whether a head can be learned together with the base model."""
+    if tune == FROZEN or tuning[tune.rstrip("0123456789")].paired:
+        return
+    if top.solve:
+        what = f"{top.name} is solved at once, so no gradient of it reaches the base model."
+        raise RecipeError(what, f"Write {recipe.pooling}+linear?{TUNE}={tune}, or leave it frozen.")
+    if given.get(STANDARDISE, AUTO) != AUTO:
+        what = f"{recipe}: what the head reads changes while the base model learns, so nothing "
+        raise RecipeError(what + "standardises it.", f"Take {STANDARDISE}= or {TUNE}= away.")
+
+
+def check_paired(recipe: Recipe, tune: str, *, step_by_step: bool, siamese: bool) -> None:
+    """Whether a recipe reads one vector a row, of which pairs can be learned from."""
+    if not tuning[tune.rstrip("0123456789")].paired or not (step_by_step or siamese):
+        return
+    reads = "two vectors a row" if siamese else "the states of all tokens"
+    what = f"{recipe}: {TUNE}={tune} compares rows by one vector each, and this reads {reads}."
+    hint = "Take pair= away" if siamese else "Write mean+linear, without late=true or @mix"
+    raise RecipeError(what, f"{hint}, or {TUNE}=full.")
+
+
+def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
+    """Whether a prompt can be written behind the texts that a recipe reads."""
+    if PROMPT in reader.options and otherwise:
+        what = f"{recipe}: {reader.name} reads one vector a text, of texts with a prompt behind."
+        raise RecipeError(what, "Leave out pair=, late=true and layers that are learned.")
+
+
+LARGEST_COUNT = 4096
+LARGEST_NUMBER = 1e6
+PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
+
+
+def resolve(recipe: Recipe | str) -> ResolvedRecipe:
+    """Finds the parts of a recipe and checks its options.
+
+    >>> str(resolve("mean+linear?dropout=0.1").recipe)
+    'mean+linear'
+    >>> resolve("mean@cat4+linear").layers.name
+    'cat4'
+
+    Raises:
+        RecipeError: A part or an option does not exist or does not fit.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = Recipe.parse(recipe)
+    reader, top = pooling[recipe.pooling], head[recipe.head]
+    part, _ = _layers_of(recipe, reader)
+    # The text tells 1 from true, which are the same to a dictionary; the makers, a part that was
+    # defined anew from the one before.
+    return _resolved(recipe, repr(recipe), reader.make, top.make, part and part.make)
+
+
+def with_options(recipe: Recipe | ResolvedRecipe, options: Mapping[str, Value]) -> ResolvedRecipe:
+    """A recipe with some of its options changed.
+
+    >>> str(with_options(resolve("mean+mlp?hidden=8"), {"loss": "ovr"}))
+    'mean+mlp?hidden=8&loss=ovr'
+
+    Raises:
+        RecipeError: An option does not exist or does not fit.
+    """
+    known = recipe.recipe if isinstance(recipe, ResolvedRecipe) else recipe
+    whole = tuple(sorted((dict(known.options) | dict(options)).items()))
+    return resolve(replace(known, options=whole))
+
+
+def other_heads(recipe: ResolvedRecipe) -> Iterator[ResolvedRecipe]:
+    """Every other head behind the same reading, with the options that belong to no head."""
+    kept = {*recipe.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE, TUNE}
+    options = tuple(one for one in recipe.recipe.options if one[0] in kept)
+    for name in head:
+        if name == recipe.head.name:
+            continue
+        try:
+            yield resolve(replace(recipe.recipe, head=name, options=options))
+        except RecipeError:
+            continue  # a head that is solved at once has no loss to choose
+
+
+@lru_cache(maxsize=2048)
+def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
+    reader, top = pooling[recipe.pooling], head[recipe.head]
+    part, number = _layers_of(recipe, reader)
+    given = dict(recipe.options)
+    known = {**reader.options, **top.options, **OF_THE_RECIPE}
+    given = {name: _known(name, value, recipe, known) for name, value in given.items()}
+    if TUNE in given:
+        given[TUNE] = tuned(str(given[TUNE]))
+    late, pair = bool(given.get(LATE)), _of_registry(PAIR, given, pairing)
+    step_by_step = late or reader.learned or (part is not None and part.learned)
+    check_learning(recipe, step_by_step, top)
+    check_pair(recipe, pair, step_by_step)
+    check_loss(given, top)
+    check_scaling(recipe, given, top, step_by_step)
+    tune = str(given.get(TUNE, FROZEN))
+    check_tune(recipe, given, tune, top)
+    check_paired(recipe, tune, step_by_step=step_by_step, siamese=pair != JOINT)
+    check_prompt(recipe, reader, pair != JOINT or step_by_step)
+    if given:
+        with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
+            whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
+        if given.get(WITHOUT):
+            given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
+    kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
+    return ResolvedRecipe(
+        recipe=Recipe(
+            pooling=reader.name,
+            head=top.name,
+            layers=part.name if part else str(number) if number >= 0 else "",
+            options=kept,
+        ),
+        pooling=reader,
+        head=top,
+        layers=part,
+        layer=number,
+        late=late,
+        pooling_options={n: given.get(n, default) for n, default in reader.options.items()},
+        head_options={n: given.get(n, default) for n, default in top.options.items()},
+        pair="" if pair == JOINT else pair,
+        loss=_of_registry(LOSS, given, loss),
+        without=str(given.get(WITHOUT, "")),
+        normalise=bool(given.get(NORMALISE)),
+        standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
+        tune=tune,
+    )
+
+
+def tuned(name: str) -> str:
+    """A way of learning by its one name: how many layers are the last is always said.
+
+    >>> tuned("last"), tuned("last04"), tuned("lora8"), tuned("lora16"), tuned("full")
+    ('last2', 'last4', 'lora', 'lora16', 'full')
+
+    Raises:
+        RecipeError: There is no such way, or none with a number.
+    """
+    name = name[:40]  # of digits alone no number would be made
+    bare = name.rstrip("0123456789")
+    number, stem = name[len(bare) :], bare.rstrip("+-_ ")
+    if bare not in tuning and stem in tuning:  # last-1, lora_8
+        bare, number = stem, "0"
+    part = tuning[bare]
+    usual = [str(value) for value in part.options.values()]
+    if number and (not usual or not 1 <= int(number) <= LARGEST_COUNT):
+        what = f"{TUNE}={name[:40]}: {bare} takes {'numbers from 1 on' if usual else 'no number'}."
+        raise RecipeError(what, f"Write {TUNE}={bare}{usual[0] if usual else ''}.")
+    known = "".join(usual)
+    number = str(int(number)) if number else known
+    return bare if number == known and not part.above else bare + number
+
+
+def _of_registry(name: str, given: Mapping[str, Value], registry: Registry[Part]) -> str:
+    """The value of an option that names a part, or its default."""
+    value = str(given.get(name, OF_THE_RECIPE[name]))
+    if value != OF_THE_RECIPE[name]:
+        registry[value]  # says what there is, where there is none of that name
+    return value
+
+
+def menu() -> Iterator[Recipe]:
+    """Every pooling with every head, and a few choices of layers that people ask for."""
+    readings = [Recipe(pooling=reader, head="") for reader in pooling]
+    readings += [
+        Recipe(pooling=reader, layers=choice, head="")
+        for choice in layers
+        for reader in (("eos", "last", "mean") if choice == "decoder" else ("cls", "mean"))
+    ]
+    for reading in readings:
+        for top in head:
+            recipe = replace(reading, head=top)
+            try:
+                yield resolve(recipe).recipe
+            except RecipeError:
+                continue  # what cannot be learned together is not on the menu
+
+
+def _layers_of(recipe: Recipe, reader: Pooling) -> tuple[Pooling | None, int]:
+    name = recipe.layers
+    if not name:
+        return None, -1
+    if "states" not in reader.asks:
+        what = f"'{reader.name}' reads no layer of its own choice, so '@{name}' has no meaning."
+        raise RecipeError(what, f"Write {reader.name}+{recipe.head}.")
+    if name.isdecimal() and len(name) <= 4:
+        return None, int(name)
+    if name not in layers:
+        what = f"There is no choice of layers called '{name[:80]}'."
+        hint = did_you_mean(name, layers)
+        raise RecipeError(what, f"{hint} Or give a number; 0 is the embeddings.")
+    return layers[name], -1
+
+
+def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
+    """The full name of the layer that a head is to do without: all of it, or its last part."""
+    if top.solve:
+        what = f"{top.name} is solved at once as it is, so no layer of it can be left out."
+        raise RecipeError(what, f"Take {WITHOUT}={name} away.")
+    *before, (last, _) = [each for each in layers_of(whole) if each[0]]
+    known = [each for each, _ in before]
+    found = [each for each in known if name in (each, each.rpartition(".")[2])]
+    if len(found) == 1 and _answers(whole, found[0]):
+        return found[0]
+    if len(found) == 1 or name in (last, last.rpartition(".")[2]):
+        what = f"{(*found, last)[0]} of {top.name} gives the logits: without it there is no answer."
+        raise RecipeError(what, f"Take {WITHOUT}={name} away.")
+    what = f"{top.name} has no layer '{name[:60]}' before its last one."
+    raise RecipeError(what, did_you_mean(name, dict.fromkeys(known)))
+
+
+def _answers(whole: torch.nn.Sequential, layer: str) -> bool:
+    """Whether a chain without a layer still learns something and makes as many logits."""
+    with torch.device("meta"):
+        left = left_out(whole, layer, PROBE[0]).eval()
+        try:
+            logits = left(torch.zeros(1, PROBE[0]))
+        except (RuntimeError, ValueError):
+            return False
+    return logits.shape[-1] == PROBE[1] and any(True for _ in left.parameters())
+
+
+def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) -> Value:
+    if name not in known:
+        what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
+        raise RecipeError(what, did_you_mean(name, known))
+    own = {**pooling[recipe.pooling].ranges, **head[recipe.head].ranges}
+    return _checked(name, value, known[name], own.get(name))
+
+
+def _checked(name: str, value: Value, default: Value, between: tuple[float, float] | None) -> Value:
+    """The value in the type of the default, if it lies in the range of its kind."""
+    if type(value) is type(default) and value == default:
+        return value
+    fits, wanted = _fits(name, value, default)
+    if between and not isinstance(value, bool | str):
+        fits = between[0] <= value <= between[1]
+        wanted = f"from {between[0]:g} to {between[1]:g}"
+    if not fits:
+        raise RecipeError(
+            f"The option {name}={str(value)[:40]} does not fit.", f"It must be {wanted}."
+        )
+    return value if name == STANDARDISE else type(default)(value)
+
+
+def _fits(name: str, value: Value, default: Value) -> tuple[bool, str]:
+    """Whether a value is one for an option of that default, and what it must be."""
+    if isinstance(default, bool) or name == STANDARDISE:
+        return isinstance(value, bool), "true or false"
+    if isinstance(default, str):
+        return isinstance(value, str), "a word"
+    if isinstance(value, bool | str) or not math.isfinite(value):
+        return False, "a number"
+    if isinstance(default, int):
+        return value == int(value) and 1 <= value <= LARGEST_COUNT, "from 1 to 4096"
+    if name.endswith("dropout"):
+        return 0 <= value < 1, "at least 0 and below 1"
+    return 0 < value <= LARGEST_NUMBER, "above 0 and at most a million"
+
+
+def parts() -> dict[str, list[dict[str, object]]]:
+    """All parts as plain values, in menu order: the answer of `heads parts --json`."""
+    registries: dict[str, Mapping[str, Part]] = {
+        "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
+        "tunings": tuning,
+    }  # fmt: skip
+    return {
+        title: [
+            {
+                "name": part.name,
+                "says": part.says,
+                "source": part.source,
+                "formula": part.told(part.formula, part.options),
+                "learned": part.learned,
+                "options": dict(part.options),
+            }
+            for part in registry.values()
+        ]
+        for title, registry in registries.items()
+    }

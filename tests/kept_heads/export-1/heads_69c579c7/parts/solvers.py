@@ -1,0 +1,176 @@
+"""How a head without gradient descent finds its tensors: at once, at their optimum.
+
+Legend: n rows, w width, c classes; `vectors` (n, w); `targets` (n, c), 1 where the row has the
+class, else 0. A solver sets the tensors of a chain in place. For several labels a row
+(`many`), every class is a problem of its own: with the label against without it.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, normalize
+
+from heads_69c579c7.parts.modules import Neighbours
+
+
+def _last_linear(chain: nn.Sequential) -> nn.Linear:
+    return [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
+
+
+def _put(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
+    with torch.no_grad():
+        linear.weight.copy_(weight)
+        if bias is not None:
+            linear.bias.copy_(bias)
+
+
+def _standard(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Standardised vectors in double precision, with the mean and deviation taken out."""
+    vectors = vectors.double()
+    centre = vectors.mean(dim=0)
+    spread = vectors.std(dim=0, correction=0)
+    spread = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
+    return (vectors - centre) / spread, centre, spread
+
+
+def _put_unstandard(
+    linear: nn.Linear, weight: Tensor, bias: Tensor, centre: Tensor, spread: Tensor
+) -> None:
+    """Folds the standardisation into the layer: the same function of the raw vectors."""
+    raw = weight / spread
+    _put(linear, raw, bias - raw @ centre)
+
+
+def logistic(
+    chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False, C: float
+) -> None:
+    """Minimises C · Σ loss + ½ ‖W‖² over standardised vectors, to the optimum, by L-BFGS.
+
+    The loss is the cross-entropy of the softmax, or of one sigmoid a class for `many`. Two
+    classes are one sigmoid in scikit-learn; two rows of a softmax bear half its penalty, so
+    here it counts twice, and C means the same.
+    """
+    rows, centre, spread = _standard(vectors)
+    goal = targets.double()
+    weight = torch.zeros(goal.shape[1], rows.shape[1], dtype=torch.double, requires_grad=True)
+    bias = torch.zeros(goal.shape[1], dtype=torch.double, requires_grad=True)
+    loss_of = binary_cross_entropy_with_logits if many else cross_entropy
+    scale = goal.shape[1] if many else 1  # the binary loss averages over classes as well
+    twice = 2 if goal.shape[1] == 2 and not many else 1
+    optimizer = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=2000,
+        tolerance_grad=1e-7,
+        tolerance_change=1e-14,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        penalty = twice * weight.square().sum() / (2 * C * len(rows))
+        loss = scale * loss_of(rows @ weight.T + bias, goal) + penalty
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimizer.step(objective)
+    _put_unstandard(_last_linear(chain), weight.detach(), bias.detach(), centre, spread)
+
+
+def ridge(
+    chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False, alpha: float
+) -> None:
+    """Least squares to +1 and −1 with an L2 penalty over standardised vectors, in closed form."""
+    rows, centre, spread = _standard(vectors)
+    signs = targets.double() * 2 - 1
+    bias = signs.mean(dim=0)
+    # Rows are centred, so bias and weights separate; solve in the smaller of the two spaces.
+    if rows.shape[1] <= len(rows):
+        gram = rows.T @ rows + alpha * torch.eye(rows.shape[1], dtype=torch.double)
+        weight = torch.linalg.solve(gram, rows.T @ (signs - bias)).T
+    else:
+        gram = rows @ rows.T + alpha * torch.eye(len(rows), dtype=torch.double)
+        weight = (rows.T @ torch.linalg.solve(gram, signs - bias)).T
+    _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+
+
+def lda(
+    chain: nn.Sequential,
+    vectors: Tensor,
+    targets: Tensor,
+    *,
+    many: bool = False,
+    shrinkage: float,
+) -> None:
+    """Sets each class to its log density under a Gaussian, less what is the same for all classes.
+
+    The Gaussians have the classes' means and one covariance, that within classes of standardised
+    vectors, drawn towards a multiple of the identity of the same trace. For `many` there are two
+    of them for every class, with the label and without it.
+
+    Args:
+        shrinkage: The share of the identity; 0 is Ledoit and Wolf's.
+    """
+    rows, centre, spread = _standard(vectors)
+    target_matrix = targets.double()
+    problems = (
+        [torch.stack([1 - one, one], dim=1) for one in target_matrix.T] if many else [target_matrix]
+    )
+    found = [_discriminants(rows, own, shrinkage) for own in problems]
+    weight = torch.cat([one[1:] - one[:1] for one, _ in found]) if many else found[0][0]
+    bias = torch.cat([one[1:] - one[:1] for _, one in found]) if many else found[0][1]
+    _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+
+
+def _discriminants(rows: Tensor, target_matrix: Tensor, shrinkage: float) -> tuple[Tensor, Tensor]:
+    """Weights (c, w) and biases (c,) of one row's class, given by goals (n, c)."""
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    means, counts = _class_means(rows, target_matrix), target_matrix.sum(dim=0)
+    within = rows - target_matrix @ means
+    share = shrinkage or float(ledoit_wolf_shrinkage(within.numpy(), assume_centered=True))
+    covariance = within.T @ within / len(within)
+    size = covariance.diagonal().mean()
+    # Of rows that are all their class's mean nothing is left to divide by.
+    size = size if size > 1e-12 else torch.ones_like(size)
+    identity = torch.eye(len(covariance), dtype=covariance.dtype)
+    shrunk = (1 - share) * covariance + max(share, 1e-6) * size * identity
+    weight = torch.linalg.solve(shrunk, means.T).T
+    # A class without a row is taken for half a row, which leaves its logarithm finite.
+    prior = (counts.clamp_min(0.5) / len(rows)).log()
+    return weight, prior - (weight * means).sum(dim=1) / 2
+
+
+def _class_means(vectors: Tensor, targets: Tensor) -> Tensor:
+    return targets.T @ vectors / targets.sum(dim=0).clamp_min(1)[:, None]  # (c, w)
+
+
+def centroid(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False) -> None:
+    """Sets each class to the mean of its rows; the linear layer then ranks by distance.
+
+    A class without a row has no mean, and is the nearest to nothing.
+    """
+    vectors, targets = vectors.double(), targets.double()
+    means = _class_means(vectors, targets)
+    bias = -means.square().sum(dim=1) / 2
+    furthest = vectors.square().sum(dim=1).max() if len(vectors) else vectors.new_zeros(())
+    bias = torch.where(targets.sum(dim=0) > 0, bias, -2 * furthest)
+    if many:
+        others = _class_means(vectors, 1 - targets)
+        means, bias = means - others, bias + others.square().sum(dim=1) / 2
+    _put(_last_linear(chain), means, bias)
+
+
+def cosine(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False) -> None:
+    """Sets each class to the direction of the mean of its normalised rows."""
+    directions = normalize(_class_means(normalize(vectors, dim=-1), targets.to(vectors)), dim=-1)
+    _put(_last_linear(chain), directions)
+
+
+def neighbours(
+    chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False, k: int
+) -> None:
+    """Stores the rows."""
+    block = next(module for module in chain.modules() if isinstance(module, Neighbours))
+    block.points = normalize(vectors, dim=-1)
+    block.votes = targets.to(vectors)
