@@ -14,6 +14,7 @@ from contextvars import ContextVar
 Outside = Callable[[], AbstractContextManager[None]]
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 _outside: ContextVar[Outside] = ContextVar("outside", default=contextlib.nullcontext)
+_whose: ContextVar[str] = ContextVar("whose", default="")
 
 
 class Interrupted(Exception):
@@ -22,20 +23,22 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def interruptible(
-    check: Callable[[], None], outside: Outside = contextlib.nullcontext
+    check: Callable[[], None], outside: Outside = contextlib.nullcontext, whose: str = ""
 ) -> Iterator[None]:
     """Within it, `check` is asked between two steps of whatever is computed.
 
     Args:
         check: Raises where the work is to end: `Interrupted`, or a `HeadsError` that says why.
         outside: Within what it gives, the work only waits.
+        whose: Who asks for it, such as an address; nobody in particular, if not given.
     """
-    before, around = _check.set(check), _outside.set(outside)
+    before, around, asks = _check.set(check), _outside.set(outside), _whose.set(whose)
     try:
         yield
     finally:
         _check.reset(before)
         _outside.reset(around)
+        _whose.reset(asks)
 
 
 def check() -> None:
@@ -54,6 +57,11 @@ def outside() -> Iterator[None]:
     """Within it, the work of this thread only waits, and needs no core."""
     with _outside.get()():
         yield
+
+
+def whose() -> str:
+    """Who asks for the work of this thread; empty where nobody in particular does."""
+    return _whose.get()
 
 
 def is_watched() -> bool:

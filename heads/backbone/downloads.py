@@ -71,12 +71,14 @@ class Download:
         model: Its id.
         limits: What is allowed.
         says: How far it is.
+        whose: Who asked for it first.
         total: Its bytes, once they are known.
     """
 
     model: str
     limits: Limits
     says: str
+    whose: str = ""
     total: int = 0
     _waiting: int = 0
     _left: float = field(default_factory=time.monotonic)  # when the last who waited went
@@ -154,7 +156,7 @@ class Downloads:
     def __init__(self) -> None:
         self._of: dict[tuple[str, Limits], Download] = {}
         self._lock = threading.Lock()
-        self._busy = 0
+        self._running: list[Download] = []
 
     @contextlib.contextmanager
     def joined(self, model: str, limits: Limits) -> Iterator[Download]:
@@ -165,7 +167,8 @@ class Downloads:
             if before is not None and before.join():
                 found = before
             else:
-                found = Download(model=model, limits=limits, says=f"Asking the Hub for {model}")
+                says, whose = f"Asking the Hub for {model}", interruption.whose()
+                found = Download(model=model, limits=limits, says=says, whose=whose)
                 found.join()
                 self._of[key] = found
                 worker = threading.Thread(target=self._work, args=(found, before), daemon=True)
@@ -191,25 +194,33 @@ class Downloads:
     @contextlib.contextmanager
     def _turn(self, one: Download) -> Iterator[None]:
         """Waits until there is room for it."""
-        end, most = time.monotonic() + TURN, one.limits.downloads
-        while not self._enter(most):
-            one.says = "Waiting until others have fetched their models"
+        end = time.monotonic() + TURN
+        while not self._enter(one):
+            one.says = "Waiting until other models have been fetched"
             one.check()
             if time.monotonic() > end:
                 what = "Others are fetching models here."
+                if one.whose and one.whose in self._whose():
+                    what = "Another model is being fetched for you."
                 raise LimitError(what, "Try again in a few minutes, or choose the bundled model.")
             time.sleep(POLL)
         try:
             yield
         finally:
             with self._lock:
-                self._busy -= 1
+                self._running.remove(one)
 
-    def _enter(self, most: int) -> bool:
+    def _enter(self, one: Download) -> bool:
+        """Whether there is room, and who asks for it does not fetch another already."""
         with self._lock:
-            free = not most or self._busy < most
-            self._busy += free
+            most, others = one.limits.downloads, self._whose()
+            free = not most or (len(others) < most and (not one.whose or one.whose not in others))
+            if free:
+                self._running.append(one)
             return free
+
+    def _whose(self) -> list[str]:
+        return [other.whose for other in self._running]
 
     def _fetched(self, one: Download) -> Path:
         one.says, began = f"Asking the Hub for {one.model}", time.monotonic()

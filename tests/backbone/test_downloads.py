@@ -35,9 +35,9 @@ def slow(fake: Hub, tiny: Callable[..., Path]) -> Hub:
 class Visitor(threading.Thread):
     """One who waits for a model on the page, until told to leave."""
 
-    def __init__(self, model: str, limits: Limits = PUBLIC) -> None:
+    def __init__(self, model: str, limits: Limits = PUBLIC, whose: str = "") -> None:
         super().__init__()
-        self.model, self.limits = model, limits
+        self.model, self.limits, self.whose = model, limits, whose
         self.is_gone, self.is_outside = False, False
         self.error: Exception | None = None
         self.folder: Path | None = None
@@ -57,23 +57,23 @@ class Visitor(threading.Thread):
 
     def run(self) -> None:
         try:
-            with interruptible(self.check, self.outside):
+            with interruptible(self.check, self.outside, self.whose):
                 self.folder = downloads.fetch(self.model, self.limits)
         except Exception as error:
             self.error = error
 
 
-def said(model: str, limits: Limits = PUBLIC, within: float = 15.0) -> str:
+def said(model: str, limits: Limits = PUBLIC, within: float = 60.0, whose: str = "") -> str:
     """What a visitor reads of a model that does not come."""
     start = time.monotonic()
-    with interruptible(lambda: None), pytest.raises(HeadsError) as refused:
+    with interruptible(lambda: None, whose=whose), pytest.raises(HeadsError) as refused:
         downloads.fetch(model, limits)
     assert time.monotonic() - start < within
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
 
-def until(found: Callable[[], object], seconds: float = 15.0) -> None:
+def until(found: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < end, "waited in vain"
@@ -148,6 +148,17 @@ def test_so_many_are_fetched_at_a_time(slow: Hub, monkeypatch: pytest.MonkeyPatc
     visitor.is_gone = True
     visitor.join()
     until(lambda: not processes(), 3)
+
+
+def test_nobody_holds_the_places_of_others(slow: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "TURN", 1.0)
+    visitor = Visitor("a/slow", whose="one")
+    until(processes)
+    assert said("a/other", whose="one").startswith("Another model is being fetched for you.")
+    assert "/api/models/a/other" not in slow.asked
+    assert said("a/other", whose="two").startswith("The Hub has no public model")
+    visitor.is_gone = True
+    visitor.join()
 
 
 def test_a_download_has_a_deadline(slow: Hub) -> None:

@@ -170,7 +170,7 @@ class Page(gr.Blocks):
                 return await super().process_api(block_fn, inputs, *args, **given)
             call = self._calls.get(event) or self._new(event)
             async with call.computing():
-                with interruptible(call.check, call.outside):
+                with interruptible(call.check, call.outside, call.address):
                     call.check()
                     return await super().process_api(block_fn, inputs, *args, **given)
         except Exception as error:
