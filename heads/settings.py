@@ -430,6 +430,7 @@ def _listed(name: str) -> list[str]:
     return os.environ.get(name, "").lower().replace(",", " ").split()
 
 
+HERE = ("localhost", "127.0.0.1", "::1")
 # The networks of a Space's own proxies, from which alone it can be reached.
 PRIVATE = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
 
@@ -440,12 +441,16 @@ def prepare_server() -> None:
     Uvicorn takes the address of a visitor from X-Forwarded-For behind the proxies in $HEADS_PROXIES
     (addresses and networks), and by itself from whoever is on the same machine. Gradio keeps facts
     of ten thousand calls, which nobody reads here, and sums them up after each. It gets a folder
-    of its own for files.
+    of its own for files. As it starts it calls its own server, which a proxy of the network
+    ($HTTP_PROXY) does not reach.
     """
     proxies = os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
     os.environ["FORWARDED_ALLOW_IPS"] = proxies
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_TEMP_DIR"] = str(served_folder().absolute())
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    past = ",".join(dict.fromkeys(filter(None, (*direct.split(","), *HERE))))
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = past
 
 
 def storage_folder() -> Path | None:

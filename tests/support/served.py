@@ -70,7 +70,13 @@ def served(folder: Path, public: bool = True, **environment: str) -> Iterator[Se
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "heads", "app", "--port", str(port)]
-    own: Mapping[str, str] = {"HEADS_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
+    own: Mapping[str, str] = {
+        "HEADS_RUNS": str(folder / "runs"),
+        "PYTHONPATH": str(ROOT),
+        "HTTP_PROXY": "http://127.0.0.1:9",  # which does not reach the server itself
+        "NO_PROXY": "",
+        "no_proxy": "",
+    }
     server = Served(port=port, written=folder / "written")
     with server.written.open("wb") as file:
         process = subprocess.Popen(

@@ -139,6 +139,7 @@ class Page(gr.Blocks):
             "max_threads": THREADS,
             "state_session_capacity": limits().sessions,
             "max_file_size": limits().upload_bytes,
+            "_frontend": False,  # does not ask itself for the page, as if no proxy stood between
         }
         return super().launch(*args, **{**usual, **settings})
 
